@@ -1,0 +1,144 @@
+"""Unlabelled F1 of induced constituency trees, as a metric of the `evaluate` library."""
+
+import json
+from collections.abc import Callable
+from numbers import Integral
+from typing import Any
+
+import datasets
+import evaluate
+
+from onlstm_hf.parsing_scores import score_baselines, score_parses
+from onlstm_hf.treebank import GoldTree, Preprocessing
+from onlstm_hf.trees import InducedTree
+
+_DESCRIPTION = """\
+Compares the trees that a model found in sentences with the gold trees of a treebank: unlabelled precision, recall and
+F1 by sentence, over the corpus and as EVALB counts, recall by label, depth and F1 by sentence length. The protocol is
+that of the PRPN and ON-LSTM papers and reproduces the scores of their code.
+"""
+
+_INPUTS_DESCRIPTION = """
+Args:
+    predictions: one tree per sentence: a bracket string such as `(the (old cat))` (labels, if it has any, are left
+        out), nested lists of words, an `InducedTree`, an `nltk.Tree`, or the constituents as a list of half-open spans
+        `(start, end)` of word indices.
+    references: one labelled gold tree per sentence: a Penn-style bracket string, an `nltk.Tree`, or a `GoldTree`.
+    preprocessing: an `onlstm_hf.treebank.Preprocessing`: which leaves of the gold strings are words and how they are
+        written. The default is the papers' protocol. The predicted trees must have exactly these words.
+    baselines: whether to add the scores of the baselines on the same sentences, under `"baselines"`.
+    seed: of the random baselines and the bootstrap.
+    length_limits, num_resamples, confidence: see `onlstm_hf.parsing_scores.score_parses`.
+Returns:
+    `onlstm_hf.parsing_scores.ParsingScores` as a dictionary: `sentence_f1` (the papers' UF1), `corpus_f1`, `evalb_f1`,
+    `label_recall`, `average_depth`, `by_length` and others, as fractions between 0 and 1.
+Examples:
+    >>> import evaluate
+    >>> parsing_f1 = evaluate.load("eval/parsing_f1")
+    >>> gold = "(S (NP (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))"
+    >>> scores = parsing_f1.compute(predictions=["((the (old cat)) ((sat on) it))"], references=[gold])
+    >>> round(scores["sentence_f1"], 4)
+    0.5714
+"""
+
+_CITATION = """\
+@inproceedings{shen2019ordered,
+  title = {Ordered Neurons: Integrating Tree Structures into Recurrent Neural Networks},
+  author = {Shen, Yikang and Tan, Shawn and Sordoni, Alessandro and Courville, Aaron},
+  booktitle = {International Conference on Learning Representations},
+  year = {2019},
+  url = {https://openreview.net/forum?id=B1l6qiR5F7}
+}
+"""
+
+
+class ParsingF1(evaluate.Metric):
+    """Carries trees through the string columns of `evaluate` and leaves the scores to `onlstm_hf.parsing_scores`."""
+
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS_DESCRIPTION,
+            features=datasets.Features(
+                {"predictions": datasets.Value("string"), "references": datasets.Value("string")}
+            ),
+            codebase_urls=["https://github.com/yikangshen/Ordered-Neurons"],
+            reference_urls=["https://openreview.net/forum?id=B1l6qiR5F7"],
+        )
+
+    def add(self, *, prediction=None, reference=None, **kwargs):
+        """Adds one predicted tree and its gold tree."""
+        super().add(prediction=_write_prediction(prediction), reference=_write_reference(reference), **kwargs)
+
+    def add_batch(self, *, predictions=None, references=None, **kwargs):
+        """Adds predicted trees and their gold trees."""
+        super().add_batch(
+            predictions=_for_each("prediction", _write_prediction, predictions),
+            references=_for_each("reference", _write_reference, references),
+            **kwargs,
+        )
+
+    def _compute(
+        self,
+        predictions: list[str],
+        references: list[str],
+        preprocessing: Preprocessing | None = None,
+        baselines: bool = False,
+        seed: int = 0,
+        **options,
+    ) -> dict:
+        gold = _for_each("reference", lambda text: _read_reference(text, preprocessing), references)
+        predicted = _for_each("prediction", _read_prediction, predictions, gold)
+        scores = score_parses(predicted, gold, seed=seed, **options).to_dict()
+        if baselines:
+            baseline_scores = score_baselines(gold, seed=seed, **options)
+            scores["baselines"] = {name: baseline.to_dict() for name, baseline in baseline_scores.items()}
+        return scores
+
+
+def _for_each(side: str, convert: Callable, *columns: list) -> list:
+    """Converts every item; an error says which one it was."""
+    if isinstance(columns[0], str) or not hasattr(columns[0], "__iter__"):
+        raise ValueError(f"{side}s must be a list with one tree per sentence, got {type(columns[0]).__name__}")
+    converted = []
+    for position, items in enumerate(zip(*columns, strict=True)):
+        try:
+            converted.append(convert(*items))
+        except ValueError as error:
+            raise ValueError(f"{side} {position}: {error}") from error
+    return converted
+
+
+def _write_prediction(tree: Any) -> str:
+    """A predicted tree as bracket string, or as JSON where only its spans are known."""
+    if isinstance(tree, str) and tree.lstrip().startswith(("(", "[")):
+        return tree.strip()
+    if isinstance(tree, list | tuple) and all(_is_span(item) for item in tree):
+        return json.dumps([[int(start), int(end)] for start, end in tree])
+    if not isinstance(tree, InducedTree):
+        tree = InducedTree.from_nested(tree.to_nested() if isinstance(tree, GoldTree) else tree)
+    return tree.to_bracket()
+
+
+def _read_prediction(text: str, gold: GoldTree) -> InducedTree:
+    if text.startswith("["):
+        return InducedTree.from_spans(gold.words, json.loads(text))
+    return InducedTree.from_bracket(text)
+
+
+def _write_reference(tree: Any) -> str:
+    """A gold tree as bracket string, or as JSON where its words are preprocessed already."""
+    if isinstance(tree, GoldTree):
+        return json.dumps([tree.words, tree.constituents])
+    if isinstance(tree, str) or hasattr(tree, "leaves"):
+        return str(tree)
+    raise ValueError(f"a gold tree must be a bracket string, an nltk.Tree or a GoldTree, got {type(tree).__name__}")
+
+
+def _read_reference(text: str, preprocessing: Preprocessing | None) -> GoldTree:
+    return GoldTree(*json.loads(text)) if text.startswith("[") else GoldTree.from_bracket(text, preprocessing)
+
+
+def _is_span(item: Any) -> bool:
+    return isinstance(item, list | tuple) and len(item) == 2 and all(isinstance(index, Integral) for index in item)

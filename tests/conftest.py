@@ -1,0 +1,23 @@
+import os
+from pathlib import Path
+
+import pytest
+
+PROJECT_ROOT = Path(__file__).resolve().parent.parent
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+
+
+@pytest.fixture(scope="session")
+def project_root() -> Path:
+    return PROJECT_ROOT
+
+
+@pytest.fixture(scope="session")
+def shared_dir() -> Path:
+    """Reference data and golden numbers of the authors' code, which are not part of the repository."""
+    path = Path(os.environ.get("ONLSTM_SHARED", PROJECT_ROOT.parent / "shared"))
+    if not path.is_dir():
+        pytest.skip(f"reference data not found at {path}; set ONLSTM_SHARED to its folder")
+    return path

@@ -1,0 +1,54 @@
+"""Checkpoint folders that are either whole or not there, whenever the process dies."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from accelerate import Accelerator
+
+
+@contextmanager
+def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
+    """Gives every process the same empty folder to write to, which takes the place of `target` after the block."""
+    temporary, previous = _beside(target, "incomplete"), _beside(target, "previous")
+    if accelerator.is_main_process:
+        recover_folder(target)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir(parents=True)
+    accelerator.wait_for_everyone()
+    yield temporary
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        for path in temporary.rglob("*"):
+            if path.is_file():
+                with open(path, "rb") as file:
+                    os.fsync(file.fileno())
+        if target.exists():
+            os.rename(target, previous)
+        os.rename(temporary, target)
+        shutil.rmtree(previous, ignore_errors=True)
+    accelerator.wait_for_everyone()
+
+
+def recover_folder(target: Path) -> bool:
+    """Undoes what an interrupted `replaced_folder` left behind. Returns whether `target` exists."""
+    previous = _beside(target, "previous")
+    if previous.exists():
+        if target.exists():
+            shutil.rmtree(previous)
+        else:
+            os.rename(previous, target)
+    return target.exists()
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a file under a temporary name and renames it."""
+    temporary = _beside(path, "incomplete")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f".{path.name}.{suffix}")

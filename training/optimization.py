@@ -1,0 +1,42 @@
+"""Optimisers and learning rates of the recipes."""
+
+import math
+
+import torch
+from recipe import OptimizationArguments
+from torch import nn
+
+
+def build_optimizer(model: nn.Module, arguments: OptimizationArguments) -> torch.optim.Optimizer:
+    """AdamW, or the plain SGD that NT-ASGD starts from."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    if arguments.optimizer == "adamw":
+        return torch.optim.AdamW(
+            parameters,
+            lr=arguments.learning_rate,
+            betas=(arguments.adam_beta1, arguments.adam_beta2),
+            eps=arguments.adam_epsilon,
+            weight_decay=arguments.weight_decay,
+            fused=True,
+        )
+    return torch.optim.SGD(parameters, lr=arguments.learning_rate, weight_decay=arguments.weight_decay, fused=True)
+
+
+def learning_rate_factor(step: int, arguments: OptimizationArguments, total_steps: int | None) -> float:
+    """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then constant or half a cosine."""
+    if step < arguments.warmup_steps:
+        return (step + 1) / arguments.warmup_steps
+    if arguments.schedule == "constant":
+        return 1.0
+    done = (step - arguments.warmup_steps) / max(1, total_steps - arguments.warmup_steps)
+    return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+
+def has_stalled(losses: list[float], interval: int) -> bool:
+    """The non-monotone rule of NT-ASGD (Merity et al. 2018, algorithm 1).
+
+    Args:
+        losses: validation losses of all checks so far.
+        interval: checks that do not count; true once the last loss is worse than the best one before those.
+    """
+    return len(losses) > interval and losses[-1] > min(losses[:-interval])

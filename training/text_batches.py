@@ -1,0 +1,241 @@
+"""From text to training batches: one stream cut into rows, independent sentences, or a streamed dataset."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import NamedTuple, Protocol
+
+import torch
+from recipe import DataArguments
+from torch.nn import functional as F
+from transformers import PreTrainedTokenizerBase
+
+LINES_PER_CALL = 4096
+
+
+class Batch(NamedTuple):
+    """One step's input for one process.
+
+    Attributes:
+        input_ids: `[B, T]`.
+        shift_labels: `[B, T]`, the token that follows each position; -100 at padding.
+        attention_mask: `[B, T]`, or `None` where there is no padding.
+        continues: whether the rows go on where the previous batch's rows stopped.
+        lr_scale: factor of the learning rate (shorter chunks make smaller steps).
+        num_items: what the summed loss is divided by, so that the mean over processes is the mean over tokens.
+    """
+
+    input_ids: torch.Tensor
+    shift_labels: torch.Tensor
+    attention_mask: torch.Tensor | None
+    continues: bool
+    lr_scale: float
+    num_items: float
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows of every global batch that one process trains on."""
+
+    batch_size: int
+    process_index: int = 0
+    num_processes: int = 1
+
+    @property
+    def num_rows(self) -> int:
+        return self.batch_size * self.num_processes
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.process_index * self.batch_size, (self.process_index + 1) * self.batch_size)
+
+
+class BatchSource(Protocol):
+    """Batches of an epoch, the same in every run with the same seed."""
+
+    def num_batches(self, epoch: int) -> int | None:
+        """Batches of the epoch, `None` if that is not known beforehand."""
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """The batches of an epoch from number `start` on."""
+
+
+def load_texts(arguments: DataArguments, part: str) -> Iterable[str] | None:
+    """The texts of `"train"`, `"validation"` or `"test"`, `None` where the recipe names none.
+
+    Raises:
+        FileNotFoundError: if a text file is missing.
+    """
+    files = getattr(arguments, f"{part}_files")
+    if arguments.dataset is None:
+        if files is None:
+            return None
+        for path in files:
+            if not Path(path).is_file():
+                raise FileNotFoundError(f"there is no text file {path} ({part}_files)")
+        return TextLines(files)
+    split = getattr(arguments, f"{part}_split")
+    if split is None:
+        return None
+    from datasets import load_dataset
+
+    streaming = arguments.streaming and part == "train"
+    dataset = load_dataset(arguments.dataset, arguments.dataset_config, split=split, streaming=streaming)
+    if dataset.column_names is not None and arguments.text_column not in dataset.column_names:
+        raise ValueError(
+            f"{arguments.dataset} has no column {arguments.text_column!r}; its columns: {', '.join(dataset.column_names)}"
+        )
+    return dataset.select_columns(arguments.text_column)
+
+
+class TextLines:
+    """The lines of text files, read anew by every iteration."""
+
+    def __init__(self, files: list[str]):
+        self.files = files
+
+    def __iter__(self) -> Iterator[str]:
+        for path in self.files:
+            with open(path, encoding="utf-8") as lines:
+                try:
+                    for line in lines:
+                        yield line.rstrip("\r\n")
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"{path} is not UTF-8 text: {error}") from error
+
+
+def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str) -> Iterator[list[int]]:
+    """Token ids of every non-empty line, `<eos>` at its end."""
+    lines: list[str] = []
+
+    def encoded() -> Iterator[list[int]]:
+        for ids in tokenizer(lines, add_special_tokens=False, return_attention_mask=False, verbose=False)["input_ids"]:
+            if ids:
+                yield [*ids, tokenizer.eos_token_id]
+
+    for text in texts:
+        lines.append(text[text_column] if isinstance(text, dict) else text)
+        if len(lines) == LINES_PER_CALL:
+            yield from encoded()
+            lines.clear()
+    if lines:
+        yield from encoded()
+
+
+def encode_stream(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str, name: str) -> torch.Tensor:
+    """All lines as one tensor `[N]` of token ids.
+
+    Raises:
+        ValueError: if there is no text.
+    """
+    pieces = [torch.tensor(ids, dtype=torch.int32) for ids in encode_lines(texts, tokenizer, text_column)]
+    if not pieces:
+        raise ValueError(f"the {name} text is empty")
+    return torch.cat(pieces).long()
+
+
+def draw_chunk_lengths(generator: Random, bptt_length: int, random_bptt: bool) -> Iterator[int]:
+    """Lengths of the chunks: around `bptt_length` (95 %) or half of it (5 %), deviation 5, at least 5 (Merity et al.)."""
+    while True:
+        mean = bptt_length if generator.random() < 0.95 else bptt_length / 2
+        yield max(5, int(generator.gauss(mean, 5))) if random_bptt else bptt_length
+
+
+class StreamBatches:
+    """One text as `num_rows` rows of equal length, read side by side, chunk by chunk.
+
+    The first row starts after an `<eos>`, every other one after the token before it; the few tokens that do not fill
+    all rows are left out, as in the papers' code.
+    """
+
+    def __init__(
+        self, stream: torch.Tensor, eos_token_id: int, share: Share, bptt_length: int, random_bptt: bool, seed: int
+    ):
+        length = len(stream) // share.num_rows
+        if length == 0:
+            raise ValueError(f"the training text has {len(stream)} tokens, too few for {share.num_rows} rows")
+        inputs = torch.cat([stream.new_tensor([eos_token_id]), stream[:-1]])
+        self.inputs, self.targets = (
+            tokens[: length * share.num_rows].view(share.num_rows, length)[share.rows] for tokens in (inputs, stream)
+        )
+        self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
+
+    def chunks(self, epoch: int) -> list[tuple[int, int]]:
+        """Start and end of every chunk of an epoch."""
+        lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
+        total = self.inputs.shape[1]
+        chunks, start = [], 0
+        while start < total:
+            end = min(total, start + next(lengths))
+            chunks.append((start, end))
+            start = end
+        return chunks
+
+    def num_batches(self, epoch: int) -> int:
+        return len(self.chunks(epoch))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        for first, end in self.chunks(epoch)[start:]:
+            inputs, targets = self.inputs[:, first:end], self.targets[:, first:end]
+            scale = (end - first) / self.bptt_length if self.random_bptt else 1.0
+            yield Batch(inputs, targets, None, first > 0, scale, targets.numel())
+
+
+class StreamedDatasetBatches:
+    """A dataset that is read as it comes: each document goes to the row that has the fewest tokens waiting."""
+
+    def __init__(self, texts: Iterable, tokenizer, text_column: str, share: Share, bptt_length: int, random_bptt: bool,
+                 seed: int):  # fmt: skip
+        self.texts, self.tokenizer, self.text_column, self.share = texts, tokenizer, text_column, share
+        self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
+
+    def num_batches(self, epoch: int) -> None:
+        return None
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
+        waiting = [[self.tokenizer.eos_token_id] for _ in range(self.share.num_rows)]
+        number, length = 0, next(lengths)
+        for ids in encode_lines(self.texts, self.tokenizer, self.text_column):
+            min(waiting, key=len).extend(ids)
+            while min(map(len, waiting)) > length:
+                if number >= start:
+                    rows = torch.tensor([row[: length + 1] for row in waiting[self.share.rows]])
+                    scale = length / self.bptt_length if self.random_bptt else 1.0
+                    yield Batch(rows[:, :-1], rows[:, 1:], None, number > 0, scale, rows[:, 1:].numel())
+                for row in waiting:
+                    del row[:length]
+                number, length = number + 1, next(lengths)
+
+
+class SentenceBatches:
+    """Sentences on their own, each between two `<eos>`, sorted into batches of similar length, batches shuffled."""
+
+    def __init__(self, sentences: list[list[int]], eos_token_id: int, share: Share, max_length: int, seed: int):
+        self.sentences = [[eos_token_id, *ids][: max_length + 1] for ids in sentences]
+        self.share, self.seed = share, seed
+        if len(self.sentences) < share.num_rows:
+            raise ValueError(f"{len(self.sentences)} sentences are too few for a batch of {share.num_rows}")
+
+    def num_batches(self, epoch: int) -> int:
+        return len(self.sentences) // self.share.num_rows
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        generator = Random(f"{self.seed} {epoch}")
+        order = list(range(len(self.sentences)))
+        generator.shuffle(order)
+        order.sort(key=lambda index: len(self.sentences[index]))
+        size = self.share.num_rows
+        # The sentences that do not fill a batch are others in every epoch.
+        skipped = generator.randrange(len(order) % size + 1)
+        groups = [order[first : first + size] for first in range(skipped, len(order) - size + 1, size)]
+        generator.shuffle(groups)
+        for group in groups[start:]:
+            rows = [torch.tensor(self.sentences[index]) for index in group]
+            length = max(map(len, rows))
+            padded = torch.stack([F.pad(row, (0, length - len(row)), value=-100) for row in rows])
+            num_items = int((padded[:, 1:] != -100).sum()) / self.share.num_processes
+            padded = padded[self.share.rows]
+            mask = (padded[:, :-1] != -100) & (padded[:, 1:] != -100)
+            yield Batch(padded[:, :-1].clamp(min=0), padded[:, 1:], mask.long(), False, 1.0, num_items)
