@@ -230,7 +230,7 @@ def _is_file_name(item: Any) -> bool:
 def _read_lines(path: Path) -> Iterator[str]:
     """Yields a file's lines; a line that is longer than a block comes in pieces, cut after a space."""
     if not path.is_file():
-        raise FileNotFoundError(f"no text file at {path}")
+        raise FileNotFoundError(f"no text file at {path}; give text itself as a list of strings")
     position, block = 0, b""
     with path.open("rb") as file:
         while new := file.read(_BLOCK_BYTES):

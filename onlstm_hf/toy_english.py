@@ -275,7 +275,7 @@ def _distinct_trees(seed: int, max_words: int) -> Iterator[str]:
     grammar, rng = _Grammar(), random.Random(seed)
     seen = set()
     num_failures = 0
-    while num_failures < 10_000:
+    while num_failures < 2000:
         tree = grammar.draw(rng)
         words = tuple(_words(tree))
         if words in seen or not MIN_WORDS <= len(words) <= max_words:

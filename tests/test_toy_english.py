@@ -180,11 +180,19 @@ def test_branching_baselines_are_far_from_the_gold_trees(treebank):
     assert statistics.mean(scores["left"]) < 0.30
 
 
-def test_impossible_requests_are_refused_and_end():
-    with pytest.raises(ValueError, match="of 3 to 2 words"):
+def test_impossible_requests_are_refused_and_end(monkeypatch):
+    with pytest.raises(ValueError, match="found only 0 different sentences of 3 to 2 words"):
         generate_toy_treebank(1, max_words=2)
-    with pytest.raises(ValueError, match="found only .* different sentences of 3 to 3 words"):
-        generate_toy_treebank(10_000, max_words=3)
+    monkeypatch.setattr(toy_english, "GRAMMAR", {"S": {"NNP V-sleep.n PP": 1}, "PP": {"TO NNP": 1}})
+    with pytest.raises(ValueError, match=f"found only {4 * 12 * 4} different sentences"):
+        generate_toy_treebank(1000)
+
+
+def test_recursion_ends_within_the_height_limit(monkeypatch):
+    monkeypatch.setattr(toy_english, "GRAMMAR", {"S": {"NNP MD TO": 1, "NNP S": 1000}})
+    trees = generate_toy_treebank(20)
+    heights = [max(tree[:end].count("(") - tree[:end].count(")") for end in range(len(tree))) for tree in trees]
+    assert max(heights) == toy_english.MAX_HEIGHT
 
 
 def test_the_corpus_loads_as_a_dataset_with_three_splits(tmp_path):

@@ -1,0 +1,101 @@
+"""From nothing to trees in a few minutes: `python training/quickstart.py [--output_dir FOLDER] [--name value ...]`.
+
+Writes the toy English corpus that the package generates, trains a small ON-LSTM on its raw text (recipes/quickstart.yaml),
+evaluates it on sentences that it has not seen, and shows the trees that it induced beside the gold ones. Further
+arguments override fields of the recipe.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import train_lm
+from datasets import load_dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from onlstm_hf.parsing_scores import baseline_trees, score_baselines, score_parses
+from onlstm_hf.toy_english import write_toy_corpus
+from onlstm_hf.tree_drawing import distances_to_svg, save_figure, tree_to_text
+from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets
+from onlstm_hf.trees import InducedTree
+
+RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
+NUM_SHOWN = 3
+SHOWN_LENGTHS = range(7, 12)
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    """Runs everything and returns what it wrote to `quickstart.json`."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--output_dir", type=Path, default=Path("runs/quickstart"), help="where everything is written")
+    options, overrides = parser.parse_known_args(arguments)
+
+    corpus = write_toy_corpus(options.output_dir / "corpus")
+    run = options.output_dir / "model"
+    data = ["--dataset", str(corpus), "--test_split", "test", "--output_dir", str(run)]
+    training = train_lm.main([str(RECIPE), *data, *overrides])
+
+    model = AutoModelForCausalLM.from_pretrained(run / "best")
+    tokenizer = AutoTokenizer.from_pretrained(run / "best")
+    gold = gold_trees_from_brackets(load_dataset(str(corpus), split="test")["tree"])
+    induced = model.parse([list(tree.words) for tree in gold], tokenizer)
+    scores = score_parses(induced, gold)
+    baselines = score_baselines(gold)
+
+    print(f"\nheld-out sentences: {len(gold)}, perplexity {training['test_perplexity']:.2f}")
+    print(f"\n{'sentence F1 on held-out sentences':36}")
+    rows = {f"ON-LSTM, layer {model.config.parse_layer + 1}": scores, **baselines}
+    for name, row in rows.items():
+        print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
+    shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]
+    for index in shown:
+        print(f"\n{_side_by_side(gold[index], induced[index])}")
+
+    figures = [
+        _draw(model, tokenizer, induced[index], options.output_dir / f"tree-{number}.svg")
+        for number, index in enumerate(shown, start=1)
+    ]
+    print(f"\ncheckpoint  {run / 'best'}")
+    for figure in figures:
+        print(f"figure      {figure}")
+    results = {
+        "test_perplexity": training["test_perplexity"],
+        "sentence_f1": {name: row.sentence_f1 for name, row in rows.items()},
+    }
+    train_lm.write_text(options.output_dir / "quickstart.json", json.dumps(results, indent=2) + "\n")
+    return results
+
+
+def _side_by_side(gold: GoldTree, induced: InducedTree) -> str:
+    """The gold tree, the induced one and the right-branching baseline, one beside the other."""
+    trees = {
+        "gold": InducedTree.from_nested(gold.to_nested()),
+        "induced": induced,
+        "right branching": baseline_trees("right branching", [gold])[0],
+    }
+    blocks = []
+    for title, tree in trees.items():
+        lines = tree_to_text(tree).splitlines()
+        width = max(map(len, [title, *lines]))
+        blocks.append((title.ljust(width), [line.ljust(width) for line in lines], width))
+    height = max(len(lines) for _, lines, _ in blocks)
+    # Drawings end with the words, so shorter ones are filled up from above.
+    columns = [[title, *[" " * width] * (height - len(lines)), *lines] for title, lines, width in blocks]
+    return "\n".join("    ".join(row).rstrip() for row in zip(*columns, strict=True))
+
+
+def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: InducedTree, path: Path) -> Path:
+    """Writes the tree with the distances of every layer below it, as SVG and, where the extra is installed, PNG."""
+    words = list(tree.words)
+    layers = [model.parse([words], tokenizer, layer=layer)[0] for layer in range(model.config.num_hidden_layers)]
+    svg = distances_to_svg(tree, [layer.distances for layer in layers])
+    save_figure(svg, path)
+    try:
+        save_figure(svg, path.with_suffix(".png"))
+    except ImportError:
+        pass
+    return path
+
+
+if __name__ == "__main__":
+    main()
