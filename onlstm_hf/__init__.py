@@ -13,11 +13,17 @@ AutoConfig.register(ONLSTMConfig.model_type, ONLSTMConfig)
 AutoModel.register(ONLSTMConfig, ONLSTMModel)
 AutoModelForCausalLM.register(ONLSTMConfig, ONLSTMForCausalLM)
 
+# Saved checkpoints carry the code of their model: with trust_remote_code=True they load without this package.
+ONLSTMConfig.register_for_auto_class("AutoConfig")
+ONLSTMModel.register_for_auto_class("AutoModel")
+ONLSTMForCausalLM.register_for_auto_class("AutoModelForCausalLM")
+
 __all__ = [
     "InducedTree",
     "ONLSTMConfig",
     "ONLSTMForCausalLM",
     "ONLSTMModel",
+    "__version__",
     "build_word_tokenizer",
     "convert_original_state_dict",
     "tree_from_distances",

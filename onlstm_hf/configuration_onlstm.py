@@ -19,7 +19,9 @@ class ONLSTMConfig(PreTrainedConfig):
             Units of each layer, lowest first. Follows from the three fields above when it is not given:
             `num_hidden_layers - 1` times `hidden_size`, then `embedding_size`. Tied embeddings need a last layer of
             `embedding_size` units.
-        chunk_size (`int`, defaults to 10): Neighbouring units that share one entry of the master gates.
+        chunk_size (`int`, defaults to 10):
+            Neighbouring units that share one entry of the master gates. A layer that is one chunk as a whole is
+            allowed, but by the equations it never writes its cell state.
         parse_layer (`int`, defaults to 1): The layer, counted from 0, whose forget distances make the trees.
         embedding_dropout (`float`, defaults to 0.1): Probability that a word is dropped everywhere in the batch.
         input_dropout (`float`, defaults to 0.5): Locked dropout of the embedded input.
@@ -83,11 +85,13 @@ class ONLSTMConfig(PreTrainedConfig):
         self.layer_sizes = list(self.layer_sizes)
         self._check_layers()
         for name in PROBABILITIES:
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is a probability and must lie in [0, 1), not {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise ValueError(f"{name} is a probability and must lie in [0, 1), not {value!r}")
         for name in ("activation_regularization", "temporal_activation_regularization", "initializer_range"):
-            if not getattr(self, name) >= 0:
-                raise ValueError(f"{name} must not be negative, but is {getattr(self, name)}")
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+                raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
         super().__post_init__(**kwargs)
 
     def _check_layers(self) -> None:
@@ -106,9 +110,9 @@ class ONLSTMConfig(PreTrainedConfig):
                 f"tied embeddings need a last layer of embedding_size={self.embedding_size} units, but it has "
                 f"{self.layer_sizes[-1]}; change layer_sizes or set tie_word_embeddings=False"
             )
-        if not 0 <= self.parse_layer < self.num_hidden_layers:
+        if not isinstance(self.parse_layer, int) or not 0 <= self.parse_layer < self.num_hidden_layers:
             raise ValueError(
-                f"parse_layer={self.parse_layer} does not exist: layers are counted from 0 to "
+                f"parse_layer={self.parse_layer!r} does not exist: layers are counted from 0 to "
                 f"{self.num_hidden_layers - 1}"
             )
 

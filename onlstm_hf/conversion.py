@@ -1,5 +1,6 @@
 """Brings checkpoints of the authors' code into this package."""
 
+import re
 from collections.abc import Mapping
 
 import torch
@@ -31,50 +32,57 @@ def convert_original_state_dict(
         The model, in evaluation mode.
 
     Raises:
-        ValueError: if the model type is unknown, or tensors are missing, unexpected, or do not fit together.
+        ValueError: if the model type is unknown, or tensors are missing, unexpected, not finite, or do not
+            fit together.
     """
     if model_type != "onlstm":
         raise ValueError(f'model_type must be "onlstm", not {model_type!r}')
     config = _read_config(state_dict, weight_dropout, config_options)
-    converted = {"model.embeddings.weight": state_dict["encoder.weight"], "lm_head.bias": state_dict["decoder.bias"]}
-    converted["lm_head.weight"] = state_dict.get("decoder.weight", state_dict["encoder.weight"])
-    for layer, size in enumerate(config.layer_sizes):
-        for original, ours in (("ih.0", "input_projection"), ("hh", "recurrent_projection")):
-            for kind in ("weight", "bias"):
-                tensor = state_dict[f"rnn.cells.{layer}.{original}.{kind}"]
-                converted[f"model.layers.{layer}.{ours}.{kind}"] = _reorder_gates(tensor, size)
-
-    unknown = set(state_dict) - _expected_names(config.num_hidden_layers) - {"decoder.weight"}
+    original_names = _original_names(config.num_hidden_layers)
+    unknown = set(state_dict) - set(original_names.values())
     if unknown:
         raise ValueError(f"not a state dict of the authors' ON-LSTM: unexpected {', '.join(sorted(unknown))}")
+
     model = ONLSTMForCausalLM(config)
-    expected = model.state_dict()
-    for name, tensor in converted.items():
-        if expected[name].shape != tensor.shape:
+    state_dict = {"decoder.weight": state_dict["encoder.weight"], **state_dict}
+    converted = {}
+    for name, parameter in model.state_dict().items():
+        tensor = state_dict[original_names[name]]
+        if tensor.shape != parameter.shape:
             raise ValueError(
-                f"the tensors do not fit together: {name} should be {list(expected[name].shape)}, "
+                f"the tensors do not fit together: {original_names[name]} should be {list(parameter.shape)}, "
                 f"but is {list(tensor.shape)}"
             )
+        if not tensor.isfinite().all():
+            raise ValueError(f"{original_names[name]} contains NaN or infinity")
+        converted[name] = _reorder_gates(tensor, config.chunk_size) if ".layers." in name else tensor
     model.load_state_dict(converted)
     return model.eval()
 
 
-def _expected_names(num_layers: int) -> set[str]:
-    return {"encoder.weight", "decoder.bias"} | {
-        f"rnn.cells.{layer}.{module}.{kind}"
-        for layer in range(num_layers)
-        for module in ("ih.0", "hh")
-        for kind in ("weight", "bias")
+def _original_names(num_layers: int) -> dict[str, str]:
+    """The authors' name of each of our tensors."""
+    names = {
+        "model.embeddings.weight": "encoder.weight",
+        "lm_head.weight": "decoder.weight",
+        "lm_head.bias": "decoder.bias",
     }
+    for layer in range(num_layers):
+        for kind in ("weight", "bias"):
+            names[f"model.layers.{layer}.input_projection.{kind}"] = f"rnn.cells.{layer}.ih.0.{kind}"
+            names[f"model.layers.{layer}.recurrent_projection.{kind}"] = f"rnn.cells.{layer}.hh.{kind}"
+    return names
 
 
 def _read_config(state_dict: Mapping[str, torch.Tensor], weight_dropout: float, options: dict) -> ONLSTMConfig:
-    num_layers = 0
-    while f"rnn.cells.{num_layers}.hh.weight" in state_dict:
-        num_layers += 1
-    missing = _expected_names(max(num_layers, 1)) - set(state_dict)
+    layers = [int(match[1]) for name in state_dict if (match := re.match(r"rnn\.cells\.(\d+)\.", name))]
+    num_layers = max(layers, default=0) + 1
+    missing = set(_original_names(num_layers).values()) - {"decoder.weight"} - set(state_dict)
     if missing:
         raise ValueError(f"not a state dict of the authors' ON-LSTM: missing {', '.join(sorted(missing))}")
+    for name in ("encoder.weight", *(f"rnn.cells.{layer}.hh.weight" for layer in range(num_layers))):
+        if state_dict[name].dim() != 2:
+            raise ValueError(f"{name} must be a matrix, not of shape {list(state_dict[name].shape)}")
 
     layer_sizes, chunk_sizes = [], set()
     for layer in range(num_layers):
@@ -103,7 +111,8 @@ def _read_config(state_dict: Mapping[str, torch.Tensor], weight_dropout: float, 
     return ONLSTMConfig(**(fields | options))
 
 
-def _reorder_gates(tensor: torch.Tensor, size: int) -> torch.Tensor:
+def _reorder_gates(tensor: torch.Tensor, chunk_size: int) -> torch.Tensor:
     """Brings the rows of one of the authors' gate maps into our order."""
-    masters, gates = tensor[: -4 * size], tensor[-4 * size :].chunk(4)
+    num_chunks = len(tensor) // (2 + 4 * chunk_size)
+    masters, *gates = tensor.split([2 * num_chunks] + 4 * [num_chunks * chunk_size])
     return torch.cat([masters, *(gates[index] for index in _ORIGINAL_GATE_OF_OURS)])

@@ -26,8 +26,10 @@ class LockedDropout(nn.Module):
         return f"probability={self.probability}"
 
 
-def dropped_words(embedding: nn.Embedding, input_ids: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
-    """Embeds `input_ids`, dropping whole words: a dropped word's embedding is 0 wherever it stands in the batch.
+def dropped_words(
+    embedding: nn.Embedding, input_ids: torch.Tensor, probability: float, training: bool
+) -> torch.Tensor:
+    """Embeds `input_ids`, dropping whole words: a dropped word is 0 wherever it stands in the batch.
 
     Returns:
         The embeddings, `[*input_ids.shape, embedding_size]`; what is kept is divided by `1 - probability`.

@@ -9,8 +9,10 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from .parsing import evaluation_mode
 from .parsing_scores import ParsingScores, score_parses
 from .treebank import GoldTree
+from .vocabulary_loss import IGNORED_LABEL, next_token_loss
 
 
 @dataclass(frozen=True)
@@ -32,55 +34,55 @@ class StreamScore:
 
     @property
     def perplexity(self) -> float:
-        return math.exp(self.loss)
+        """The exponential of the loss; infinite where it is beyond the largest float."""
+        try:
+            return math.exp(self.loss)
+        except OverflowError:
+            return math.inf
 
 
-@torch.inference_mode()
 def stream_log_likelihood(
     model: PreTrainedModel,
-    input_ids: torch.Tensor,
+    input_ids: torch.Tensor | Sequence[int],
     batch_size: int = 1,
     chunk_length: int = 256,
-    device: torch.device | str | None = None,
     progress: bool = False,
 ) -> StreamScore:
     """Scores a text as one stream, the state carried from its first token to its last.
 
     Every token is predicted, the first one from an `<eos>` before it, none is skipped where chunks meet. With
-    `batch_size > 1` the stream is cut into that many rows of equal length, each of which starts from an empty state:
-    faster, and slightly worse at the starts.
+    `batch_size > 1` the stream is cut into that many rows of equal length, each of which starts from an empty state
+    and the token before it: faster, and slightly worse at the starts.
 
     Args:
         model: a causal language model that returns `logits` and `state`.
         input_ids: `[N]` token ids.
         batch_size: rows; the papers use 10 for validation and 1 for the test.
         chunk_length: tokens of a row in one call of the model. It does not change the result.
-        device: where to run; the model's device by default.
         progress: show a progress bar.
 
     Raises:
-        ValueError: if the stream is empty, has ids outside the vocabulary, or scores NaN.
+        ValueError: if the stream is empty, has ids outside the vocabulary, or scores NaN; if the model's configuration
+            has no `eos_token_id`; if an option is less than 1.
     """
     stream = torch.as_tensor(input_ids, dtype=torch.long).cpu()
     check_token_ids(stream, model)
-    device = model.device if device is None else device
-    rows = _as_rows(stream, _first_token_id(model.config.eos_token_id), min(batch_size, len(stream)))
-    inputs, targets = (row.to(device) for row in rows)
+    for name, value in {"batch_size": batch_size, "chunk_length": chunk_length}.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+    rows = _as_rows(stream, _first_token_id(model), min(batch_size, len(stream)))
+    inputs, targets = (row.to(model.device) for row in rows)
 
-    was_training = model.training
-    model.eval()
     total, state = 0.0, None
-    for start in tqdm(range(0, inputs.shape[1], chunk_length), unit="chunk", disable=not progress, leave=False):
-        chunk = slice(start, start + chunk_length)
-        output = model(inputs[:, chunk], state=state, use_cache=True)
-        state = output.state
-        losses = F.cross_entropy(
-            output.logits.float().flatten(0, 1), targets[:, chunk].flatten(), ignore_index=-100, reduction="none"
-        )
-        total -= losses.double().sum().item()
-    model.train(was_training)
-    if not math.isfinite(total):
-        raise ValueError("the log likelihood is not finite: the model's weights contain NaN or infinity")
+    starts = range(0, inputs.shape[1], chunk_length)
+    with evaluation_mode(model):
+        for start in tqdm(starts, unit="chunk", disable=not progress, leave=False):
+            chunk = slice(start, start + chunk_length)
+            output = model(inputs[:, chunk], state=state, use_cache=True)
+            state = output.state
+            total -= next_token_loss(output.logits, shift_labels=targets[:, chunk], num_items_in_batch=1).item()
+            if not math.isfinite(total):
+                raise ValueError("the log likelihood is not finite: the model's weights contain NaN or infinity")
     return StreamScore(total, len(stream))
 
 
@@ -88,26 +90,27 @@ def check_token_ids(input_ids: torch.Tensor, model: PreTrainedModel) -> None:
     """Raises a `ValueError` where a text is empty or was encoded with a tokenizer that does not fit the model."""
     if input_ids.dim() != 1 or len(input_ids) == 0:
         raise ValueError(f"expected a stream of at least one token, got a tensor of shape {list(input_ids.shape)}")
-    largest, vocab_size = int(input_ids.max()), model.config.vocab_size
-    if largest >= vocab_size or int(input_ids.min()) < 0:
+    outside = input_ids[(input_ids < 0) | (input_ids >= model.config.vocab_size)]
+    if len(outside):
         raise ValueError(
-            f"token id {largest} is outside the model's vocabulary of {vocab_size}: the tokenizer does not belong to "
-            "this model"
+            f"token id {outside[0]} is outside the model's vocabulary of {model.config.vocab_size}: the tokenizer "
+            "does not belong to this model"
         )
 
 
-def _first_token_id(token_id: int | list[int] | None) -> int:
-    """The `<eos>` that stands before the text; id 0 where the model has none."""
-    if isinstance(token_id, (list, tuple)):
-        token_id = token_id[0]
-    return 0 if token_id is None else token_id
+def _first_token_id(model: PreTrainedModel) -> int:
+    """The `<eos>` that stands before the text."""
+    token_id = model.config.eos_token_id
+    if token_id is None:
+        raise ValueError("the text starts after an <eos>: set model.config.eos_token_id to the tokenizer's")
+    return token_id[0] if isinstance(token_id, list | tuple) else token_id
 
 
 def _as_rows(stream: torch.Tensor, first_id: int, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Inputs and targets `[batch_size, ceil(N / batch_size)]`; targets past the end are -100."""
+    """Inputs and targets `[batch_size, ceil(N / batch_size)]`; targets past the end are `IGNORED_LABEL`."""
     length = math.ceil(len(stream) / batch_size)
     padding = batch_size * length - len(stream)
-    targets = F.pad(stream, (0, padding), value=-100).view(batch_size, length)
+    targets = F.pad(stream, (0, padding), value=IGNORED_LABEL).view(batch_size, length)
     inputs = F.pad(torch.cat([stream.new_tensor([first_id]), stream[:-1]]), (0, padding)).view(batch_size, length)
     return inputs, targets
 

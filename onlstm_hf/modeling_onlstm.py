@@ -14,7 +14,7 @@ from .dropout import LockedDropout, drop_connect, dropped_words
 from .ordered_neurons import OrderedNeuronsOutput, ordered_neurons
 from .parsing import ParsingMixin
 from .recurrent_state import RecurrentState
-from .vocabulary_loss import IGNORED_LABEL, next_token_loss
+from .vocabulary_loss import IGNORED_LABEL, check_vocabulary, next_token_loss, next_token_targets
 
 
 @dataclass
@@ -137,14 +137,13 @@ class ONLSTMPreTrainedModel(PreTrainedModel):
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, nn.Embedding):
             init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
-        elif isinstance(module, ONLSTMLayer):
-            for projection in (module.input_projection, module.recurrent_projection):
-                bound = projection.in_features**-0.5
-                init.uniform_(projection.weight, -bound, bound)
-                init.uniform_(projection.bias, -bound, bound)
-        elif isinstance(module, ONLSTMForCausalLM):
-            init.uniform_(module.lm_head.weight, -self.config.initializer_range, self.config.initializer_range)
-            init.zeros_(module.lm_head.bias)
+        elif module is self.get_output_embeddings():
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear):
+            bound = module.in_features**-0.5
+            init.uniform_(module.weight, -bound, bound)
+            init.uniform_(module.bias, -bound, bound)
 
 
 class ONLSTMModel(ONLSTMPreTrainedModel):
@@ -194,10 +193,9 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
             return_dict: whether to return an `ONLSTMModelOutput` (default) or a tuple of what is not `None`.
 
         Raises:
-            ValueError: if the inputs are missing, empty, or do not fit together.
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together.
         """
-        if (input_ids is None) == (inputs_embeds is None):
-            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        self._check_inputs(input_ids, inputs_embeds)
         use_cache = self.config.use_cache if use_cache is None else use_cache
         return_dict = self.config.return_dict if return_dict is None else return_dict
         if output_hidden_states is None:
@@ -234,6 +232,19 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
             raw_last_hidden_state=raw_output.transpose(0, 1) if self.training else None,
         )
         return output if return_dict else output.to_tuple()
+
+    def _check_inputs(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> None:
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if input_ids is not None:
+            if input_ids.dim() != 2:
+                raise ValueError(f"input_ids must be [batch_size, sequence_length], not {list(input_ids.shape)}")
+            check_vocabulary("input_ids", input_ids, self.embeddings.num_embeddings)
+        elif inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.embeddings.embedding_dim:
+            raise ValueError(
+                f"inputs_embeds must be [batch_size, sequence_length, {self.embeddings.embedding_dim}], "
+                f"not {list(inputs_embeds.shape)}"
+            )
 
     @staticmethod
     def _time_first_mask(attention_mask: torch.Tensor | None, batch_size: int, length: int) -> torch.Tensor | None:
@@ -306,7 +317,8 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
             attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
                 leaves the state as it is.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
-            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is ignored.
+            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
+                ignored, and so is what follows padding.
             shift_labels: labels that are shifted already: entry `t` is the token that should follow token `t`. For
                 streams of text, where the target of a chunk's last token is the next chunk's first.
             state: where to go on from; zeros when not given.
@@ -319,7 +331,7 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
                 when it accumulates gradients).
 
         Raises:
-            ValueError: if the inputs are missing, empty, or do not fit together.
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together.
         """
         return_dict = self.config.return_dict if return_dict is None else return_dict
         outputs = self.model(
@@ -337,12 +349,12 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
 
         loss = cross_entropy = activation_penalty = temporal_activation_penalty = None
         if labels is not None or shift_labels is not None:
-            cross_entropy = next_token_loss(logits, labels, shift_labels, num_items_in_batch)
+            targets = next_token_targets(labels, shift_labels, attention_mask, logits.shape[:2])
+            cross_entropy = next_token_loss(logits, targets, num_items_in_batch)
             loss = cross_entropy
             if self.training:
                 share = 1.0
                 if num_items_in_batch is not None:
-                    targets = labels[:, 1:] if shift_labels is None else shift_labels
                     share = (targets != IGNORED_LABEL).sum() / num_items_in_batch
                 activation_penalty, temporal_activation_penalty = (
                     penalty * share for penalty in self._activation_penalties(outputs, attention_mask)
@@ -366,8 +378,9 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
         self, outputs: ONLSTMModelOutput, attention_mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """AR and TAR of Merity et al. (2018), means over the units of real tokens (and pairs of real neighbours)."""
-        activations = outputs.last_hidden_state.float().square()
-        raw = outputs.raw_last_hidden_state.float()
+        dtype = torch.promote_types(outputs.last_hidden_state.dtype, torch.float32)
+        activations = outputs.last_hidden_state.to(dtype).square()
+        raw = outputs.raw_last_hidden_state.to(dtype)
         changes = (raw[:, 1:] - raw[:, :-1]).square()
         if attention_mask is None:
             activation = activations.mean()
@@ -415,9 +428,10 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
     def _supports_default_dynamic_cache(cls) -> bool:
         return False
 
-    def prepare_inputs_for_generation(self, input_ids, attention_mask=None, state=None, **kwargs):
+    # `generate` looks for the name `inputs_embeds` here to know that it may be given.
+    def prepare_inputs_for_generation(self, input_ids, inputs_embeds=None, **kwargs):
         """The inputs of one call of `generate`: the tokens that the state has not seen, and their part of the mask."""
-        inputs = super().prepare_inputs_for_generation(input_ids, attention_mask=attention_mask, state=state, **kwargs)
+        inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
         tokens = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
         if inputs.get("attention_mask") is not None:
             inputs["attention_mask"] = inputs["attention_mask"][:, -tokens.shape[1] :]

@@ -1,9 +1,10 @@
 """The ordered-neurons recurrence of Shen, Tan, Sordoni & Courville (ICLR 2019), section 4.
 
-`ordered_neurons` is the one entrance. Behind it stand the readable reference, which is the definition, and a fused path
-with a hand-derived backward pass, which is tested against it. All tensors are time first, as the loop over time reads
-them. With `C` chunks of `K` units each (`H = C * K`), the `G = 2 * C + 4 * H` gate columns are, in this order: master
-input gate (`C`), master forget gate (`C`), cell candidate (`H`), input gate (`H`), forget gate (`H`), output gate (`H`).
+`ordered_neurons` is the one entrance. Behind it stand the readable reference, which is the definition, and a fused
+path with a hand-derived backward pass, which is tested against it. All tensors are time first, as the loop over time
+reads them. With `C` chunks of `K` units each (`H = C * K`), the `G = 2 * C + 4 * H` gate columns are, in this order:
+master input gate (`C`), master forget gate (`C`), cell candidate (`H`), input gate (`H`), forget gate (`H`), output
+gate (`H`).
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ class OrderedNeuronsOutput(NamedTuple):
 
     Attributes:
         outputs: `[T, B, H]`, the hidden states `h_t`.
-        cell: `[B, C, K]`, the last cell state.
+        cell: `[B, C, K]`, the last cell state, in the precision that it was computed in.
         forget_distances: `[T, B]`, `1 - mean_C(master forget gate)`.
         input_distances: `[T, B]`, `mean_C(master input gate)`.
     """
@@ -44,8 +45,8 @@ def ordered_neurons(
 ) -> OrderedNeuronsOutput:
     """Runs one ordered-neurons layer over a sequence.
 
-    The cell state and all gates are computed in float32 (float64 for float64 input), whatever the dtype of the weights.
-    Under CPU or GPU autocast the product with `recurrent_weight` is in the autocast dtype. The fused path cannot be
+    The cell state and all gates are computed in float32 (float64 for float64 input), whatever the dtype of the
+    weights. Under bfloat16 autocast the product with `recurrent_weight` is in bfloat16. The fused path cannot be
     differentiated twice; the reference can.
 
     Args:
@@ -113,7 +114,7 @@ def _reference(input_gates, recurrent_weight, hidden, cell, mask):
         hidden, cell = next_hidden, next_cell
         outputs.append(hidden)
         master_gates.append(step_master_gates)
-    return torch.stack(outputs).to(input_dtype), cell.to(input_dtype), torch.stack(master_gates)
+    return torch.stack(outputs).to(input_dtype), cell, torch.stack(master_gates)
 
 
 def _fused(input_gates, recurrent_weight, hidden, cell, mask):
@@ -128,7 +129,7 @@ def _fused(input_gates, recurrent_weight, hidden, cell, mask):
         mask,
         product_dtype == torch.bfloat16,
     )
-    return outputs.to(input_dtype), cells[-1].view_as(cell).to(input_dtype), master_gates
+    return outputs.to(input_dtype), cells[-1].view_as(cell), master_gates
 
 
 def _state_dtype(tensor: torch.Tensor) -> torch.dtype:
@@ -158,7 +159,11 @@ def _check_shapes(input_gates, recurrent_weight, hidden, cell, mask) -> None:
     }
     for name, (tensor, shape) in expected.items():
         if tensor is not None and list(tensor.shape) != shape:
-            raise ValueError(f"{name} must be {shape} for a cell state of {list(cell.shape)}, not {list(tensor.shape)}")
+            raise ValueError(
+                f"{name} must be {shape} for a cell state of {list(cell.shape)}, not {list(tensor.shape)}"
+            )
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(f"mask must hold booleans, not {mask.dtype}")
 
 
 @torch.library.custom_op("onlstm_hf::ordered_neurons_forward", mutates_args=())
@@ -198,9 +203,9 @@ def _fused_forward(
 
         master_input_gate, master_forget_gate = _master_gates(softmaxes[step])
         overlap = (master_input_gate * master_forget_gate).unsqueeze(-1)
-        candidate, input_gate, forget_gate, output_gate = activations[step].view(
-            batch_size, 4, num_chunks, chunk_size
-        ).unbind(1)
+        candidate, input_gate, forget_gate, output_gate = (
+            activations[step].view(batch_size, 4, num_chunks, chunk_size).unbind(1)
+        )
         previous = cells[step].view(batch_size, num_chunks, chunk_size)
         current = cells[step + 1].view(batch_size, num_chunks, chunk_size)
         torch.addcmul(master_forget_gate.unsqueeze(-1) - overlap, overlap, forget_gate, out=current)

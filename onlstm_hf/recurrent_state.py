@@ -62,3 +62,5 @@ if RecurrentState not in pytree.SUPPORTED_NODES:
         lambda layers, _: RecurrentState(tuple(tuple(layer) for layer in layers)),
         serialized_type_name=f"{__name__}.RecurrentState",
     )
+# Lets `torch.load` read a saved state without trusting the file with anything else.
+torch.serialization.add_safe_globals([RecurrentState])

@@ -1,5 +1,6 @@
 """Checkpoint folders that are either whole or not there, whenever the process dies."""
 
+import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -7,11 +8,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from accelerate import Accelerator
+from transformers.utils import logging as transformers_logging
 
 
 @contextmanager
 def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
-    """Gives every process the same empty folder to write to, which takes the place of `target` after the block."""
+    """Gives every process the same empty folder to write to, which takes the place of `target` after the block.
+
+    A process that dies before the end leaves the old folder, or, between the two renames, a hidden one that
+    `recover_folder` brings back.
+    """
     temporary, previous = _beside(target, "incomplete"), _beside(target, "previous")
     if accelerator.is_main_process:
         recover_folder(target)
@@ -41,6 +47,30 @@ def recover_folder(target: Path) -> bool:
         else:
             os.rename(previous, target)
     return target.exists()
+
+
+@contextmanager
+def reported_damage(name: str) -> Iterator[None]:
+    """Turns whatever reading a damaged file raises into a `ValueError` that says which file it is."""
+    try:
+        yield
+    except Exception as error:
+        raise ValueError(f"{name} cannot be loaded: {error}") from error
+
+
+@contextmanager
+def without_notices() -> Iterator[None]:
+    """Keeps progress bars of single files, and the notice that tied weights are stored once, off the terminal."""
+    had_bars, logger = transformers_logging.is_progress_bar_enabled(), logging.getLogger("accelerate.utils.other")
+    level = logger.level
+    transformers_logging.disable_progress_bar()
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if had_bars:
+            transformers_logging.enable_progress_bar()
 
 
 def write_text(path: Path, text: str) -> None:

@@ -23,7 +23,13 @@ def build_optimizer(model: nn.Module, arguments: OptimizationArguments) -> torch
 
 
 def learning_rate_factor(step: int, arguments: OptimizationArguments, total_steps: int | None) -> float:
-    """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then constant or half a cosine."""
+    """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then constant or half a cosine.
+
+    Args:
+        step: updates made so far. The cosine is 0 at `total_steps`, when the run has ended.
+        arguments: the recipe's.
+        total_steps: updates of the whole run; may be `None` with a constant schedule.
+    """
     if step < arguments.warmup_steps:
         return (step + 1) / arguments.warmup_steps
     if arguments.schedule == "constant":
@@ -36,7 +42,13 @@ def has_stalled(losses: list[float], interval: int) -> bool:
     """The non-monotone rule of NT-ASGD (Merity et al. 2018, algorithm 1).
 
     Args:
-        losses: validation losses of all checks so far.
-        interval: checks that do not count; true once the last loss is worse than the best one before those.
+        losses: validation losses of all checks so far, the one just made last.
+        interval: `n`; true once the last loss is worse than the best one before the `n` checks that precede it.
     """
-    return len(losses) > interval and losses[-1] > min(losses[:-interval])
+    *previous, last = losses
+    return len(previous) > interval and last > min(previous[:-interval])
+
+
+def all_finite(model: nn.Module) -> bool:
+    """Whether no weight is NaN or infinite."""
+    return all(bool(parameter.isfinite().all()) for parameter in model.parameters())

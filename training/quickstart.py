@@ -1,11 +1,12 @@
 """From nothing to trees in a few minutes: `python training/quickstart.py [--output_dir FOLDER] [--name value ...]`.
 
-Writes the toy English corpus that the package generates, trains a small ON-LSTM on its raw text (recipes/quickstart.yaml),
-evaluates it on sentences that it has not seen, and shows the trees that it induced beside the gold ones. Further
-arguments override fields of the recipe.
+Writes the toy English corpus that the package generates, trains a small ON-LSTM on its raw text
+(recipes/quickstart.yaml), evaluates it on sentences that it has not seen, and shows the trees that it induced beside
+the gold ones. Further arguments override fields of the recipe.
 """
 
 import argparse
+import contextlib
 import json
 from pathlib import Path
 
@@ -90,10 +91,8 @@ def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: Indu
     layers = [model.parse([words], tokenizer, layer=layer)[0] for layer in range(model.config.num_hidden_layers)]
     svg = distances_to_svg(tree, [layer.distances for layer in layers])
     save_figure(svg, path)
-    try:
+    with contextlib.suppress(ImportError):
         save_figure(svg, path.with_suffix(".png"))
-    except ImportError:
-        pass
     return path
 
 

@@ -1,0 +1,159 @@
+"""Language modelling: the perplexity of a checkpoint on text.
+
+python eval/evaluate_lm.py MODEL --files valid.txt test.txt --output results.json
+python eval/evaluate_lm.py MODEL --dataset NAME_OR_FOLDER --split validation test --column text
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from reporting import check_writable, describe_run, format_table, import_extra, load_column, write_json
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from onlstm_hf.command_line import load_checkpoint, positive_integer, read_text_file, run_program, score_sentences
+
+PROTOCOLS = {
+    "stream": "one stream, the state carried from line to line; every token counts, the <eos> of each line included",
+    "sentence": "every line stands alone after one <eos>; every token counts, the <eos> of each line included",
+}
+PUBLISHED = [
+    {"model": "ON-LSTM", "text": "Penn Treebank valid", "perplexity": 58.29, "standard_deviation": 0.10},
+    {"model": "ON-LSTM", "text": "Penn Treebank test", "perplexity": 56.17, "standard_deviation": 0.12},
+]
+BATCH_SIZES = {"stream": 1, "sentence": 64}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser().parse_args(arguments)
+    return run_program("evaluate_lm.py", lambda: evaluate_lm(options, arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="MODEL", help="checkpoint folder or name on the Hub")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("--files", nargs="+", metavar="FILE", help="UTF-8 text, one sentence a line; a text each")
+    source.add_argument("--dataset", metavar="NAME_OR_FOLDER", help="Hugging Face dataset, one sentence a row")
+    parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
+    parser.add_argument("--split", nargs="+", default=["test"], help="splits of the dataset, a text each (test)")
+    parser.add_argument("--column", default="text", help="column of the dataset (%(default)s)")
+    parser.add_argument("--protocol", choices=[*PROTOCOLS], default="stream", help="(%(default)s)")
+    parser.add_argument(
+        "--batch-size",
+        type=positive_integer,
+        metavar="N",
+        help="stream: rows of equal length that the text is cut into, each from an empty state (1; the papers take 10 "
+        f"for validation, 1 for the test); sentence: sentences in one pass ({BATCH_SIZES['sentence']})",
+    )
+    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    return parser
+
+
+def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Scores every text, prints the table and writes the results."""
+    check_writable(options.output)
+    texts = read_texts(options)
+    model, tokenizer = load_checkpoint(options.model)
+    batch_size = options.batch_size or BATCH_SIZES[options.protocol]
+    scores = {name: score_text(model, tokenizer, lines, options.protocol, batch_size) for name, lines in texts.items()}
+    print(f"{options.model}: {PROTOCOLS[options.protocol]}\n")
+    print(report(scores))
+    if options.output:
+        results = {
+            "task": "language modelling",
+            "model": options.model,
+            "num_parameters": model.num_parameters(),
+            "protocol": {"name": options.protocol, "description": PROTOCOLS[options.protocol]},
+            "batch_size": batch_size,
+            "scores": scores,
+            "published": PUBLISHED,
+            **describe_run("evaluate_lm.py", arguments),
+        }
+        write_json(options.output, results)
+
+
+def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The lines that are not blank of each text, by the name of the text."""
+    texts = {path: list(read_text_file(path)) for path in options.files or ()}
+    if options.dataset:
+        for split in options.split:
+            texts[f"{options.dataset} {split}"] = load_column(options.dataset, options.config, split, options.column)
+    texts = {name: [line for line in lines if line.strip()] for name, lines in texts.items()}
+    for name, lines in texts.items():
+        if not lines:
+            raise ValueError(f"{name} is empty: there is no text to score")
+    return texts
+
+
+def score_text(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    lines: list[str],
+    protocol: str,
+    batch_size: int,
+) -> dict[str, float]:
+    """Scores a text by the metric `eval/perplexity`.
+
+    Args:
+        model: a language model of this package.
+        tokenizer: its tokenizer.
+        lines: the sentences.
+        protocol: a key of `PROTOCOLS`.
+        batch_size: see the script's option.
+
+    Returns:
+        `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words between spaces and an `<eos>` a line),
+        `bits_per_character` (line ends included), and `mean_perplexity` for sentences.
+    """
+    evaluate = import_extra("evaluate")
+    units = {
+        "num_words": [len(line.split()) + 1 for line in lines],
+        "num_characters": [len(line) + 1 for line in lines],
+    }
+    if protocol == "sentence":
+        sentences = score_sentences(model, tokenizer, lines, batch_size)
+        source, predictions, settings = "log_probabilities", [score.log_probabilities for score in sentences], {}
+    else:
+        source, predictions = "texts", lines
+        settings = {
+            "model": model,
+            "tokenizer": tokenizer,
+            "options": {"batch_size": batch_size, "progress": True},
+        }
+    metric = evaluate.load(str(Path(__file__).resolve().parent / "perplexity"), source, keep_in_memory=True)
+    scores = metric.compute(predictions=predictions, protocol=protocol, **units, **settings)
+    scores.pop("perplexities", None)
+    return scores
+
+
+def report(scores: dict[str, dict[str, float]]) -> str:
+    """The table of the texts' scores and the published ones."""
+    rows = [
+        [
+            name,
+            str(row["num_tokens"]),
+            f"{row['perplexity']:.2f}",
+            f"{row['word_perplexity']:.2f}",
+            f"{row['bits_per_character']:.3f}",
+        ]
+        for name, row in scores.items()
+    ]
+    published = [
+        [
+            f"{row['model']}, {row['text']} (published)",
+            "",
+            f"{row['perplexity']:.2f}",
+            f"{row['perplexity']:.2f}",
+            "",
+        ]
+        for row in PUBLISHED
+    ]
+    return format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

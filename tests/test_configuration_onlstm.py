@@ -1,0 +1,114 @@
+import json
+
+import pytest
+from transformers import AutoConfig
+
+from onlstm_hf import ONLSTMConfig
+
+
+def test_defaults_are_the_penn_treebank_model_of_the_paper():
+    config = ONLSTMConfig()
+    assert (config.vocab_size, config.embedding_size, config.hidden_size) == (10000, 400, 1150)
+    assert (config.num_hidden_layers, config.chunk_size, config.parse_layer) == (3, 10, 1)
+    assert config.layer_sizes == [1150, 1150, 400]
+    assert (config.embedding_dropout, config.input_dropout, config.hidden_dropout) == (0.1, 0.5, 0.3)
+    assert (config.output_dropout, config.weight_dropout) == (0.45, 0.45)
+    assert (config.activation_regularization, config.temporal_activation_regularization) == (2.0, 1.0)
+    assert config.initializer_range == 0.1
+    assert config.tie_word_embeddings and config.use_cache
+
+
+@pytest.mark.parametrize(
+    ("options", "layer_sizes"),
+    [
+        ({"num_hidden_layers": 1, "parse_layer": 0}, [20]),
+        ({"num_hidden_layers": 2}, [30, 20]),
+        ({"num_hidden_layers": 4}, [30, 30, 30, 20]),
+        ({"layer_sizes": (10, 40, 20)}, [10, 40, 20]),
+        ({"layer_sizes": [10, 40, 50], "tie_word_embeddings": False}, [10, 40, 50]),
+        ({"chunk_size": 1}, [30, 30, 20]),
+        ({"hidden_size": 20, "chunk_size": 20}, [20, 20, 20]),
+    ],
+)
+def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_sizes):
+    assert ONLSTMConfig(**{"embedding_size": 20, "hidden_size": 30, **options}).layer_sizes == layer_sizes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *[({name: 0}, f"{name} must be a positive integer, not 0") for name in ("vocab_size", "embedding_size")],
+        *[({name: -3}, f"{name} must be a positive integer, not -3") for name in ("hidden_size", "num_hidden_layers")],
+        ({"chunk_size": 0}, "chunk_size must be a positive integer"),
+        ({"chunk_size": True}, "chunk_size"),
+        ({"vocab_size": 10.5}, "vocab_size"),
+        ({"hidden_size": "1150"}, "hidden_size"),
+        ({"hidden_size": 1155}, "chunk_size=10 must divide the size of every layer, but layer 0 has 1155"),
+        ({"embedding_size": 405}, "layer 2 has 405"),
+        ({"layer_sizes": [1150, 7, 400]}, "layer 1 has 7"),
+        ({"layer_sizes": [1150, 0, 400]}, "layer 1 has 0"),
+        ({"layer_sizes": [1150, 400]}, "layer_sizes must have num_hidden_layers=3 entries"),
+        ({"layer_sizes": []}, "layer_sizes must have num_hidden_layers=3 entries"),
+        ({"layer_sizes": [1150, 1150, 500]}, "tied embeddings need a last layer of embedding_size=400 units"),
+        ({"parse_layer": 3}, "parse_layer=3 does not exist: layers are counted from 0 to 2"),
+        ({"parse_layer": -1}, "parse_layer=-1 does not exist"),
+        ({"parse_layer": 0.5}, "parse_layer"),
+        ({"num_hidden_layers": 1}, "parse_layer=1 does not exist: layers are counted from 0 to 0"),
+        *[
+            ({name: value}, f"{name} is a probability and must lie in \\[0, 1\\)")
+            for name in ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+            for value in (-0.1, 1.0, 1, float("nan"))
+        ],
+        ({"weight_dropout": "0.45"}, "weight_dropout"),
+        ({"activation_regularization": -1.0}, "activation_regularization must be a number"),
+        ({"temporal_activation_regularization": -1.0}, "temporal_activation_regularization must be a number"),
+        ({"initializer_range": float("nan")}, "initializer_range must be a number that is not negative"),
+    ],
+)
+def test_what_cannot_be_a_model_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ONLSTMConfig(**options)
+
+
+@pytest.fixture
+def unusual_config() -> ONLSTMConfig:
+    return ONLSTMConfig(
+        vocab_size=50,
+        embedding_size=12,
+        num_hidden_layers=2,
+        layer_sizes=[8, 16],
+        chunk_size=4,
+        parse_layer=0,
+        weight_dropout=0.0,
+        tie_word_embeddings=False,
+        eos_token_id=[3, 4],
+        pad_token_id=1,
+    )
+
+
+def test_saving_and_loading_keeps_every_field(unusual_config, tmp_path):
+    unusual_config.save_pretrained(tmp_path)
+    for loaded in (ONLSTMConfig.from_pretrained(tmp_path), AutoConfig.from_pretrained(tmp_path)):
+        assert type(loaded) is ONLSTMConfig
+        assert {**loaded.to_dict(), "_name_or_path": ""} == unusual_config.to_dict()
+
+
+def test_json_round_trip_keeps_every_field(unusual_config):
+    fields = json.loads(unusual_config.to_json_string(use_diff=False))
+    assert fields["model_type"] == "onlstm"
+    assert ONLSTMConfig.from_dict(fields).to_dict() == unusual_config.to_dict()
+
+
+def test_a_file_that_was_edited_is_checked_when_it_is_loaded(unusual_config, tmp_path):
+    unusual_config.save_pretrained(tmp_path)
+    path = tmp_path / "config.json"
+    path.write_text(path.read_text().replace('"chunk_size": 4', '"chunk_size": 5'))
+    with pytest.raises(ValueError, match="chunk_size=5 must divide"):
+        ONLSTMConfig.from_pretrained(tmp_path)
+
+
+def test_layer_sizes_are_not_shared_with_the_caller():
+    sizes = [40, 40, 20]
+    config = ONLSTMConfig(embedding_size=20, layer_sizes=sizes)
+    sizes[0] = 7
+    assert config.layer_sizes == [40, 40, 20]

@@ -1,0 +1,85 @@
+import copy
+import pickle
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from onlstm_hf.recurrent_state import RecurrentState
+
+
+@pytest.fixture
+def state() -> RecurrentState:
+    torch.manual_seed(0)
+    return RecurrentState(tuple((torch.randn(3, 4), torch.randn(3, 2, 2)) for _ in range(2)))
+
+
+def tensors(state: RecurrentState) -> list[torch.Tensor]:
+    return [tensor for layer in state.layers for tensor in layer]
+
+
+def assert_rows(state: RecurrentState, original: RecurrentState, rows: list[int]):
+    assert state.batch_size == len(rows)
+    for tensor, source in zip(tensors(state), tensors(original), strict=True):
+        assert torch.equal(tensor, torch.stack([source[row] for row in rows]))
+
+
+def test_batch_size_is_the_number_of_rows(state):
+    assert state.batch_size == 3
+
+
+def test_index_select_takes_rows_in_the_given_order(state):
+    assert_rows(state.index_select(torch.tensor([2, 0])), state, [2, 0])
+
+
+def test_repeat_interleave_puts_copies_next_to_each_other(state):
+    assert_rows(state.repeat_interleave(2), state, [0, 0, 1, 1, 2, 2])
+
+
+def test_reorder_cache_selects_rows_of_this_object(state):
+    reordered = copy.deepcopy(state)
+    reordered.reorder_cache(torch.tensor([1, 1, 0]))
+    assert_rows(reordered, state, [1, 1, 0])
+
+
+def test_reorder_cache_does_not_touch_the_tensors_of_others(state):
+    shared = RecurrentState(state.layers)
+    before = [tensor.clone() for tensor in tensors(state)]
+    shared.reorder_cache(torch.tensor([2, 1, 0]))
+    assert all(map(torch.equal, tensors(state), before))
+
+
+def test_detach_cuts_the_graph_and_keeps_the_values(state):
+    attached = state.map(lambda tensor: tensor.requires_grad_() * 1)
+    detached = attached.detach()
+    assert all(tensor.requires_grad for tensor in tensors(attached))
+    assert not any(tensor.requires_grad for tensor in tensors(detached))
+    assert_rows(detached, attached, [0, 1, 2])
+
+
+def test_to_changes_dtype_and_device_of_every_tensor(state):
+    assert all(tensor.dtype == torch.float64 for tensor in tensors(state.to(torch.float64)))
+    assert all(tensor.device.type == "meta" for tensor in tensors(state.to("meta")))
+    assert all(tensor.dtype == torch.float16 for tensor in tensors(state.to("cpu", torch.float16)))
+
+
+def test_torch_save_and_load_with_its_default_settings(state, tmp_path):
+    torch.save(state, tmp_path / "state.pt")
+    assert_rows(torch.load(tmp_path / "state.pt"), state, [0, 1, 2])
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_copies_are_equal_and_independent(state, duplicate):
+    twin = duplicate(state)
+    assert_rows(twin, state, [0, 1, 2])
+    twin.layers[0][0].zero_()
+    assert state.layers[0][0].any()
+
+
+def test_pytree_sees_every_tensor(state):
+    leaves, structure = pytree.tree_flatten({"state": state})
+    assert list(map(id, leaves)) == list(map(id, tensors(state)))
+    doubled = pytree.tree_unflatten([leaf * 2 for leaf in leaves], structure)["state"]
+    assert isinstance(doubled, RecurrentState)
+    assert isinstance(doubled.layers, tuple)
+    assert_rows(doubled, state.map(lambda tensor: tensor * 2), [0, 1, 2])

@@ -1,0 +1,233 @@
+"""Checkpoints that carry their code: loaded where the package is not importable, and beside the package."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import warnings
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers.dynamic_module_utils import get_imports
+from transformers.utils import logging
+
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, build_word_tokenizer
+
+CARRIED = {
+    "configuration_onlstm.py",
+    "dropout.py",
+    "modeling_onlstm.py",
+    "ordered_neurons.py",
+    "parsing.py",
+    "recurrent_state.py",
+    "tree_drawing.py",
+    "trees.py",
+    "vocabulary_loss.py",
+    "word_alignment.py",
+}
+SENTENCE = "the old cat saw the dog on the mat"
+PROMPT = [3, 4, 5, 6]
+
+WITHOUT_THE_PACKAGE = """
+import json, sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "onlstm_hf":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Absent())
+checkpoint, saved_again, sentence, prompt = sys.argv[1:]
+try:
+    import onlstm_hf
+except ModuleNotFoundError as error:
+    report = {"import_error": str(error)}
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+config = AutoConfig.from_pretrained(checkpoint, trust_remote_code=True)
+model = AutoModelForCausalLM.from_pretrained(checkpoint, trust_remote_code=True)
+tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=True)
+ids = torch.tensor([json.loads(prompt)])
+tree = model.parse(sentence, tokenizer)
+report |= {
+    "config": type(config).__module__,
+    "model": type(model).__module__,
+    "logits": model(ids).logits[0].tolist(),
+    "generated": model.generate(ids, max_new_tokens=5, do_sample=False)[0].tolist(),
+    "brackets": tree.to_bracket(),
+    "drawing": str(tree),
+    "svg": tree.to_svg(),
+}
+model.save_pretrained(saved_again)
+print(json.dumps(report))
+"""
+
+BESIDE_THE_PACKAGE = """
+import json, sys
+import torch
+from onlstm_hf import ONLSTMForCausalLM
+from transformers.dynamic_module_utils import get_class_from_dynamic_module
+
+checkpoint, changed_checkpoint, prompt = sys.argv[1:]
+ids = torch.tensor([json.loads(prompt)])
+
+def step(model):
+    model.zero_grad()
+    output = model(ids, labels=ids, output_distances=True)
+    output.loss.backward()
+    return [output.loss.item(), output.forget_distances.sum().item()] + [
+        parameter.grad.norm().item() for parameter in model.parameters()
+    ]
+
+def load_carried(path):
+    return get_class_from_dynamic_module("modeling_onlstm.ONLSTMForCausalLM", path).from_pretrained(path)
+
+installed = ONLSTMForCausalLM.from_pretrained(checkpoint)
+report = {"installed": [step(installed)]}
+carried = load_carried(checkpoint)
+report["carried"] = [step(carried)]
+report["installed"].append(step(installed))
+report["carried"].append(step(torch.compile(carried, backend="aot_eager", fullgraph=True)))
+report["installed"].append(step(torch.compile(installed, backend="aot_eager", fullgraph=True)))
+report["changed"] = [step(load_carried(changed_checkpoint))]
+report["installed"].append(step(installed))
+report["carried"].append(step(carried))
+report["classes"] = len({type(installed), type(carried)})
+print(json.dumps(report))
+"""
+
+
+def run_isolated(script, *arguments, modules):
+    """Runs a script without the current folder, user packages and PYTHON* variables, and reads what it reports."""
+    process = subprocess.run(
+        [sys.executable, "-I", "-c", script, *map(str, arguments)],
+        env={**os.environ, "HF_MODULES_CACHE": str(modules), "HF_HUB_OFFLINE": "1"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    config = ONLSTMConfig(
+        vocab_size=11,
+        embedding_size=8,
+        hidden_size=12,
+        chunk_size=2,
+        initializer_range=1.0,
+        eos_token_id=0,
+        pad_token_id=2,
+        bos_token_id=0,
+    )
+    return ONLSTMForCausalLM(config).eval()
+
+
+@pytest.fixture(scope="module")
+def checkpoint(model, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints") / "on-lstm.tiny"
+    model.save_pretrained(folder)
+    build_word_tokenizer([SENTENCE]).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def without_the_package(checkpoint, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("remote")
+    report = run_isolated(
+        WITHOUT_THE_PACKAGE, checkpoint, folder / "saved", SENTENCE, json.dumps(PROMPT), modules=folder / "modules"
+    )
+    return report | {"saved": folder / "saved"}
+
+
+def test_a_checkpoint_carries_exactly_the_code_that_it_needs(checkpoint):
+    assert {path.name for path in checkpoint.glob("*.py")} == CARRIED
+    assert json.loads((checkpoint / "config.json").read_text())["auto_map"] == {
+        "AutoConfig": "configuration_onlstm.ONLSTMConfig",
+        "AutoModelForCausalLM": "modeling_onlstm.ONLSTMForCausalLM",
+    }
+
+
+def test_the_model_without_a_head_carries_its_code_too(model, tmp_path):
+    model.model.save_pretrained(tmp_path)
+    assert {path.name for path in tmp_path.glob("*.py")} == CARRIED
+    auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
+    assert auto_map["AutoModel"] == "modeling_onlstm.ONLSTMModel"
+    assert type(ONLSTMModel.from_pretrained(tmp_path)) is ONLSTMModel
+
+
+@pytest.mark.parametrize("name", sorted(CARRIED))
+def test_carried_code_requires_nothing_but_torch_and_transformers(checkpoint, name):
+    assert set(get_imports(checkpoint / name)) <= sys.stdlib_module_names | {"torch", "transformers"}
+
+
+def test_the_package_is_not_importable_in_the_isolated_process(without_the_package):
+    assert without_the_package["import_error"] == "No module named 'onlstm_hf'"
+    assert without_the_package["model"].startswith("transformers_modules.")
+    assert without_the_package["config"].startswith("transformers_modules.")
+
+
+def test_carried_code_computes_and_generates_the_same(model, without_the_package):
+    prompt = torch.tensor([PROMPT])
+    with torch.no_grad():
+        logits = model(prompt).logits[0]
+    torch.testing.assert_close(torch.tensor(without_the_package["logits"]), logits)
+    expected = model.generate(prompt, max_new_tokens=5, do_sample=False)[0].tolist()
+    assert without_the_package["generated"] == expected
+
+
+def test_carried_code_parses_and_draws_the_same(model, checkpoint, without_the_package):
+    tree = model.parse(SENTENCE, AutoTokenizer.from_pretrained(checkpoint))
+    assert without_the_package["brackets"] == tree.to_bracket()
+    assert without_the_package["drawing"] == str(tree)
+    assert without_the_package["svg"] == tree.to_svg()
+
+
+def test_carried_code_is_saved_again(model, without_the_package):
+    assert {path.name for path in without_the_package["saved"].glob("*.py")} == CARRIED
+    loaded = AutoModelForCausalLM.from_pretrained(without_the_package["saved"])
+    assert type(loaded) is ONLSTMForCausalLM
+    torch.testing.assert_close(loaded.state_dict(), model.state_dict())
+
+
+@pytest.mark.parametrize("options", [{}, {"trust_remote_code": True}, {"trust_remote_code": False}], ids=str)
+def test_with_the_package_its_own_code_is_used_without_a_question(checkpoint, options, monkeypatch, capsys):
+    def ask(prompt):
+        raise AssertionError(f"asked {prompt}")
+
+    monkeypatch.setattr("builtins.input", ask)
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_warning()
+    logging.disable_progress_bar()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert type(AutoConfig.from_pretrained(checkpoint, **options)) is ONLSTMConfig
+            assert type(AutoModelForCausalLM.from_pretrained(checkpoint, **options)) is ONLSTMForCausalLM
+    finally:
+        logging.set_verbosity(verbosity)
+        logging.enable_progress_bar()
+    assert capsys.readouterr() == ("", "")
+
+
+def test_installed_and_carried_code_work_beside_each_other(checkpoint, tmp_path):
+    changed_checkpoint = shutil.copytree(checkpoint, tmp_path / "changed")
+    recurrence = changed_checkpoint / "ordered_neurons.py"
+    recurrence.write_text(recurrence.read_text().replace("torch.sigmoid(", "torch.tanh("))
+    report = run_isolated(
+        BESIDE_THE_PACKAGE, checkpoint, changed_checkpoint, json.dumps(PROMPT), modules=tmp_path / "modules"
+    )
+    assert report["classes"] == 2
+    first = report["installed"][0]
+    for values in report["installed"] + report["carried"]:
+        assert values == pytest.approx(first, rel=1e-5)
+    assert report["changed"][0] != pytest.approx(first, rel=1e-2)

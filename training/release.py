@@ -1,0 +1,184 @@
+"""Turns the best checkpoint of a run into a folder that can be a Hub repository.
+
+The folder gets half-precision weights, the tokenizer, the modelling code, `results.json` with what the released
+weights score, and a model card that states these numbers and the commands behind them.
+"""
+
+import argparse
+import json
+import platform
+import sys
+from datetime import date
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from checkpointing import replaced_folder, write_text
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from text_batches import TextLines, encode_stream
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+import onlstm_hf
+from onlstm_hf.evaluation import parse_treebank, stream_log_likelihood
+from onlstm_hf.parsing_scores import ParsingScores, score_baselines
+from onlstm_hf.treebank import GoldTree, read_treebank
+
+SHORT = 10
+VALIDATION_ROWS = 10
+TRAINING_COMMAND = (
+    "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files ptb/train.txt "
+    "--validation_files ptb/valid.txt --test_files ptb/test.txt --output_dir {run}"
+)
+RELEASE_COMMAND = (
+    "python training/release.py {run} {output} --recipe {recipe} --validation_files ptb/valid.txt "
+    "--test_files ptb/test.txt --treebank wsj_sample.mrg"
+)
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    options = _parse_arguments(arguments)
+    training = json.loads((options.run / "results.json").read_text(encoding="utf-8"))
+    with replaced_folder(options.output, Accelerator()) as folder:
+        export(options.run / "best", folder)
+        model = AutoModelForCausalLM.from_pretrained(folder)
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        results = {
+            "parameters": model.num_parameters(),
+            "perplexity": {
+                "validation": _perplexity(model, tokenizer, options.validation_files, VALIDATION_ROWS),
+                "test": _perplexity(model, tokenizer, options.test_files, 1),
+            },
+            "parsing": _parsing(model, tokenizer, read_treebank(options.treebank)),
+            "command": RELEASE_COMMAND.format(**vars(options)),
+            "training": {"command": TRAINING_COMMAND.format(**vars(options)), **_without_paths(training)},
+            "date": date.today().isoformat(),
+            "machine": f"{platform.machine()} CPU, {torch.get_num_threads()} threads, torch {torch.__version__}",
+        }
+        write_text(folder / "results.json", json.dumps(results, indent=2) + "\n")
+        model_card(options.output.name, model, results).save(folder / "README.md")
+    print((options.output / "README.md").read_text(encoding="utf-8"))
+    return results
+
+
+def export(checkpoint: Path, folder: Path) -> None:
+    """Writes half-precision weights, the tokenizer and the code. The model still loads, and computes, in float32."""
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).half()
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    write_text(folder / "config.json", json.dumps(config | {"dtype": "float32"}, indent=2, sort_keys=True) + "\n")
+
+
+def model_card(name: str, model: PreTrainedModel, results: dict) -> ModelCard:
+    """The model card, metadata included."""
+    layer = model.config.parse_layer + 1
+    parsing = results["parsing"]
+    main_row = parsing["all"][f"layer {layer}"]
+    recall = {label: 100 * main_row["label_recall"][label]["recall"] for label in ("ADJP", "NP", "PP", "VP")}
+    return ModelCard.from_template(
+        _metadata(name, results, main_row["sentence_f1"]),
+        template_path=str(Path(__file__).parent / "model_card.md"),
+        name=name,
+        millions=f"{results['parameters'] / 1e6:.1f}",
+        version=onlstm_hf.__version__,
+        date=results["date"],
+        machine=results["machine"],
+        release_command=results["command"].replace(" --", " \\\n    --"),
+        training_command=results["training"]["command"].replace(" --", " \\\n    --"),
+        validation_rows=VALIDATION_ROWS,
+        validation=f"{results['perplexity']['validation']:.2f}",
+        test=f"{results['perplexity']['test']:.2f}",
+        num_sentences=f"{main_row['num_sentences']:,}",
+        short=SHORT,
+        parsing_rows=[
+            {"name": row} | {part: f"{100 * parsing[part][row]['sentence_f1']:.1f}" for part in ("all", "short")}
+            for row in parsing["all"]
+        ],
+        layer=layer,
+        label_recall=", ".join(f"{label} {value:.1f} %" for label, value in recall.items()),
+        depth=f"{main_row['average_depth']:.1f}",
+        updates=f"{results['training']['updates']:,}",
+        vocab_size=f"{model.config.vocab_size:,}",
+    )
+
+
+def _metadata(name: str, results: dict, sentence_f1: float) -> ModelCardData:
+    text = {"dataset_type": "ptb_text_only", "dataset_name": "Penn Treebank (language modelling)"}
+    perplexity = {"task_type": "text-generation", "metric_type": "perplexity"}
+    return ModelCardData(
+        language="en",
+        license="apache-2.0",
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=["on-lstm", "grammar-induction", "unsupervised-parsing", "constituency-parsing"],
+        datasets=["ptb-text-only/ptb_text_only"],
+        model_name=name,
+        eval_results=[
+            EvalResult(
+                **perplexity,
+                **text,
+                dataset_split=split,
+                metric_value=round(value, 2),
+                metric_name=f"{split} perplexity",
+            )
+            for split, value in results["perplexity"].items()
+        ]
+        + [
+            EvalResult(
+                task_type="token-classification",
+                task_name="Unsupervised constituency parsing",
+                dataset_type="wsj_sample",
+                dataset_name="Penn Treebank, Wall Street Journal sample (wsj_0001 to wsj_0199)",
+                metric_type="f1",
+                metric_name="sentence F1, layer 2; the sentences' words are in the training text",
+                metric_value=round(100 * sentence_f1, 2),
+            )
+        ],
+    )
+
+
+def _perplexity(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, files: list[str], batch_size: int
+) -> float:
+    stream = encode_stream(TextLines(files), tokenizer, "text", ", ".join(files))
+    return stream_log_likelihood(model, stream, batch_size, progress=True).perplexity
+
+
+def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:
+    """Scores of every layer and of the baselines, on all sentences and on the short ones."""
+    scores = {}
+    for name, trees in {"all": treebank, "short": [tree for tree in treebank if len(tree.words) <= SHORT]}.items():
+        rows: dict[str, ParsingScores] = {}
+        for layer in range(model.config.num_hidden_layers):
+            rows[f"layer {layer + 1}"] = parse_treebank(model, tokenizer, trees, layer=layer)
+        layer = model.config.parse_layer
+        rows[f"layer {layer + 1}, no branching bias"] = parse_treebank(
+            model, tokenizer, trees, layer=layer, branching_bias="none"
+        )
+        scores[name] = {row: score.to_dict() for row, score in (rows | score_baselines(trees)).items()}
+    return scores
+
+
+def _without_paths(training: dict) -> dict:
+    """The training results without the places where files lay on the machine that trained."""
+    places = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees", "parsing")
+    recipe = {name: value for name, value in training["recipe"].items() if name not in places}
+    return {name: value for name, value in training.items() if name not in places} | {"recipe": recipe}
+
+
+def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path, help="output_dir of a finished run of train_lm.py")
+    parser.add_argument("output", type=Path, help="folder to write, for instance model_cards/onlstm-ptb-small")
+    parser.add_argument("--recipe", required=True, help="name of the recipe that was run")
+    parser.add_argument("--validation_files", nargs="+", required=True)
+    parser.add_argument("--test_files", nargs="+", required=True)
+    parser.add_argument("--treebank", required=True, help="Penn-style gold trees: a .mrg file or a folder of them")
+    return parser.parse_args(arguments)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (ValueError, OSError) as error:
+        sys.exit(f"release.py: {error}")
