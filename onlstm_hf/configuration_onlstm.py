@@ -53,6 +53,8 @@ class ONLSTMConfig(PreTrainedConfig):
     """
 
     model_type = "onlstm"
+    # What `Trainer` leaves out of its predictions.
+    keys_to_ignore_at_inference = ["state", "cross_entropy"]
 
     vocab_size: int = 10000
     embedding_size: int = 400
@@ -93,6 +95,14 @@ class ONLSTMConfig(PreTrainedConfig):
             if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
         super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        """As in Transformers, but refuses the configuration of another kind of model."""
+        model_type = config_dict.get("model_type", cls.model_type)
+        if model_type != cls.model_type:
+            raise ValueError(f'this is the configuration of a "{model_type}" model, not of an "{cls.model_type}"')
+        return super().from_dict(config_dict, **kwargs)
 
     def _check_layers(self) -> None:
         if len(self.layer_sizes) != self.num_hidden_layers:

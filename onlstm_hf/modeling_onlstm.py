@@ -301,7 +301,6 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
         attention_mask: torch.Tensor | None = None,
         inputs_embeds: torch.FloatTensor | None = None,
         labels: torch.LongTensor | None = None,
-        shift_labels: torch.LongTensor | None = None,
         state: RecurrentState | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
@@ -319,8 +318,6 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
             labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
                 ignored, and so is what follows padding.
-            shift_labels: labels that are shifted already: entry `t` is the token that should follow token `t`. For
-                streams of text, where the target of a chunk's last token is the next chunk's first.
             state: where to go on from; zeros when not given.
             use_cache: whether to return the state; `config.use_cache` when not given.
             output_hidden_states: whether to return the output of every layer.
@@ -329,10 +326,15 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, GenerationMixin):
             logits_to_keep: compute the logits of the last that many positions only (0: of all).
             num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
                 when it accumulates gradients).
+            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
+                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
+                first.
 
         Raises:
             ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together.
         """
+        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        shift_labels = kwargs.get("shift_labels")
         return_dict = self.config.return_dict if return_dict is None else return_dict
         outputs = self.model(
             input_ids=input_ids,

@@ -7,11 +7,14 @@ master input gate (`C`), master forget gate (`C`), cell candidate (`H`), input g
 gate (`H`).
 """
 
+import re
 from typing import NamedTuple
 
 import torch
 
 IMPLEMENTATIONS = ("auto", "reference", "fused")
+# Operators are global: a second copy of this file, which came with a checkpoint, must not replace those of the first.
+_OPERATORS = re.sub(r"\W", "_", __name__)
 
 
 class OrderedNeuronsOutput(NamedTuple):
@@ -166,7 +169,7 @@ def _check_shapes(input_gates, recurrent_weight, hidden, cell, mask) -> None:
         raise ValueError(f"mask must hold booleans, not {mask.dtype}")
 
 
-@torch.library.custom_op("onlstm_hf::ordered_neurons_forward", mutates_args=())
+@torch.library.custom_op(f"{_OPERATORS}::ordered_neurons_forward", mutates_args=())
 def _fused_forward(
     input_gates: torch.Tensor,
     recurrent_weight: torch.Tensor,
@@ -242,7 +245,7 @@ def _(input_gates, recurrent_weight, hidden, cell, mask, product_in_bfloat16):
     )
 
 
-@torch.library.custom_op("onlstm_hf::ordered_neurons_backward", mutates_args=())
+@torch.library.custom_op(f"{_OPERATORS}::ordered_neurons_backward", mutates_args=())
 def _fused_backward(
     grad_outputs: torch.Tensor | None,
     grad_cells: torch.Tensor | None,

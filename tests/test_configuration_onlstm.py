@@ -107,6 +107,11 @@ def test_a_file_that_was_edited_is_checked_when_it_is_loaded(unusual_config, tmp
         ONLSTMConfig.from_pretrained(tmp_path)
 
 
+def test_the_configuration_of_another_kind_of_model_is_refused():
+    with pytest.raises(ValueError, match='configuration of a "gpt2" model, not of an "onlstm"'):
+        ONLSTMConfig.from_dict({"model_type": "gpt2", "vocab_size": 11})
+
+
 def test_layer_sizes_are_not_shared_with_the_caller():
     sizes = [40, 40, 20]
     config = ONLSTMConfig(embedding_size=20, layer_sizes=sizes)

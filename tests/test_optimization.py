@@ -25,20 +25,19 @@ def test_a_constant_schedule_needs_no_length():
     assert [learning_rate_factor(step, arguments, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
 
 
-@given(st.lists(st.integers(0, 6).map(float), max_size=20), st.integers(1, 6))
+@given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(1, 6))
 def test_averaging_starts_by_the_rule_of_the_paper(losses, interval):
     """Algorithm 1 of Merity et al. (2018), with its `t` and `logs` written out."""
-    logs, t, stalled = [], 0, False
-    for loss in losses:
+    logs, stalled = [], False
+    for t, loss in enumerate(losses):
         stalled = t > interval and loss > min(logs[: t - interval])
         logs.append(loss)
-        t += 1
     assert has_stalled(losses, interval) == stalled
 
 
 def test_averaging_does_not_start_while_validation_improves():
     losses = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0]
-    assert not any(has_stalled(losses[:n], 5) for n in range(len(losses) + 1))
+    assert not any(has_stalled(losses[:n], 5) for n in range(1, len(losses) + 1))
     assert has_stalled([*losses[:6], 9.5], 5)
     assert not has_stalled([*losses[:5], 9.5], 5)
 
