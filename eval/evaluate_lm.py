@@ -12,7 +12,9 @@ from pathlib import Path
 from reporting import check_writable, describe_run, format_table, import_extra, load_column, write_json
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.command_line import load_checkpoint, positive_integer, read_text_file, run_program, score_sentences
+from onlstm_hf.checkpoints import load_checkpoint
+from onlstm_hf.command_line import positive_integer, run_program
+from onlstm_hf.files import read_text_file
 
 PROTOCOLS = {
     "stream": "one stream, the state carried from line to line; every token counts, the <eos> of each line included",
@@ -114,18 +116,10 @@ def score_text(
         "num_words": [len(line.split()) + 1 for line in lines],
         "num_characters": [len(line) + 1 for line in lines],
     }
-    if protocol == "sentence":
-        sentences = score_sentences(model, tokenizer, lines, batch_size)
-        source, predictions, settings = "log_probabilities", [score.log_probabilities for score in sentences], {}
-    else:
-        source, predictions = "texts", lines
-        settings = {
-            "model": model,
-            "tokenizer": tokenizer,
-            "options": {"batch_size": batch_size, "progress": True},
-        }
-    metric = evaluate.load(str(Path(__file__).resolve().parent / "perplexity"), source, keep_in_memory=True)
-    scores = metric.compute(predictions=predictions, protocol=protocol, **units, **settings)
+    metric = evaluate.load(str(Path(__file__).resolve().parent / "perplexity"), "texts", keep_in_memory=True)
+    scores = metric.compute(
+        predictions=lines, protocol=protocol, model=model, tokenizer=tokenizer, batch_size=batch_size, **units
+    )
     scores.pop("perplexities", None)
     return scores
 

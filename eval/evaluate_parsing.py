@@ -14,7 +14,9 @@ from pathlib import Path
 
 from reporting import check_writable, describe_run, format_table, load_column, write_json
 
-from onlstm_hf.command_line import load_checkpoint, positive_integer, run_program, written_file
+from onlstm_hf.checkpoints import load_checkpoint
+from onlstm_hf.command_line import positive_integer, run_program
+from onlstm_hf.files import written_file
 from onlstm_hf.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets, read_treebank
 from onlstm_hf.trees import InducedTree

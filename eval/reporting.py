@@ -14,7 +14,7 @@ import torch
 import transformers
 
 import onlstm_hf
-from onlstm_hf.command_line import written_file
+from onlstm_hf.files import written_file
 
 
 def import_extra(name: str) -> ModuleType:

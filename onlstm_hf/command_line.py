@@ -1,35 +1,24 @@
-"""The console command `onlstm-hf`: trees and scores of sentences, and conversion of checkpoints.
-
-Only the standard library is imported before a command runs, so that `--help` and mistakes in the arguments get their
-answer at once.
-"""
-
-from __future__ import annotations
+"""The console command `onlstm-hf`: trees and scores of sentences, and conversion of checkpoints."""
 
 import argparse
 import json
-import logging
 import os
-import re
 import shutil
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, TextIO
+from typing import TextIO
 
+from .checkpoints import default_model, load_checkpoint, quiet_transformers
+from .conversion import convert_original_state_dict, original_vocabulary, read_state_dict
+from .evaluation import StreamScore, score_sentences
+from .files import read_lines, read_text_file, written_file, written_folder
+from .tokenization import build_word_tokenizer
+from .tree_drawing import save_figure, tree_to_text
+from .trees import InducedTree
 from .version import __version__
-
-if TYPE_CHECKING:
-    import torch
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from .evaluation import StreamScore
-    from .trees import InducedTree
-
-DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
-MAX_TOKENS_PER_CALL = 2048
 
 DESCRIPTION = "Constituency trees that a language model found in raw text, and its scores."
 EXAMPLES = """\
@@ -246,49 +235,6 @@ def _reads_standard_input(options: argparse.Namespace) -> bool:
     return options.file == "-" or (options.file is None and options.text in ([], ["-"]))
 
 
-def read_text_file(path: str | os.PathLike) -> Iterator[str]:
-    """The lines of a UTF-8 text file, read as they are asked for.
-
-    Raises:
-        FileNotFoundError, IsADirectoryError: if there is no such file.
-        ValueError: see `read_lines`.
-    """
-    if Path(path).is_dir():
-        raise IsADirectoryError(f"{path} is a folder; name a text file")
-    if not Path(path).exists():
-        raise FileNotFoundError(f"there is no file {path}")
-    return read_lines(_binary_lines(path), str(path))
-
-
-def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
-    with open(path, "rb") as file:
-        yield from file
-
-
-def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
-    """Decodes lines of text as they come.
-
-    Args:
-        lines: for instance a file that is open in binary mode.
-        source: what error messages call them.
-
-    Raises:
-        ValueError: for a line that is not UTF-8, and at the end if no line had a word.
-    """
-    has_words = False
-    for number, line in enumerate(lines, start=1):
-        try:
-            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
-        except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{source} is not UTF-8: byte {line[error.start]:#04x} in line {number}; convert it to UTF-8"
-            ) from error
-        has_words = has_words or bool(text.strip())
-        yield text
-    if not has_words:
-        raise ValueError(f"{source} is empty: there is no sentence in it")
-
-
 def _batches(options: argparse.Namespace, sentences: Iterator[str]) -> Iterator[list[str]]:
     is_typed = _reads_standard_input(options) and sys.stdin.isatty()
     size = 1 if is_typed else options.batch_size
@@ -304,35 +250,6 @@ def _check_is_new(path: Path) -> None:
 
 
 @contextmanager
-def written_file(path: str | os.PathLike) -> Iterator[TextIO]:
-    """Opens a UTF-8 text file for writing that gets its name only once it is complete."""
-    path = Path(path)
-    temporary = _beside(path)
-    try:
-        with open(temporary, "w", encoding="utf-8", newline="\n") as file:
-            yield file
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-@contextmanager
-def _written_folder(path: Path) -> Iterator[Path]:
-    """An empty folder that gets its name only once it is complete."""
-    temporary = _beside(path)
-    temporary.mkdir()
-    try:
-        yield temporary
-        temporary.rename(path)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
-
-
-@contextmanager
 def _output(path: str | None) -> Iterator[TextIO]:
     """A new file, or standard output where none is named."""
     if path is None:
@@ -343,94 +260,7 @@ def _output(path: str | None) -> Iterator[TextIO]:
         yield file
 
 
-def default_model() -> str:
-    """The model that is used where none is named.
-
-    Raises:
-        FileNotFoundError: if there is none; the message says how to name or train one.
-    """
-    if os.environ.get("ONLSTM_MODEL"):
-        return os.environ["ONLSTM_MODEL"]
-    for folder in (Path.cwd(), Path(__file__).resolve().parent.parent):
-        if (folder / DEFAULT_MODEL / "config.json").is_file():
-            return str(folder / DEFAULT_MODEL)
-    raise FileNotFoundError(
-        f"no model is named and {DEFAULT_MODEL} is not here: give --model FOLDER_OR_NAME or set ONLSTM_MODEL; "
-        "`python training/quickstart.py` in a checkout trains a small one in runs/quickstart/model/best"
-    )
-
-
-def load_checkpoint(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Loads a recurrent language model, in float32 and on the GPU if there is one, and its tokenizer.
-
-    Args:
-        name: a checkpoint folder, or a name on the Hub. Code that comes with it is not run.
-
-    Raises:
-        FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
-        ValueError: if it cannot be loaded or lacks weights, is no model of this package, has weights that are not
-            finite, or a tokenizer that does not fit.
-    """
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    is_folder = Path(name).is_dir()
-    if not is_folder and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise FileNotFoundError(f"there is no checkpoint folder {name}")
-    if is_folder and not (Path(name) / "config.json").is_file():
-        raise FileNotFoundError(f"{name} is no checkpoint folder: it has no config.json")
-    if is_folder and not any(Path(name).glob("tokenizer*")):
-        raise FileNotFoundError(
-            f"the checkpoint {name} has no tokenizer; for a converted one, `onlstm-hf convert --vocab-from` builds it"
-        )
-    hint = "" if is_folder else " (there is no folder of this name)"
-    with _quiet_transformers():
-        # Corrupt and foreign files fail in more ways than can be listed.
-        try:
-            model, report = AutoModelForCausalLM.from_pretrained(
-                name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
-            )
-        except Exception as error:
-            raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
-        if not hasattr(model, "parse"):
-            raise ValueError(f"{name} is a model of type {model.config.model_type}, which induces no trees")
-        if report["missing_keys"]:
-            missing = sorted(report["missing_keys"])
-            raise ValueError(f"the model {name} lacks {len(missing)} of its weights, for instance {missing[0]}")
-        for parameter_name, parameter in model.named_parameters():
-            if not parameter.isfinite().all():
-                raise ValueError(f"the weights of {name} contain NaN or infinity ({parameter_name})")
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-        except Exception as error:
-            raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
-    if len(tokenizer) > model.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer of {name} does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
-            f"{model.config.vocab_size}"
-        )
-    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
-
-
-@contextmanager
-def _quiet_transformers() -> Iterator[None]:
-    """Keeps progress bars and warnings of loading and saving off the terminal; failures still raise."""
-    from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
-
-    disabled_level, shows_progress = logging.root.manager.disable, is_progress_bar_enabled()
-    logging.disable(logging.WARNING)
-    disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.disable(disabled_level)
-        if shows_progress:
-            enable_progress_bar()
-
-
 def _drawing(tree: InducedTree) -> str:
-    from .tree_drawing import tree_to_text
-
     return tree_to_text(tree, width=shutil.get_terminal_size((120, 24)).columns) + "\n"
 
 
@@ -459,19 +289,17 @@ def _parse(options: argparse.Namespace) -> None:
     with _output(options.output) as output:
         model, tokenizer = load_checkpoint(options.model or default_model())
         for batch in _batches(options, sentences):
-            for tree in _trees(model, tokenizer, batch, options, options.layer):
+            for tree in model.parse(batch, tokenizer, progress=False, **_parse_options(options)):
                 print(TREE_FORMATS[options.format](tree), file=output)
             output.flush()
 
 
 def _draw(options: argparse.Namespace, sentences: Iterator[str]) -> None:
-    from .tree_drawing import save_figure
-
     output = None if options.output is None else Path(options.output)
     if output is not None:
         _check_is_new(output)
     if output is not None and output.suffix.lower() not in (".svg", ".png"):
-        with _written_folder(output) as folder:
+        with written_folder(output) as folder:
             for number, figure in enumerate(_figures(options, sentences), start=1):
                 save_figure(figure, folder / f"{number}.svg")
         return
@@ -487,118 +315,17 @@ def _draw(options: argparse.Namespace, sentences: Iterator[str]) -> None:
 
 def _figures(options: argparse.Namespace, sentences: Iterator[str]) -> Iterator[str]:
     """An SVG document for each sentence: its tree above the distances of every layer."""
-    from .tree_drawing import distances_to_svg
-
     model, tokenizer = load_checkpoint(options.model or default_model())
-    chosen = model.config.parse_layer if options.layer is None else options.layer
-    layers = range(model.config.num_hidden_layers)
-    names = [f"layer {layer + 1}{', which makes the tree' if layer == chosen else ''}" for layer in layers]
-    for batch in _batches(options, sentences):
-        trees = _trees(model, tokenizer, batch, options, chosen)
-        trees_by_layer = [_trees(model, tokenizer, batch, options, layer) for layer in layers]
-        for tree, *trees_of_layers in zip(trees, *trees_by_layer, strict=True):
-            yield distances_to_svg(tree, [layer_tree.distances for layer_tree in trees_of_layers], names)
+    for sentence in sentences:
+        yield model.draw_distances(sentence, tokenizer, **_parse_options(options))
 
 
-def _trees(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    sentences: list[str],
-    options: argparse.Namespace,
-    layer: int | None,
-) -> list[InducedTree]:
-    return model.parse(
-        sentences,
-        tokenizer,
-        layer=layer,
-        branching_bias=options.branching_bias,
-        units=options.units,
-        batch_size=options.batch_size,
-        max_length=options.max_length,
-        progress=False,
-    )
-
-
-class SentenceScore(NamedTuple):
-    """A sentence by itself, as a language model predicts it after one `<eos>`.
-
-    Attributes:
-        tokens: its tokens and the `<eos>` at its end.
-        log_probabilities: natural log probability of each token, given all before it.
-    """
-
-    tokens: list[str]
-    log_probabilities: list[float]
-
-    def total(self) -> StreamScore:
-        from .evaluation import StreamScore
-
-        return StreamScore(sum(self.log_probabilities), len(self.log_probabilities))
-
-
-def score_sentences(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str], batch_size: int = 64
-) -> list[SentenceScore]:
-    """Log probabilities of sentences that stand alone, in the order of the input.
-
-    Args:
-        model: a language model that takes and returns a `state`.
-        tokenizer: its tokenizer.
-        sentences: strings; an empty one is scored as `<eos>` after `<eos>`.
-        batch_size: sentences in one pass, sorted by length and padded.
-
-    Raises:
-        ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
-    """
-    import torch
-
-    from .evaluation import check_token_ids
-
-    eos = tokenizer.eos_token_id
-    if eos is None:
-        raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
-    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
-    framed = [torch.tensor([eos, *ids, eos]) for ids in encoded]
-    if framed:
-        check_token_ids(torch.cat(framed), model)
-    scores: list[SentenceScore | None] = [None] * len(framed)
-    order = sorted(range(len(framed)), key=lambda index: len(framed[index]))
-    for start in range(0, len(order), batch_size):
-        indices = order[start : start + batch_size]
-        for index, row in zip(indices, _log_probabilities(model, [framed[i] for i in indices]), strict=True):
-            scores[index] = SentenceScore(tokenizer.convert_ids_to_tokens(framed[index][1:].tolist()), row)
-    return scores
-
-
-def _log_probabilities(model: PreTrainedModel, sequences: list[torch.Tensor]) -> list[list[float]]:
-    """The log probability of every token of each sequence but its first."""
-    import torch
-    from torch.nn.utils.rnn import pad_sequence
-
-    from .parsing import evaluation_mode
-
-    padded = pad_sequence(sequences, batch_first=True).to(model.device)
-    lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=model.device)
-    inputs, targets = padded[:, :-1], padded[:, 1:]
-    mask = (torch.arange(inputs.shape[1], device=model.device) < lengths[:, None]).long()
-    pieces, state = [], None
-    length = max(1, MAX_TOKENS_PER_CALL // len(sequences))
-    with evaluation_mode(model):
-        for start in range(0, inputs.shape[1], length):
-            piece = slice(start, start + length)
-            output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True)
-            state = output.state
-            log_probabilities = output.logits.float().log_softmax(dim=-1)
-            pieces.append(log_probabilities.gather(-1, targets[:, piece, None]).squeeze(-1))
-    rows = torch.cat(pieces, dim=1)
-    if not rows[mask.bool()].isfinite().all():
-        raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
-    return [row[:length] for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)]
+def _parse_options(options: argparse.Namespace) -> dict:
+    names = ("layer", "branching_bias", "units", "max_length")
+    return {name: getattr(options, name) for name in names}
 
 
 def _score(options: argparse.Namespace) -> None:
-    from .evaluation import StreamScore
-
     sentences = _sentences(options)
     model, tokenizer = load_checkpoint(options.model or default_model())
     if options.format == "table":
@@ -637,10 +364,7 @@ def _score_fields(score: StreamScore) -> dict[str, float]:
 def _convert(options: argparse.Namespace) -> None:
     out = Path(options.out)
     _check_is_new(out)
-    state_dict = _read_state_dict(Path(options.source))
-
-    from .conversion import convert_original_state_dict
-    from .tokenization import build_word_tokenizer
+    state_dict = read_state_dict(Path(options.source))
 
     tokenizer, token_ids = None, {}
     if options.vocab_from:
@@ -653,7 +377,7 @@ def _convert(options: argparse.Namespace) -> None:
             f"<unk> included), the model {model.config.vocab_size}; name the files of its training, in the authors' "
             "order: train, valid, test"
         )
-    with _written_folder(out) as folder, _quiet_transformers():
+    with written_folder(out) as folder, quiet_transformers():
         model.save_pretrained(folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
@@ -661,47 +385,6 @@ def _convert(options: argparse.Namespace) -> None:
         f"{out}: {type(model).__name__}, layers of {model.config.layer_sizes} units, {model.config.vocab_size} words, "
         f"{'with its tokenizer' if tokenizer else 'without a tokenizer (--vocab-from builds it)'}"
     )
-
-
-def original_vocabulary(files: Sequence[str | os.PathLike]) -> list[str]:
-    """The words in the order of the ids that the authors' code gives them: of first appearance, `<eos>` ends a line.
-
-    Args:
-        files: the training, validation and test text, in this order.
-
-    Raises:
-        FileNotFoundError: if a file does not exist.
-        ValueError: if a file is empty or not UTF-8.
-    """
-    vocabulary: dict[str, None] = {}
-    for path in files:
-        for line in read_text_file(path):
-            vocabulary.update(dict.fromkeys([*line.split(), "<eos>"]))
-    return list(vocabulary)
-
-
-def _read_state_dict(path: Path) -> dict[str, torch.Tensor]:
-    from pickle import UnpicklingError
-
-    import torch
-    from safetensors.torch import load_file
-
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise ValueError(
-            f"{path} is corrupt or holds pickled Python objects, which are not loaded as they could run any code; "
-            "save the weights alone, torch.save(model.state_dict(), ...), with the code that made the file"
-        ) from error
-    except Exception as error:  # as above, a corrupt file can fail in any way
-        raise ValueError(f"cannot read {path}: {error}") from error
-    if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
-        raise ValueError(f"{path} is no state dict: expected names with tensors; save model.state_dict()")
-    return loaded
 
 
 if __name__ == "__main__":

@@ -1,11 +1,16 @@
 """Brings checkpoints of the authors' code into this package."""
 
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
+from safetensors.torch import load_file
 
 from .configuration_onlstm import ONLSTMConfig
+from .files import read_text_file
 from .modeling_onlstm import ONLSTMForCausalLM
 
 # The authors stack the gates' rows as [master input, master forget, output, cell candidate, input, forget]; here the
@@ -116,3 +121,45 @@ def _reorder_gates(tensor: torch.Tensor, chunk_size: int) -> torch.Tensor:
     num_chunks = len(tensor) // (2 + 4 * chunk_size)
     masters, *gates = tensor.split([2 * num_chunks] + 4 * [num_chunks * chunk_size])
     return torch.cat([masters, *(gates[index] for index in _ORIGINAL_GATE_OF_OURS)])
+
+
+def original_vocabulary(files: Sequence[str | os.PathLike]) -> list[str]:
+    """The words in the order of the ids that the authors' code gives them: of first appearance, `<eos>` ends a line.
+
+    Args:
+        files: the training, validation and test text, in this order.
+
+    Raises:
+        FileNotFoundError: if a file does not exist.
+        ValueError: if a file is empty or not UTF-8.
+    """
+    vocabulary: dict[str, None] = {}
+    for path in files:
+        for line in read_text_file(path):
+            vocabulary.update(dict.fromkeys([*line.split(), "<eos>"]))
+    return list(vocabulary)
+
+
+def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
+    """Reads the tensors of a `.safetensors` file or of one that `torch.save` wrote, without running what is in it.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is corrupt, holds pickled objects, or something else than named tensors.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        loaded = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise ValueError(
+            f"{path} is corrupt or holds pickled Python objects, which are not loaded as they could run any code; "
+            "save the weights alone, torch.save(model.state_dict(), ...), with the code that made the file"
+        ) from error
+    except Exception as error:  # as above, a corrupt file can fail in any way
+        raise ValueError(f"cannot read {path}: {error}") from error
+    if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
+        raise ValueError(f"{path} is no state dict: expected names with tensors; save model.state_dict()")
+    return loaded

@@ -9,6 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import tqdm
 
+from .tree_drawing import distances_to_svg
 from .trees import InducedTree, tree_from_distances
 from .word_alignment import encode_sentence, encode_words
 
@@ -118,6 +119,35 @@ class ParsingMixin:
                     for index, sentence in enumerate(window)
                 ]
         return trees[0] if is_single else trees
+
+    def draw_distances(
+        self,
+        sentence: str | Sequence[str] | Sequence[int],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        layer: int | None = None,
+        title: str | None = None,
+        **options,
+    ) -> str:
+        """The figure of the papers: a sentence's tree, and below it the distances that every layer gives its words.
+
+        Args:
+            sentence: a string, a list of words, or token ids.
+            tokenizer: see `parse`.
+            layer: the layer that makes the tree; the configuration's `parse_layer` by default.
+            title: heading of the figure.
+            options: further ones of `parse`.
+
+        Returns:
+            An SVG document, which `tree_drawing.save_figure` writes to a file.
+        """
+        chosen = self.config.parse_layer if layer is None else layer
+        layers = range(self.config.num_hidden_layers)
+        trees = [self.parse([sentence], tokenizer, layer=layer, **options)[0] for layer in layers]
+        if chosen not in layers:
+            raise ValueError(f"layer {chosen} does not exist: this model's layers are 0 to {layers[-1]}")
+        names = [f"layer {layer + 1}{', which makes the tree' if layer == chosen else ''}" for layer in layers]
+        return distances_to_svg(trees[chosen], [tree.distances for tree in trees], names, title)
 
     def _encode(self, sentence, tokenizer: PreTrainedTokenizerBase | None, units: str) -> EncodedSentence:
         if hasattr(sentence, "tolist"):  # a row of a tensor or array

@@ -17,6 +17,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from .files import written_file
+
 # The expansions of each symbol with their relative weights. A symbol is LABEL-kind.number; a tree shows its label, and
 # nothing of a symbol in small letters. The number is `sg` or `pl`, for verbs also `base` (the infinitive). In a rule
 # `.n` and `.m` stand for either number and `.v` for any verb form, each the same throughout the rule: so verbs agree.
@@ -291,13 +293,8 @@ def _words(tree: str) -> list[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Writes a file under a temporary name first, so that none is ever half written."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with written_file(path) as file:
+        file.write(text)
 
 
 def _dataset_card(splits: Mapping[str, Sequence[str]], seed: int, max_words: int) -> str:

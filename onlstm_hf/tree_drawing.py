@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 from xml.etree import ElementTree
 
+from .files import written_file
+
 # Sizes in pixels. Text has a contrast of at least 4.5 to 1 with its background, the layers' colours 3 to 1 with both.
 _WORD_FONT, _SMALL_FONT, _HEADING_FONT = 15, 11, 17
 _MARGIN, _WORD_GAP, _AXIS_TITLE_WIDTH = 20, 18, 30
@@ -190,12 +192,8 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
     if suffix not in (".svg", ".png"):
         raise ValueError(f"cannot write {path}: the name must end in .svg or .png")
     content = svg.encode() if suffix == ".svg" else _svg_to_png(svg)
-    temporary_path = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary_path.write_bytes(content)
-        temporary_path.replace(path)
-    finally:
-        temporary_path.unlink(missing_ok=True)
+    with written_file(path, binary=True) as file:
+        file.write(content)
 
 
 def _svg_to_png(svg: str) -> bytes:

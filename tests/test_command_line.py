@@ -18,11 +18,14 @@ from onlstm_hf import (
     ONLSTMConfig,
     ONLSTMForCausalLM,
     build_word_tokenizer,
+    checkpoints,
     command_line,
     convert_original_state_dict,
+    evaluation,
 )
-from onlstm_hf.command_line import main, original_vocabulary, score_sentences
-from onlstm_hf.evaluation import stream_log_likelihood
+from onlstm_hf.command_line import main
+from onlstm_hf.conversion import original_vocabulary
+from onlstm_hf.evaluation import score_sentences, stream_log_likelihood
 
 TEXT = ["The cat sat on the mat .", "it saw 2 dogs", "dogs", "the old dog that the cat saw sat on the old mat"]
 WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", ".", "it", "saw", "dogs", "old", "dog", "that", "N"]
@@ -217,25 +220,6 @@ def test_trees_leave_a_pipe_batch_by_batch_and_a_closed_pipe_is_no_error(checkpo
     assert process.returncode == 141
 
 
-def test_help_imports_nothing_heavy(project_root):
-    # A stand-in for the package keeps its __init__, which registers the models, out of the way.
-    program = f"""
-import sys, types
-package = types.ModuleType("onlstm_hf")
-package.__path__ = [{str(project_root / "onlstm_hf")!r}]
-sys.modules["onlstm_hf"] = package
-from onlstm_hf.command_line import main
-try:
-    main(["parse", "--help"])
-finally:
-    print(sorted({{"torch", "transformers", "numpy"}} & set(sys.modules)), file=sys.stderr)
-"""
-    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert ended.returncode == 0
-    assert ended.stderr == "[]\n"
-    assert "examples:" in ended.stdout
-
-
 @pytest.mark.parametrize("arguments", [[], ["parse"], ["score"], ["convert"]])
 def test_every_example_of_the_help_is_a_valid_command(capsys, arguments):
     with pytest.raises(SystemExit) as exit_:
@@ -310,7 +294,7 @@ def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
     run, error_of, checkpoint, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
-    monkeypatch.setattr(command_line, "DEFAULT_MODEL", Path("model_cards", "test-model"))
+    monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "test-model"))
     monkeypatch.chdir(tmp_path)
     message = error_of("parse", "the cat")
     assert "--model" in message and "ONLSTM_MODEL" in message and "quickstart" in message
@@ -377,7 +361,7 @@ def log_probabilities_step_by_step(model, ids):
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 @pytest.mark.parametrize("max_tokens", [2048, 4])
 def test_scores_are_those_of_reading_token_by_token(monkeypatch, model, tokenizer, batch_size, max_tokens):
-    monkeypatch.setattr(command_line, "MAX_TOKENS_PER_CALL", max_tokens)
+    monkeypatch.setattr(evaluation, "MAX_TOKENS_PER_CALL", max_tokens)
     sentences = [*TEXT, ""]
     scores = score_sentences(model, tokenizer, sentences, batch_size)
     for sentence, score in zip(sentences, scores, strict=True):

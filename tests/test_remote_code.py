@@ -18,6 +18,7 @@ from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, build_word_t
 CARRIED = {
     "configuration_onlstm.py",
     "dropout.py",
+    "files.py",
     "modeling_onlstm.py",
     "ordered_neurons.py",
     "parsing.py",

@@ -25,7 +25,7 @@ from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.evaluation import parse_treebank, stream_log_likelihood
 from onlstm_hf.treebank import gold_trees_from_brackets
 
-WORDS = "the a every some cat dog bird sees likes runs sleeps and big small red old".split()
+WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 RECIPE = """
 model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
 bptt_length: 12
@@ -147,7 +147,7 @@ def test_the_stream_carries_its_state_and_detaches_it(project, monkeypatch):
         return output
 
     monkeypatch.setattr(ONLSTMForCausalLM, "forward", spied)
-    train("run", *ADAMW)
+    train("run", *ADAMW, "--random_bptt", "false")
     per_epoch = len(states) // 2
     assert [number for number, state in enumerate(states) if state is None] == [0, per_epoch]
     for before, state in zip(outputs, states[1:], strict=False):
@@ -260,13 +260,13 @@ def fix_validation_losses(monkeypatch, losses):
 
 
 def test_averaging_starts_where_validation_stalls_and_ends_the_run_where_it_stalls_again(project, monkeypatch):
-    losses = [2.5, 2.4, 2.3, 2.35, 2.36, 2.2, 2.1, 2.0, 2.05, 2.15, 2.0]
+    losses = [2.5, 2.3, 2.4, 2.4, 2.35, 2.2, 2.1, 2.0, 2.05, 2.15, 2.0]
     fix_validation_losses(monkeypatch, losses)
     iterates = spy_on_updates(monkeypatch)
     options = ["--nonmonotone_interval", "2", "--eval_every_steps", "2", "--num_epochs", "50"]
     train("run", *NT_ASGD, *options, "--stop_when_averaging_stalls")
     validations = log_of("run", "validation_loss")
-    # The fifth loss is worse than the best before the two checks that precede it (2.3), the tenth than 2.0.
+    # The fifth loss is worse than the best before the two checks that precede it (2.3), so is the tenth (2.1).
     assert [entry["validation_loss"] for entry in validations] == losses[:10]
     assert [entry["averaged_steps"] for entry in validations] == [0] * 5 + [3, 5, 7, 9, 11]
     for name, value in weights_of("run", "last").items():
@@ -310,12 +310,13 @@ def test_accumulated_chunks_are_one_mean_over_their_tokens(project, monkeypatch)
 
 
 def test_the_last_update_of_an_epoch_takes_the_chunks_that_are_left(project):
-    train("run", *NT_ASGD, "--random_bptt", "false", "--gradient_accumulation_steps", "4")
-    tokens = json.loads(Path("run/last/training_state/run.json").read_text())["progress"]
-    chunks = math.ceil(len(Path("train.txt").read_text().split() + [None] * 60) // 4 / 12)
-    assert chunks % 4
-    assert tokens["step"] == 2 * math.ceil(chunks / 4)
-    assert (tokens["epoch"], tokens["batch"]) == (2, 0)
+    train("run", *NT_ASGD, "--random_bptt", "false", "--gradient_accumulation_steps", "3")
+    progress = json.loads(Path("run/last/training_state/run.json").read_text())["progress"]
+    num_tokens = len(Path("train.txt").read_text().split()) + 60
+    num_chunks = math.ceil(num_tokens // 4 / 12)
+    assert num_chunks % 3
+    assert progress["step"] == 2 * math.ceil(num_chunks / 3)
+    assert (progress["epoch"], progress["batch"]) == (2, 0)
 
 
 def test_bfloat16_learns_nearly_the_same(project):
@@ -357,7 +358,7 @@ def stop_at_update(monkeypatch, number):
         [*NT_ASGD, "--save_every_steps", "3", "--average_from_start"],
         [*NT_ASGD, "--eval_every_steps", "3", "--log_every_steps", "4"],
         [*ADAMW, "--save_every_steps", "2", "--gradient_accumulation_steps", "3"],
-        [*ADAMW, "--save_every_steps", "5", "--independent_sentences"],
+        [*ADAMW, "--save_every_steps", "2", "--independent_sentences"],
         [*ADAMW, "--save_every_steps", "3", "--streaming", "--max_steps", "13", "--mixed_precision", "bf16"],
     ],
     ids=["adamw", "averaging", "nt-asgd", "accumulation", "sentences", "streaming"],
@@ -411,7 +412,7 @@ def test_an_earlier_run_is_not_overwritten(project, kept):
      "training_state/model.safetensors", "training_state/random_states_0.pkl", "training_state/process_0.pt",
      "training_state/averaged.pt"],
 )  # fmt: skip
-def test_a_damaged_checkpoint_is_refused(project, damaged, request):
+def test_a_damaged_checkpoint_is_refused(project, damaged):
     train("run", *NT_ASGD, "--max_steps", 2, "--average_from_start")
     path = Path("run/last", damaged)
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
@@ -495,7 +496,7 @@ def foreign_checkpoint(folder, spoil=None, **fields):
         ("--init_from nowhere", "nowhere has no config.json"),
         ("--init_from nan", "nan contain NaN or infinity"),
         ("--init_from broken", "broken cannot be loaded"),
-        ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 19 tokens"),
+        ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 17 tokens"),
         ("--init_from foreign --model.hidden_sise 4", "no fields hidden_sise"),
         ("--init_from partial", "lacks weights: lm_head.bias"),
         ("--dataset nowhere --gold_trees gold.mrg", "either dataset or train_files"),

@@ -80,7 +80,8 @@ def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTra
     if arguments.init_from is None:
         known, fields = AutoConfig.for_model(arguments.model_type), vocabulary
     else:
-        known = AutoConfig.from_pretrained(arguments.init_from)
+        with reported_damage(f"the checkpoint {arguments.init_from}"):
+            known = AutoConfig.from_pretrained(arguments.init_from)
         fields = known.to_dict()
     unknown = sorted(set(arguments.model) - set(known.to_dict()))
     if unknown:

@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 from onlstm_hf.parsing_scores import baseline_trees, score_baselines, score_parses
 from onlstm_hf.toy_english import write_toy_corpus
-from onlstm_hf.tree_drawing import distances_to_svg, save_figure, tree_to_text
+from onlstm_hf.tree_drawing import save_figure, tree_to_text
 from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets
 from onlstm_hf.trees import InducedTree
 
@@ -87,9 +87,7 @@ def _side_by_side(gold: GoldTree, induced: InducedTree) -> str:
 
 def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: InducedTree, path: Path) -> Path:
     """Writes the tree with the distances of every layer below it, as SVG and, where the extra is installed, PNG."""
-    words = list(tree.words)
-    layers = [model.parse([words], tokenizer, layer=layer)[0] for layer in range(model.config.num_hidden_layers)]
-    svg = distances_to_svg(tree, [layer.distances for layer in layers])
+    svg = model.draw_distances(list(tree.words), tokenizer)
     save_figure(svg, path)
     with contextlib.suppress(ImportError):
         save_figure(svg, path.with_suffix(".png"))

@@ -130,7 +130,7 @@ def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_colum
     Raises:
         ValueError: if a row has no text.
     """
-    lines = (_text_of(item, text_column) for item in texts)
+    lines = (text_of(item, text_column) for item in texts)
     while some_lines := list(islice(lines, LINES_PER_CALL)):
         encoded = tokenizer(some_lines, add_special_tokens=False, return_attention_mask=False, verbose=False)
         for ids in encoded["input_ids"]:
@@ -138,7 +138,8 @@ def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_colum
                 yield [*ids, tokenizer.eos_token_id]
 
 
-def _text_of(item: str | dict, text_column: str) -> str:
+def text_of(item: str | dict, text_column: str) -> str:
+    """A string as it is; of a row of a dataset the text in its column."""
     text = item if isinstance(item, str) else item.get(text_column)
     if not isinstance(text, str):
         raise ValueError(f"a row of the dataset has no text in the column {text_column!r}: {str(item)[:200]}")

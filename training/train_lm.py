@@ -12,7 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import asdict, replace
 from datetime import timedelta
 from itertools import islice
@@ -130,26 +130,26 @@ class TrainingRun:
         self.accelerator.init_trackers("language_model", config=as_scalars(self.recipe.fields()))
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
-        while not self._is_done():
-            batches = self.batches.batches(progress.epoch, progress.batch)
-            for group in in_groups(batches, arguments.gradient_accumulation_steps):
-                self._update(group)
-                progress.batch += len(group)
-                if progress.step % run.log_every_steps == 0:
-                    self.log.write_training(self.optimizer.param_groups[0]["lr"])
-                if run.eval_every_steps and progress.step % run.eval_every_steps == 0:
-                    self._validate()
-                elif run.save_every_steps and progress.step % run.save_every_steps == 0:
-                    self._save(self.last)
-                if self._is_done():
-                    break
-            else:
-                progress.epoch, progress.batch = progress.epoch + 1, 0
-                if not run.eval_every_steps:
-                    self._validate()
-        if progress.validated_at != progress.step:
-            self._validate()
-        self.log.close()
+        with closing(self.log):
+            while not self._is_done():
+                batches = self.batches.batches(progress.epoch, progress.batch)
+                for group in in_groups(batches, arguments.gradient_accumulation_steps):
+                    self._update(group)
+                    progress.batch += len(group)
+                    if progress.step % run.log_every_steps == 0:
+                        self.log.write_training(self.optimizer.param_groups[0]["lr"])
+                    if run.eval_every_steps and progress.step % run.eval_every_steps == 0:
+                        self._validate()
+                    elif run.save_every_steps and progress.step % run.save_every_steps == 0:
+                        self._save(self.last)
+                    if self._is_done():
+                        break
+                else:
+                    progress.epoch, progress.batch = progress.epoch + 1, 0
+                    if not run.eval_every_steps:
+                        self._validate()
+            if progress.validated_at != progress.step:
+                self._validate()
         results = self._evaluate_best() if self.accelerator.is_main_process else {}
         self.accelerator.end_training()
         return results

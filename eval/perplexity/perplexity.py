@@ -20,8 +20,7 @@ Args:
     num_words: number of words of each sequence, for `word_perplexity`; whether `<eos>` is one is up to the caller.
     num_characters: number of characters of each sequence, for `bits_per_character`.
     model, tokenizer: `"texts"` only.
-    options: `"texts"` only: a dictionary of further arguments for `onlstm_hf.evaluation.stream_log_likelihood`
-        (`chunk_length`, `device`, `progress`).
+    batch_size: `"texts"` only: rows of the stream (1), or sentences at a time (64).
 Returns:
     `perplexity` (over all tokens together), `log_likelihood`, `num_tokens`; where asked for `word_perplexity`,
     `bits_per_character`, and for the sentence protocol `perplexities` and `mean_perplexity`.
@@ -112,23 +111,23 @@ def _sum_log_probabilities(sequences: list[list[float]]) -> tuple[np.ndarray, np
     return np.array([np.sum(sequence) for sequence in sequences]), np.array([len(sequence) for sequence in sequences])
 
 
-def _score_texts(texts, protocol, model=None, tokenizer=None, options=None) -> tuple[np.ndarray, np.ndarray]:
+def _score_texts(texts, protocol, model=None, tokenizer=None, batch_size=None) -> tuple[np.ndarray, np.ndarray]:
     """Log likelihood and number of tokens of the whole stream, or of each sentence.
 
-    `stream_log_likelihood` puts an `<eos>` before what it scores and predicts every token, the first one included.
+    An `<eos>` stands before what is scored, and every token is predicted, the first one included.
     """
-    import torch
-
-    from onlstm_hf.evaluation import stream_log_likelihood
+    from onlstm_hf.evaluation import score_sentences, stream_log_likelihood
 
     if model is None or tokenizer is None:
         raise ValueError("texts are scored by a model: pass model=... and tokenizer=...")
     if tokenizer.eos_token_id is None:
         raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
-    encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-    sentences = [ids + [tokenizer.eos_token_id] for ids in encoded]
-    streams = sentences if protocol == "sentence" else [[token for sentence in sentences for token in sentence]]
-    scores = [stream_log_likelihood(model, torch.tensor(ids), **(options or {})) for ids in streams]
+    if protocol == "sentence":
+        scores = [score.total() for score in score_sentences(model, tokenizer, texts, batch_size or 64)]
+    else:
+        encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
+        stream = [token for ids in encoded for token in [*ids, tokenizer.eos_token_id]]
+        scores = [stream_log_likelihood(model, stream, batch_size or 1)]
     return (
         np.array([score.total_log_likelihood for score in scores]),
         np.array([score.num_tokens for score in scores]),
