@@ -610,24 +610,43 @@ def test_a_run_that_is_killed_anywhere_and_resumed_is_the_run_that_was_not(
     assert no_files_but("run", "best", "last", "log.jsonl", "results.json")
 
 
+@pytest.fixture
+def launch_two(project_root):
+    """Trains in two processes on the CPU through `accelerate launch`."""
+
+    def launch(output_dir, *overrides):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        # `--cpu` alone starts one process; `--multi_gpu` is what makes the launcher start several.
+        options = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(port)]
+        script = str(project_root / "training" / "train_lm.py")
+        done = subprocess.run(
+            [sys.executable, "-m", "accelerate.commands.launch", *options, script, *command(output_dir, *overrides)],
+            env=environment(ACCELERATE_USE_CPU="true"),
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+
+    return launch
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [NT_ASGD, [*ADAMW, "--independent_sentences"]], ids=["stream", "sentences"])
-def test_two_processes_are_one_with_twice_the_batch(project, project_root, options):
-    options = [*options, *NO_DROPOUT, "--gold_trees", "gold.mrg", "--save_every_steps", "4", "--max_steps", "12"]
-    train("one", *options)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    launcher = [sys.executable, "-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"]
-    script = str(project_root / "training" / "train_lm.py")
-    done = subprocess.run(
-        [*launcher, "--main_process_port", str(port), script, *command("two", *options, "--batch_size", "2")],
-        env=environment(ACCELERATE_USE_CPU="true"), capture_output=True, text=True, timeout=100,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    one, two = log_of("one"), log_of("two")
-    assert len(one) == len(two) >= 13
-    for entry, expected in zip(two, one, strict=True):
-        assert entry == pytest.approx(expected, abs=1e-4)
+@pytest.mark.parametrize(
+    "options",
+    [NT_ASGD, ["--optimizer", "adamw", "--learning_rate", "0.02", "--independent_sentences"]],
+    ids=["stream", "sentences"],
+)
+def test_two_processes_are_one_with_twice_the_batch(project, launch_two, options):
+    options = [*options, *NO_DROPOUT, "--gold_trees", "gold.mrg"]
+    train("one", *options, "--max_steps", 12)
+    launch_two("two", *options, "--batch_size", 2, "--max_steps", 5)
     assert Path("two/last/training_state/process_1.pt").exists()
-    assert json.loads(Path("two/results.json").read_text())["parsing"]["num_sentences"] == 2
+    launch_two("two", *options, "--batch_size", 2, "--max_steps", 12, "--resume")
+    losses, expected = log_of("two", "loss"), log_of("one", "loss")
+    assert [entry["loss"] for entry in losses] == pytest.approx([entry["loss"] for entry in expected], abs=1e-4)
+    assert len(losses) == 12
+    assert log_of("two", "parsing_f1")[-1] == pytest.approx(log_of("one", "parsing_f1")[-1], rel=1e-4)
+    assert json.loads(Path("two/results.json").read_text())["updates"] == 12

@@ -367,3 +367,5 @@ if __name__ == "__main__":
         main()
     except (ValueError, OSError, TrainingDiverged) as error:
         sys.exit(f"train_lm.py: {error}")
+    except KeyboardInterrupt:
+        sys.exit("train_lm.py: interrupted; --resume goes on from the last checkpoint")
