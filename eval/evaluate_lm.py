@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import check_writable, describe_run, format_table, import_extra, load_column, write_json
+from reporting import check_writable, describe_run, format_table, import_extra, load_column
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.checkpoints import load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import read_text_file
+from onlstm_hf.files import read_text_file, write_json
 
 PROTOCOLS = {
     "stream": "one stream, the state carried from line to line; every token counts, the <eos> of each line included",

@@ -12,11 +12,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import check_writable, describe_run, format_table, load_column, write_json
+from reporting import check_writable, describe_run, format_table, load_column
 
 from onlstm_hf.checkpoints import load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import written_file
+from onlstm_hf.files import write_json, written_file
 from onlstm_hf.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets, read_treebank
 from onlstm_hf.trees import InducedTree

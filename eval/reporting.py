@@ -1,7 +1,6 @@
 """What the evaluation scripts share: data in, a table and a JSON file out."""
 
 import importlib
-import json
 import os
 import platform
 import shlex
@@ -14,7 +13,6 @@ import torch
 import transformers
 
 import onlstm_hf
-from onlstm_hf.files import written_file
 
 
 def import_extra(name: str) -> ModuleType:
@@ -67,13 +65,6 @@ def describe_run(script: str, arguments: Sequence[str]) -> dict:
             "python": platform.python_version(),
         },
     }
-
-
-def write_json(path: str | os.PathLike, results: dict) -> None:
-    """Writes a results file; one of the same name is replaced once the new one is complete."""
-    with written_file(path) as file:
-        json.dump(results, file, indent=2, ensure_ascii=False)
-        file.write("\n")
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

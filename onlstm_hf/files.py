@@ -1,5 +1,6 @@
 """Text files that are read line by line with clear errors, and files and folders that are never half written."""
 
+import json
 import os
 import shutil
 from collections.abc import Iterable, Iterator
@@ -62,6 +63,13 @@ def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike, content: dict | list) -> None:
+    """Writes a JSON file; one of the same name is replaced once the new one is complete."""
+    with written_file(path) as file:
+        json.dump(content, file, indent=2, ensure_ascii=False)
+        file.write("\n")
 
 
 @contextmanager

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from accelerate import Accelerator
-from checkpointing import recover_folder, replaced_folder, reported_damage, write_text
+from checkpointing import recover_folder, replaced_folder, reported_damage
 
 NAMES = ("a.txt", "b.txt", "inner/c.txt")
 # What the module calls while a folder takes another's place.
@@ -95,17 +95,6 @@ def test_an_error_while_writing_leaves_the_old_folder(tmp_path):
 def test_there_may_be_nothing_to_recover(tmp_path):
     assert recover_folder(tmp_path / "last") is False
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_text_file_is_whole_or_as_before(tmp_path, monkeypatch):
-    path = tmp_path / "results.json"
-    write_text(path, "old")
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(Killed))
-        write_text(path, "new")
-    assert path.read_text() == "old"
-    write_text(path, "new")
-    assert path.read_text() == "new"
 
 
 def test_damage_is_reported_with_its_place():

@@ -205,7 +205,7 @@ def test_lines_of_text_files(tmp_path):
 
 def test_text_that_is_not_utf8_is_refused_with_its_place(tmp_path):
     (tmp_path / "latin.txt").write_bytes("ok\ncafé\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"latin\.txt is not UTF-8 text: byte 0xe9 in line 2"):
+    with pytest.raises(ValueError, match=r"latin\.txt is not UTF-8: byte 0xe9 in line 2"):
         list(TextLines([str(tmp_path / "latin.txt")]))
 
 

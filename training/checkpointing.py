@@ -73,12 +73,5 @@ def without_notices() -> Iterator[None]:
             transformers_logging.enable_progress_bar()
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes a file under a temporary name and renames it."""
-    temporary = _beside(path, "incomplete")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
-
-
 def _beside(path: Path, suffix: str) -> Path:
     return path.with_name(f".{path.name}.{suffix}")

@@ -7,14 +7,17 @@ the gold ones. Further arguments override fields of the recipe.
 
 import argparse
 import contextlib
-import json
+import shutil
+import sys
 from pathlib import Path
 
 import train_lm
 from datasets import load_dataset
+from training_log import TrainingDiverged
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.parsing_scores import baseline_trees, score_baselines, score_parses
+from onlstm_hf.files import write_json
+from onlstm_hf.parsing_scores import right_branching_tree, score_baselines, score_parses
 from onlstm_hf.toy_english import write_toy_corpus
 from onlstm_hf.tree_drawing import save_figure, tree_to_text
 from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets
@@ -22,7 +25,8 @@ from onlstm_hf.trees import InducedTree
 
 RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
 NUM_SHOWN = 3
-SHOWN_LENGTHS = range(7, 12)
+GAP = "    "
+SHOWN_LENGTHS = range(7, 11)
 
 
 def main(arguments: list[str] | None = None) -> dict:
@@ -44,13 +48,13 @@ def main(arguments: list[str] | None = None) -> dict:
     baselines = score_baselines(gold)
 
     print(f"\nheld-out sentences: {len(gold)}, perplexity {training['test_perplexity']:.2f}")
-    print(f"\n{'sentence F1 on held-out sentences':36}")
+    print("\nsentence F1 on held-out sentences")
     rows = {f"ON-LSTM, layer {model.config.parse_layer + 1}": scores, **baselines}
     for name, row in rows.items():
         print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
     shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]
     for index in shown:
-        print(f"\n{_side_by_side(gold[index], induced[index])}")
+        print(f"\n{_drawings(gold[index], induced[index])}")
 
     figures = [
         _draw(model, tokenizer, induced[index], options.output_dir / f"tree-{number}.svg")
@@ -63,26 +67,28 @@ def main(arguments: list[str] | None = None) -> dict:
         "test_perplexity": training["test_perplexity"],
         "sentence_f1": {name: row.sentence_f1 for name, row in rows.items()},
     }
-    train_lm.write_text(options.output_dir / "quickstart.json", json.dumps(results, indent=2) + "\n")
+    write_json(options.output_dir / "quickstart.json", results)
     return results
 
 
-def _side_by_side(gold: GoldTree, induced: InducedTree) -> str:
-    """The gold tree, the induced one and the right-branching baseline, one beside the other."""
+def _drawings(gold: GoldTree, induced: InducedTree) -> str:
+    """The gold tree, the induced one and the right-branching baseline: side by side where the terminal is wide."""
     trees = {
         "gold": InducedTree.from_nested(gold.to_nested()),
         "induced": induced,
-        "right branching": baseline_trees("right branching", [gold])[0],
+        "right branching": right_branching_tree(gold.words),
     }
-    blocks = []
-    for title, tree in trees.items():
-        lines = tree_to_text(tree).splitlines()
-        width = max(map(len, [title, *lines]))
-        blocks.append((title.ljust(width), [line.ljust(width) for line in lines], width))
-    height = max(len(lines) for _, lines, _ in blocks)
-    # Drawings end with the words, so shorter ones are filled up from above.
-    columns = [[title, *[" " * width] * (height - len(lines)), *lines] for title, lines, width in blocks]
-    return "\n".join("    ".join(row).rstrip() for row in zip(*columns, strict=True))
+    drawings = {title: tree_to_text(tree).splitlines() for title, tree in trees.items()}
+    widths = [max(map(len, lines)) for lines in drawings.values()]
+    if sum(widths) + len(GAP) * (len(widths) - 1) > shutil.get_terminal_size((80, 24)).columns:
+        return "\n\n".join("\n".join([title, *lines]) for title, lines in drawings.items())
+    height = max(map(len, drawings.values()))
+    # Drawings end with the words, so the lower ones are filled up from above.
+    columns = [
+        [line.ljust(width) for line in [title, *[""] * (height - len(lines)), *lines]]
+        for (title, lines), width in zip(drawings.items(), widths, strict=True)
+    ]
+    return "\n".join(GAP.join(row).rstrip() for row in zip(*columns, strict=True))
 
 
 def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: InducedTree, path: Path) -> Path:
@@ -95,4 +101,7 @@ def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: Indu
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except (ValueError, OSError, TrainingDiverged) as error:
+        sys.exit(f"quickstart.py: {error}")

@@ -13,24 +13,27 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from checkpointing import replaced_folder, write_text
+from checkpointing import replaced_folder
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from text_batches import TextLines, encode_stream
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 import onlstm_hf
 from onlstm_hf.evaluation import parse_treebank, stream_log_likelihood
+from onlstm_hf.files import write_json
 from onlstm_hf.parsing_scores import ParsingScores, score_baselines
 from onlstm_hf.treebank import GoldTree, read_treebank
 
 SHORT = 10
+SHOWN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
 VALIDATION_ROWS = 10
+PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees")
 TRAINING_COMMAND = (
     "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files ptb/train.txt "
-    "--validation_files ptb/valid.txt --test_files ptb/test.txt --output_dir {run}"
+    "--validation_files ptb/valid.txt --test_files ptb/test.txt --output_dir runs/{run}"
 )
 RELEASE_COMMAND = (
-    "python training/release.py {run} {output} --recipe {recipe} --validation_files ptb/valid.txt "
+    "python training/release.py runs/{run} model_cards/{output} --recipe {recipe} --validation_files ptb/valid.txt "
     "--test_files ptb/test.txt --treebank wsj_sample.mrg"
 )
 
@@ -38,6 +41,7 @@ RELEASE_COMMAND = (
 def main(arguments: list[str] | None = None) -> dict:
     options = _parse_arguments(arguments)
     training = json.loads((options.run / "results.json").read_text(encoding="utf-8"))
+    names = {"run": options.run.name, "output": options.output.name, "recipe": options.recipe}
     with replaced_folder(options.output, Accelerator()) as folder:
         export(options.run / "best", folder)
         model = AutoModelForCausalLM.from_pretrained(folder)
@@ -49,12 +53,12 @@ def main(arguments: list[str] | None = None) -> dict:
                 "test": _perplexity(model, tokenizer, options.test_files, 1),
             },
             "parsing": _parsing(model, tokenizer, read_treebank(options.treebank)),
-            "command": RELEASE_COMMAND.format(**vars(options)),
-            "training": {"command": TRAINING_COMMAND.format(**vars(options)), **_without_paths(training)},
+            "command": RELEASE_COMMAND.format(**names),
+            "training": {"command": TRAINING_COMMAND.format(**names), **_without_paths(training)},
             "date": date.today().isoformat(),
             "machine": f"{platform.machine()} CPU, {torch.get_num_threads()} threads, torch {torch.__version__}",
         }
-        write_text(folder / "results.json", json.dumps(results, indent=2) + "\n")
+        write_json(folder / "results.json", results)
         model_card(options.output.name, model, results).save(folder / "README.md")
     print((options.output / "README.md").read_text(encoding="utf-8"))
     return results
@@ -66,7 +70,7 @@ def export(checkpoint: Path, folder: Path) -> None:
     model.save_pretrained(folder)
     AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    write_text(folder / "config.json", json.dumps(config | {"dtype": "float32"}, indent=2, sort_keys=True) + "\n")
+    write_json(folder / "config.json", config | {"dtype": "float32"})
 
 
 def model_card(name: str, model: PreTrainedModel, results: dict) -> ModelCard:
@@ -74,9 +78,9 @@ def model_card(name: str, model: PreTrainedModel, results: dict) -> ModelCard:
     layer = model.config.parse_layer + 1
     parsing = results["parsing"]
     main_row = parsing["all"][f"layer {layer}"]
-    recall = {label: 100 * main_row["label_recall"][label]["recall"] for label in ("ADJP", "NP", "PP", "VP")}
+    recall = {label: counts["recall"] for label, counts in main_row["label_recall"].items() if label in SHOWN_LABELS}
     return ModelCard.from_template(
-        _metadata(name, results, main_row["sentence_f1"]),
+        _metadata(name, results, layer),
         template_path=str(Path(__file__).parent / "model_card.md"),
         name=name,
         millions=f"{results['parameters'] / 1e6:.1f}",
@@ -95,14 +99,14 @@ def model_card(name: str, model: PreTrainedModel, results: dict) -> ModelCard:
             for row in parsing["all"]
         ],
         layer=layer,
-        label_recall=", ".join(f"{label} {value:.1f} %" for label, value in recall.items()),
+        label_recall=", ".join(f"{label} {100 * value:.1f} %" for label, value in recall.items()),
         depth=f"{main_row['average_depth']:.1f}",
         updates=f"{results['training']['updates']:,}",
         vocab_size=f"{model.config.vocab_size:,}",
     )
 
 
-def _metadata(name: str, results: dict, sentence_f1: float) -> ModelCardData:
+def _metadata(name: str, results: dict, layer: int) -> ModelCardData:
     text = {"dataset_type": "ptb_text_only", "dataset_name": "Penn Treebank (language modelling)"}
     perplexity = {"task_type": "text-generation", "metric_type": "perplexity"}
     return ModelCardData(
@@ -130,8 +134,8 @@ def _metadata(name: str, results: dict, sentence_f1: float) -> ModelCardData:
                 dataset_type="wsj_sample",
                 dataset_name="Penn Treebank, Wall Street Journal sample (wsj_0001 to wsj_0199)",
                 metric_type="f1",
-                metric_name="sentence F1, layer 2; the sentences' words are in the training text",
-                metric_value=round(100 * sentence_f1, 2),
+                metric_name=f"sentence F1, layer {layer}; the sentences' words are in the training text",
+                metric_value=round(100 * results["parsing"]["all"][f"layer {layer}"]["sentence_f1"], 2),
             )
         ],
     )
@@ -160,10 +164,13 @@ def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treeban
 
 
 def _without_paths(training: dict) -> dict:
-    """The training results without the places where files lay on the machine that trained."""
-    places = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees", "parsing")
-    recipe = {name: value for name, value in training["recipe"].items() if name not in places}
-    return {name: value for name, value in training.items() if name not in places} | {"recipe": recipe}
+    """The training results without scores of other weights, and without the places where files lay."""
+    recipe = {
+        name: value
+        for name, value in training["recipe"].items()
+        if name not in PLACES and not (isinstance(value, str) and Path(value).exists())
+    }
+    return {name: training[name] for name in ("updates", "onlstm_hf", "torch")} | {"recipe": recipe}
 
 
 def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:

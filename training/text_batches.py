@@ -12,6 +12,8 @@ from recipe import DataArguments
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
+from onlstm_hf.files import read_text_file
+
 LINES_PER_CALL = 4096
 
 
@@ -109,14 +111,7 @@ class TextLines:
 
     def __iter__(self) -> Iterator[str]:
         for path in self.files:
-            with open(path, "rb") as lines:
-                for number, line in enumerate(lines, start=1):
-                    try:
-                        yield line.decode("utf-8").rstrip("\r\n")
-                    except UnicodeDecodeError as error:
-                        raise ValueError(
-                            f"{path} is not UTF-8 text: byte {line[error.start]:#04x} in line {number}; convert it"
-                        ) from error
+            yield from read_text_file(path)
 
 
 def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str) -> Iterator[list[int]]:

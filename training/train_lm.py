@@ -22,7 +22,7 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, load, set_seed
-from checkpointing import recover_folder, replaced_folder, reported_damage, without_notices, write_text
+from checkpointing import recover_folder, replaced_folder, reported_damage, without_notices
 from model_setup import build_model, build_tokenizer, check_model_arguments
 from optimization import all_finite, build_optimizer, has_stalled, learning_rate_factor
 from progress import Progress
@@ -46,6 +46,7 @@ from validation import load_gold_trees, load_held_out_text
 
 import onlstm_hf
 from onlstm_hf.evaluation import parse_treebank
+from onlstm_hf.files import write_json
 from onlstm_hf.recurrent_state import RecurrentState
 
 # The other processes wait while the first one scores the test text row by row.
@@ -271,7 +272,7 @@ class TrainingRun:
         if self.accelerator.is_main_process:
             self.progress.log_size = self.log.size()
             state = {"progress": asdict(self.progress), "fixed": self._fixed_fields()}
-            write_text(folder / "run.json", json.dumps(state, indent=2) + "\n")
+            write_json(folder / "run.json", state)
             if self.progress.num_averaged:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
         recurrent_state = None if self.state is None else self.state.layers
@@ -332,7 +333,7 @@ class TrainingRun:
             "torch": torch.__version__,
             "recipe": self.recipe.fields(),
         }
-        write_text(self.output_dir / "results.json", json.dumps(results, indent=2) + "\n")
+        write_json(self.output_dir / "results.json", results)
         return results
 
 
