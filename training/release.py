@@ -54,7 +54,11 @@ def main(arguments: list[str] | None = None) -> dict:
             },
             "parsing": _parsing(model, tokenizer, read_treebank(options.treebank)),
             "command": RELEASE_COMMAND.format(**names),
-            "training": {"command": TRAINING_COMMAND.format(**names), **_without_paths(training)},
+            "training": {
+                "command": TRAINING_COMMAND.format(**names),
+                "note": options.note,
+                **_without_paths(training),
+            },
             "date": date.today().isoformat(),
             "machine": f"{platform.machine()} CPU, {torch.get_num_threads()} threads, torch {torch.__version__}",
         }
@@ -102,6 +106,7 @@ def model_card(name: str, model: PreTrainedModel, results: dict) -> ModelCard:
         label_recall=", ".join(f"{label} {100 * value:.1f} %" for label, value in recall.items()),
         depth=f"{main_row['average_depth']:.1f}",
         updates=f"{results['training']['updates']:,}",
+        note=results["training"]["note"],
         vocab_size=f"{model.config.vocab_size:,}",
     )
 
@@ -181,6 +186,7 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--validation_files", nargs="+", required=True)
     parser.add_argument("--test_files", nargs="+", required=True)
     parser.add_argument("--treebank", required=True, help="Penn-style gold trees: a .mrg file or a folder of them")
+    parser.add_argument("--note", help="what else the card should say about the training")
     return parser.parse_args(arguments)
 
 

@@ -1,0 +1,55 @@
+"""The dropouts of the AWD-LSTM (Merity, Keskar & Socher 2018), which the ON-LSTM is trained with."""
+
+import torch
+from torch import nn
+
+
+class LockedDropout(nn.Module):
+    """Variational dropout (Gal & Ghahramani 2016): one mask for all steps of a sequence, another for each sequence.
+
+    Args:
+        probability: how often a unit is set to 0; the rest is divided by `1 - probability`.
+    """
+
+    def __init__(self, probability: float):
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Drops units of `inputs`, `[T, B, H]` (time first)."""
+        if not self.training or self.probability == 0:
+            return inputs
+        keep = torch.empty_like(inputs[:1]).bernoulli_(1 - self.probability)
+        return inputs * keep.div_(1 - self.probability)
+
+    def extra_repr(self) -> str:
+        return f"probability={self.probability}"
+
+
+def dropped_words(
+    embedding: nn.Embedding, input_ids: torch.Tensor, probability: float, training: bool
+) -> torch.Tensor:
+    """Embeds `input_ids`, dropping whole words: a dropped word is 0 wherever it stands in the batch.
+
+    Returns:
+        The embeddings, `[*input_ids.shape, embedding_size]`; what is kept is divided by `1 - probability`.
+    """
+    embeddings = embedding(input_ids)
+    if not training or probability == 0:
+        return embeddings
+    keep = torch.empty(embedding.num_embeddings, device=embeddings.device, dtype=embeddings.dtype)
+    keep = keep.bernoulli_(1 - probability).div_(1 - probability)
+    return embeddings * keep[input_ids].unsqueeze(-1)
+
+
+def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
+    """Drop-connect (Wan et al. 2013) as the authors of the ON-LSTM apply it to the hidden-to-hidden weight.
+
+    In training entries are set to 0 with `probability`, without rescaling (call it once per sequence); in evaluation
+    the weight is multiplied by `1 - probability`.
+    """
+    if probability == 0:
+        return weight
+    if not training:
+        return weight * (1 - probability)
+    return weight * torch.empty_like(weight).bernoulli_(1 - probability)
