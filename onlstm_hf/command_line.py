@@ -321,7 +321,7 @@ def _figures(options: argparse.Namespace, sentences: Iterator[str]) -> Iterator[
 
 
 def _parse_options(options: argparse.Namespace) -> dict:
-    names = ("layer", "branching_bias", "units", "max_length")
+    names = ("layer", "branching_bias", "units", "batch_size", "max_length")
     return {name: getattr(options, name) for name in names}
 
 

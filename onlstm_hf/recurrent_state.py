@@ -53,14 +53,13 @@ class RecurrentState:
         self.layers = self.index_select(beam_idx).layers
 
 
-# Lets torch.compile, torch.export and FSDP look inside; the guard is for a second copy of this module, loaded from the
-# code that travels with a checkpoint (another class, which needs its own registration).
-if RecurrentState not in pytree.SUPPORTED_NODES:
-    pytree.register_pytree_node(
-        RecurrentState,
-        lambda state: ([list(layer) for layer in state.layers], None),
-        lambda layers, _: RecurrentState(tuple(tuple(layer) for layer in layers)),
-        serialized_type_name=f"{__name__}.RecurrentState",
-    )
+# Lets torch.compile, torch.export and FSDP look inside. The name is the module's, as a second copy of this class comes
+# with the code that travels with a checkpoint.
+pytree.register_pytree_node(
+    RecurrentState,
+    lambda state: ([list(layer) for layer in state.layers], None),
+    lambda layers, _: RecurrentState(tuple(tuple(layer) for layer in layers)),
+    serialized_type_name=f"{__name__}.RecurrentState",
+)
 # Lets `torch.load` read a saved state without trusting the file with anything else.
 torch.serialization.add_safe_globals([RecurrentState])

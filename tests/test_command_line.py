@@ -21,11 +21,9 @@ from onlstm_hf import (
     checkpoints,
     command_line,
     convert_original_state_dict,
-    evaluation,
 )
 from onlstm_hf.command_line import main
-from onlstm_hf.conversion import original_vocabulary
-from onlstm_hf.evaluation import score_sentences, stream_log_likelihood
+from onlstm_hf.evaluation import score_sentences
 
 TEXT = ["The cat sat on the mat .", "it saw 2 dogs", "dogs", "the old dog that the cat saw sat on the old mat"]
 WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", ".", "it", "saw", "dogs", "old", "dog", "that", "N"]
@@ -206,6 +204,20 @@ def test_nothing_is_left_of_an_output_that_fails_midway(error_of, checkpoint, tm
     assert names_in(tmp_path) == []
 
 
+def test_the_batch_size_is_that_of_the_model_calls(run, checkpoint, tmp_path, monkeypatch):
+    seen, syntactic_distances = [], ONLSTMForCausalLM.syntactic_distances
+
+    def spy(self, input_ids, **options):
+        seen.append(len(input_ids))
+        return syntactic_distances(self, input_ids, **options)
+
+    monkeypatch.setattr(ONLSTMForCausalLM, "syntactic_distances", spy)
+    path = tmp_path / "sentences.txt"
+    path.write_text("the cat sat\n" * 100)
+    run("parse", "--file", path, "--model", checkpoint, "--batch-size", 100)
+    assert seen == [100]
+
+
 def test_trees_leave_a_pipe_batch_by_batch_and_a_closed_pipe_is_no_error(checkpoint):
     arguments = ["parse", "--model", str(checkpoint), "--batch-size", "2"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -347,31 +359,6 @@ def test_a_foreign_model_is_refused(error_of, broken_checkpoint):
     assert "type gpt2" in error_of("parse", "cat", "--model", broken_checkpoint)
 
 
-def log_probabilities_step_by_step(model, ids):
-    """Reads one token at a time."""
-    state, values = None, []
-    with torch.no_grad():
-        for token, following in zip([0, *ids], [*ids, 0], strict=True):
-            output = model(torch.tensor([[token]]), state=state, use_cache=True)
-            state = output.state
-            values.append(output.logits[0, -1].double().log_softmax(-1)[following].item())
-    return values
-
-
-@pytest.mark.parametrize("batch_size", [1, 3, 64])
-@pytest.mark.parametrize("max_tokens", [2048, 4])
-def test_scores_are_those_of_reading_token_by_token(monkeypatch, model, tokenizer, batch_size, max_tokens):
-    monkeypatch.setattr(evaluation, "MAX_TOKENS_PER_CALL", max_tokens)
-    sentences = [*TEXT, ""]
-    scores = score_sentences(model, tokenizer, sentences, batch_size)
-    for sentence, score in zip(sentences, scores, strict=True):
-        ids = tokenizer(sentence, add_special_tokens=False)["input_ids"]
-        assert score.log_probabilities == pytest.approx(log_probabilities_step_by_step(model, ids), abs=1e-5)
-        assert score.tokens == [*tokenizer.convert_ids_to_tokens(ids), "<eos>"]
-        stream = stream_log_likelihood(model, torch.tensor([*ids, 0]))
-        assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)
-
-
 def test_score_prints_a_row_a_sentence_and_the_total(run, checkpoint, model, tokenizer):
     header, *rows, total = run("score", *TEXT, "--model", checkpoint, "--batch-size", 3).splitlines()
     scores = [score.total() for score in score_sentences(model, tokenizer, TEXT)]
@@ -426,27 +413,6 @@ def vocabulary_files(tmp_path):
     (tmp_path / "train.txt").write_text(" the <unk> cat \n sat on the mat . \n")
     (tmp_path / "valid.txt").write_text(" it saw dogs the \n old dog that N \n")
     return [tmp_path / "train.txt", tmp_path / "valid.txt"]
-
-
-def test_ids_follow_the_first_appearance_of_the_words(vocabulary_files):
-    expected = [
-        "the",
-        "<unk>",
-        "cat",
-        "<eos>",
-        "sat",
-        "on",
-        "mat",
-        ".",
-        "it",
-        "saw",
-        "dogs",
-        "old",
-        "dog",
-        "that",
-        "N",
-    ]
-    assert original_vocabulary(vocabulary_files) == expected
 
 
 @pytest.mark.parametrize("suffix", [".safetensors", ".pt"])

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from onlstm_hf import ONLSTMForCausalLM, convert_original_state_dict
+from onlstm_hf.conversion import original_vocabulary
 
 VOCAB_SIZE, EMBEDDING_SIZE, CHUNK_SIZE = 17, 8, 4
 LAYER_SIZES = [12, 8]
@@ -167,3 +168,11 @@ def test_weights_that_are_not_finite_are_refused(value):
 def test_weight_dropout_must_be_a_probability():
     with pytest.raises(ValueError, match="weight_dropout is a probability"):
         convert_original_state_dict(original_state_dict(), weight_dropout=1.5)
+
+
+def test_ids_follow_the_first_appearance_of_the_words(tmp_path):
+    (tmp_path / "train.txt").write_text(" the <unk> cat \n sat on the mat . \n")
+    (tmp_path / "valid.txt").write_text(" it saw dogs the \n old dog that N \n")
+    first_line, the_rest = ["the", "<unk>", "cat", "<eos>"], ["sat", "on", "mat", ".", "it", "saw", "dogs"]
+    expected = [*first_line, *the_rest, "old", "dog", "that", "N"]
+    assert original_vocabulary([tmp_path / "train.txt", tmp_path / "valid.txt"]) == expected

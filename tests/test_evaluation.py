@@ -3,8 +3,14 @@ import math
 import pytest
 import torch
 
-from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
-from onlstm_hf.evaluation import StreamScore, check_token_ids, parse_treebank, stream_log_likelihood
+from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, evaluation
+from onlstm_hf.evaluation import (
+    StreamScore,
+    check_token_ids,
+    parse_treebank,
+    score_sentences,
+    stream_log_likelihood,
+)
 from onlstm_hf.parsing_scores import score_parses
 from onlstm_hf.treebank import GoldTree
 
@@ -204,3 +210,30 @@ def test_a_tokenizer_that_does_not_fit_is_refused(model):
     larger = build_word_tokenizer([" ".join(f"w{index}" for index in range(VOCAB_SIZE))])
     with pytest.raises(ValueError, match="tokenizer does not fit"):
         parse_treebank(model, larger, [GoldTree.from_bracket(BRACKETS[0])])
+
+
+def log_probabilities_step_by_step(model, ids):
+    """Reads one token at a time, after one `<eos>` and to the next."""
+    state, values = None, []
+    with torch.no_grad():
+        for token, following in zip([EOS, *ids], [*ids, EOS], strict=True):
+            output = model(torch.tensor([[token]]), state=state, use_cache=True)
+            state = output.state
+            values.append(output.logits[0, -1].double().log_softmax(-1)[following].item())
+    return values
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+@pytest.mark.parametrize("max_tokens", [2048, 4])
+def test_sentence_scores_are_those_of_reading_token_by_token(monkeypatch, model, batch_size, max_tokens):
+    monkeypatch.setattr(evaluation, "MAX_TOKENS_PER_CALL", max_tokens)
+    vocabulary = ["the", "cat", "sat", "on", "<eos>", "<unk>", "mat", "old", "dog", "that", "saw"]
+    tokenizer = build_word_tokenizer(vocabulary=vocabulary, pad_token="<eos>")
+    sentences = ["the cat sat on the mat", "it saw dogs", "dog", "the old dog that the cat saw sat on the old mat", ""]
+    scores = score_sentences(model, tokenizer, sentences, batch_size)
+    for sentence, score in zip(sentences, scores, strict=True):
+        ids = tokenizer(sentence, add_special_tokens=False)["input_ids"]
+        assert score.log_probabilities == pytest.approx(log_probabilities_step_by_step(model, ids), abs=1e-5)
+        assert score.tokens == [*tokenizer.convert_ids_to_tokens(ids), "<eos>"]
+        stream = stream_log_likelihood(model, torch.tensor([*ids, EOS]))
+        assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)
