@@ -1,11 +1,20 @@
 import copy
 import pickle
+from dataclasses import dataclass
 
 import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onlstm_hf.recurrent_state import RecurrentState
+from onlstm_hf.recurrent_state import ModelState, RecurrentState
+
+
+@dataclass
+class OtherState(ModelState):
+    """A state as another kind of model may have it."""
+
+    tape: tuple[torch.Tensor, ...]
+    distances: dict[str, torch.Tensor]
 
 
 @pytest.fixture
@@ -83,3 +92,26 @@ def test_pytree_sees_every_tensor(state):
     assert isinstance(doubled, RecurrentState)
     assert isinstance(doubled.layers, tuple)
     assert_rows(doubled, state.map(lambda tensor: tensor * 2), [0, 1, 2])
+
+
+@pytest.fixture
+def other_state() -> OtherState:
+    return OtherState((torch.randn(3, 2, 4), torch.randn(3, 4)), {"soft": torch.randn(3, 5)})
+
+
+def test_a_state_may_have_any_fields(other_state):
+    assert other_state.batch_size == 3
+    assert other_state.shapes == {"tape": ((3, 2, 4), (3, 4)), "distances": {"soft": (3, 5)}}
+    selected = other_state.index_select(torch.tensor([2, 0]))
+    assert type(selected) is OtherState
+    assert torch.equal(selected.tape[0], other_state.tape[0][[2, 0]])
+    assert torch.equal(selected.distances["soft"], other_state.distances["soft"][[2, 0]])
+    other_state.reorder_cache(torch.tensor([2, 0]))
+    assert torch.equal(other_state.distances["soft"], selected.distances["soft"])
+
+
+def test_every_kind_of_state_is_loaded_with_the_default_settings_of_torch(other_state, tmp_path):
+    torch.save(other_state, tmp_path / "state.pt")
+    loaded = torch.load(tmp_path / "state.pt")
+    assert type(loaded) is OtherState
+    assert torch.equal(loaded.tape[1], other_state.tape[1])

@@ -16,12 +16,16 @@ from transformers.utils import logging
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, build_word_tokenizer
 
 CARRIED = {
+    "awd_lstm.py",
+    "configuration_awd_lstm.py",
     "configuration_onlstm.py",
+    "configuration_recurrent.py",
     "dropout.py",
     "files.py",
     "modeling_onlstm.py",
     "ordered_neurons.py",
     "parsing.py",
+    "recurrent_language_model.py",
     "recurrent_state.py",
     "tree_drawing.py",
     "trees.py",

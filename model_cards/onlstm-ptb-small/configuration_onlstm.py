@@ -1,11 +1,9 @@
 """Configuration of the ordered-neurons LSTM."""
 
-from transformers import PreTrainedConfig
-
-PROBABILITIES = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+from .configuration_awd_lstm import AWDLSTMConfig
 
 
-class ONLSTMConfig(PreTrainedConfig):
+class ONLSTMConfig(AWDLSTMConfig):
     r"""
     Configuration of an ON-LSTM (Shen, Tan, Sordoni & Courville, "Ordered Neurons: Integrating Tree Structures into
     Recurrent Neural Networks", ICLR 2019). The defaults are those of the paper's Penn Treebank language model.
@@ -53,73 +51,19 @@ class ONLSTMConfig(PreTrainedConfig):
     """
 
     model_type = "onlstm"
-    # What `Trainer` leaves out of its predictions.
-    keys_to_ignore_at_inference = ["state", "cross_entropy"]
+    positive_integers = (*AWDLSTMConfig.positive_integers, "chunk_size")
 
-    vocab_size: int = 10000
-    embedding_size: int = 400
-    hidden_size: int = 1150
-    num_hidden_layers: int = 3
-    layer_sizes: list[int] | None = None
     chunk_size: int = 10
     parse_layer: int = 1
-    embedding_dropout: float = 0.1
-    input_dropout: float = 0.5
-    hidden_dropout: float = 0.3
-    output_dropout: float = 0.45
-    weight_dropout: float = 0.45
-    activation_regularization: float = 2.0
-    temporal_activation_regularization: float = 1.0
-    initializer_range: float = 0.1
-    pad_token_id: int | None = None
-    bos_token_id: int | None = None
-    eos_token_id: int | list[int] | None = None
-    tie_word_embeddings: bool = True
-    use_cache: bool = True
 
     def __post_init__(self, **kwargs):
-        for name in ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "chunk_size"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise ValueError(f"{name} must be a positive integer, not {value!r}")
-        if self.layer_sizes is None:
-            self.layer_sizes = [self.hidden_size] * (self.num_hidden_layers - 1) + [self.embedding_size]
-        self.layer_sizes = list(self.layer_sizes)
-        self._check_layers()
-        for name in PROBABILITIES:
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < 1:
-                raise ValueError(f"{name} is a probability and must lie in [0, 1), not {value!r}")
-        for name in ("activation_regularization", "temporal_activation_regularization", "initializer_range"):
-            value = getattr(self, name)
-            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
-                raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
         super().__post_init__(**kwargs)
-
-    @classmethod
-    def from_dict(cls, config_dict, **kwargs):
-        """As in Transformers, but refuses the configuration of another kind of model."""
-        model_type = config_dict.get("model_type", cls.model_type)
-        if model_type != cls.model_type:
-            raise ValueError(f'this is the configuration of a "{model_type}" model, not of an "{cls.model_type}"')
-        return super().from_dict(config_dict, **kwargs)
-
-    def _check_layers(self) -> None:
-        if len(self.layer_sizes) != self.num_hidden_layers:
-            raise ValueError(
-                f"layer_sizes must have num_hidden_layers={self.num_hidden_layers} entries, not {self.layer_sizes}"
-            )
         for layer, size in enumerate(self.layer_sizes):
-            if not isinstance(size, int) or size < 1 or size % self.chunk_size:
+            if size % self.chunk_size:
                 raise ValueError(
                     f"chunk_size={self.chunk_size} must divide the size of every layer, but layer {layer} has {size} "
                     f"units (layer_sizes={self.layer_sizes}; the last layer has embedding_size units unless given)"
                 )
-        if self.tie_word_embeddings and self.layer_sizes[-1] != self.embedding_size:
-            raise ValueError(
-                f"tied embeddings need a last layer of embedding_size={self.embedding_size} units, but it has "
-                f"{self.layer_sizes[-1]}; change layer_sizes or set tie_word_embeddings=False"
-            )
         if not isinstance(self.parse_layer, int) or not 0 <= self.parse_layer < self.num_hidden_layers:
             raise ValueError(
                 f"parse_layer={self.parse_layer!r} does not exist: layers are counted from 0 to "
