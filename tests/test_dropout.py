@@ -73,6 +73,16 @@ def test_drop_connect_zeroes_weights_without_rescaling_in_training():
     assert torch.equal(weight.grad, kept.float())
 
 
+@pytest.mark.parametrize("probability", [0.01, 0.45, 0.999999])
+def test_drop_connect_drops_each_entry_by_itself(probability):
+    dropped = drop_connect(torch.ones(1001, 333), probability, training=True).flatten() == 0
+    deviation = (probability * (1 - probability) / len(dropped)) ** 0.5
+    assert dropped.float().mean().item() == pytest.approx(probability, abs=5 * deviation + 2**-16)
+    for distance in range(1, 9):
+        both = (dropped[distance:] & dropped[:-distance]).float().mean().item()
+        assert both == pytest.approx(probability**2, abs=10 * deviation + 2**-15)
+
+
 def test_drop_connect_scales_weights_in_evaluation():
     weight = torch.randn(6, 5)
     torch.testing.assert_close(drop_connect(weight, PROBABILITY, training=False), weight * (1 - PROBABILITY))
