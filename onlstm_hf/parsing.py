@@ -31,6 +31,8 @@ class EncodedSentence(NamedTuple):
 class ParsingMixin:
     """Adds `parse` to a model with `syntactic_distances(input_ids, attention_mask, state, layer, ...)`."""
 
+    induces_trees = True
+
     def parse(
         self,
         sentences: str | Sequence[int] | torch.Tensor | Iterable[str | Sequence[str] | Sequence[int] | torch.Tensor],

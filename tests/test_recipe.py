@@ -1,12 +1,14 @@
 """Recipes: a YAML file and command-line overrides become the checked arguments of a run."""
 
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
+import torch
 from model_setup import check_model_arguments
 from recipe import ARGUMENTS, parse_recipe
 
-from onlstm_hf import ONLSTMConfig
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM
 
 RECIPE = """
 output_dir: runs/here
@@ -184,7 +186,10 @@ def test_help_documents_every_field(capsys):
             assert len(item.metadata["help"]) > 10
 
 
-@pytest.mark.parametrize("name", ["quickstart", "onlstm_ptb", "onlstm_ptb_finetune", "onlstm_ptb_small"])
+RECIPES = sorted(path.stem for path in (Path(__file__).parent.parent / "training" / "recipes").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("name", RECIPES)
 def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
     path = project_root / "training" / "recipes" / f"{name}.yaml"
     data = ["--dataset", "d"] if name == "quickstart" else ["--train_files", "a", "--validation_files", "b"]
@@ -194,18 +199,41 @@ def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name
     assert f"training/recipes/{name}.yaml" in path.read_text() or name == "quickstart"
 
 
-def test_the_full_recipe_has_the_settings_of_the_paper(project_root):
-    recipe = parse(
-        project_root / "training" / "recipes" / "onlstm_ptb.yaml", "--train_files", "a", "--validation_files", "b"
-    )
-    paper = ONLSTMConfig(**recipe.model.model)
-    assert paper.to_dict() == ONLSTMConfig().to_dict()
-    assert paper.layer_sizes == [1150, 1150, 400] and paper.chunk_size == 10
-    values = recipe.fields()
-    expected = {
-        "optimizer": "nt-asgd", "learning_rate": 30.0, "weight_decay": 1.2e-6, "max_grad_norm": 0.25, "batch_size": 20,
-        "bptt_length": 70, "random_bptt": True, "nonmonotone_interval": 5, "num_epochs": 1000, "eval_batch_size": 10,
-        "test_batch_size": 1, "eval_every_steps": None, "independent_sentences": False, "schedule": "constant",
-        "warmup_steps": 0, "gradient_accumulation_steps": 1, "average_from_start": False,
-    }  # fmt: skip
-    assert {name: values[name] for name in expected} == expected
+def read_recipe(project_root, name):
+    path = project_root / "training" / "recipes" / f"{name}.yaml"
+    return parse(path, "--train_files", "a", "--validation_files", "b")
+
+
+NT_ASGD = {
+    "optimizer": "nt-asgd", "learning_rate": 30.0, "weight_decay": 1.2e-6, "max_grad_norm": 0.25, "bptt_length": 70,
+    "random_bptt": True, "nonmonotone_interval": 5, "eval_batch_size": 10, "test_batch_size": 1,
+    "eval_every_steps": None, "independent_sentences": False, "schedule": "constant", "warmup_steps": 0,
+    "gradient_accumulation_steps": 1, "average_from_start": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "config_class", "batch_size", "num_epochs"),
+    [("onlstm_ptb", ONLSTMConfig, 20, 1000), ("lstm_ptb", RNNConfig, 40, 750)],
+)
+def test_the_full_recipes_have_the_settings_of_the_papers(project_root, name, config_class, batch_size, num_epochs):
+    recipe = read_recipe(project_root, name)
+    paper = config_class(**recipe.model.model)
+    assert paper.to_dict() == config_class().to_dict()
+    assert paper.layer_sizes == [1150, 1150, 400]
+    expected = NT_ASGD | {"batch_size": batch_size, "num_epochs": num_epochs}
+    assert {name: recipe.fields()[name] for name in expected} == expected
+
+
+def test_the_small_recipes_differ_in_the_model_only_and_have_as_many_parameters(project_root):
+    onlstm, lstm = (read_recipe(project_root, f"{name}_ptb_small") for name in ("onlstm", "lstm"))
+    own = {"model_type", "model", "output_dir"}
+    settings = [{k: v for k, v in recipe.fields().items() if k not in own} for recipe in (onlstm, lstm)]
+    assert settings[0] == settings[1]
+    own = {"hidden_size", "chunk_size", "cell_type"}
+    settings = [{k: v for k, v in recipe.model.model.items() if k not in own} for recipe in (onlstm, lstm)]
+    assert settings[0] == settings[1]
+    with torch.device("meta"):
+        ours = RNNForCausalLM(RNNConfig(**lstm.model.model)).num_parameters()
+        theirs = ONLSTMForCausalLM(ONLSTMConfig(**onlstm.model.model)).num_parameters()
+    assert ours == pytest.approx(theirs, rel=0.01)

@@ -107,7 +107,7 @@ class TrainingRun:
         log_state = self._load_training_state() if resuming else None
 
         self.treebank = load_gold_trees(data)
-        if self.treebank and not hasattr(model, "parse"):
+        if self.treebank and not getattr(model, "induces_trees", False):
             raise ValueError(f"a {model.config.model_type} model induces no trees: leave out the gold trees")
         self.validation = load_held_out_text(data, "validation", self.tokenizer)
         self.test = load_held_out_text(data, "test", self.tokenizer)
