@@ -1,0 +1,96 @@
+"""What a model card says about each type of model: one function a type, from its configuration."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from transformers import PreTrainedConfig
+
+
+@dataclass(frozen=True)
+class ModelDescription:
+    """The words of a model card that depend on the type of model and not on what was measured.
+
+    Attributes:
+        kind: the model with its source, as the subject of a sentence.
+        ability: what it does, in whole sentences.
+        example: Python that shows it, with `model` and `tokenizer`.
+        published: perplexities of the source.
+        published_parsing: parsing scores of the source, `None` for a model that induces no trees.
+        caution: what to keep in mind about its output, in whole sentences.
+        tags: for the Hub.
+        citation: BibTeX.
+    """
+
+    kind: str
+    ability: str
+    example: str
+    published: str
+    published_parsing: str | None
+    caution: str
+    tags: tuple[str, ...]
+    citation: str
+
+
+def describe_model(config: PreTrainedConfig) -> ModelDescription:
+    """The description of a model of this configuration.
+
+    Raises:
+        ValueError: if there is none of its type.
+    """
+    if config.model_type not in _DESCRIPTIONS:
+        raise ValueError(
+            f'there is no model card for models of type "{config.model_type}", only for {", ".join(_DESCRIPTIONS)}: '
+            "add a description to training/model_descriptions.py"
+        )
+    return _DESCRIPTIONS[config.model_type](config)
+
+
+def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
+    return ModelDescription(
+        kind="An ON-LSTM ([Shen, Tan, Sordoni & Courville, ICLR 2019](https://arxiv.org/abs/1810.09536))",
+        ability="It predicts the next word, and its forget gates give a constituency tree of each sentence, although "
+        "it was never shown a tree.",
+        example='print(model.parse("the company said it expects to report a loss", tokenizer))',
+        published="Published for the paper's 25-million-parameter model: validation 58.29, test 56.17.",
+        published_parsing="Published for the paper's model on another test set, section 23 of the full treebank "
+        "(layer 2, mean of five seeds): 47.7 on all sentences, 65.1 on WSJ10.",
+        caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
+        "the score comes from the right-branching rule by which distances become trees "
+        '(`branching_bias="none"` is the rule without it). It is meant for research and teaching: do not use it where '
+        "a parser or a text generator is needed.",
+        tags=("on-lstm", "grammar-induction", "unsupervised-parsing", "constituency-parsing"),
+        citation="""@inproceedings{shen2019ordered,
+  title={Ordered Neurons: Integrating Tree Structures into Recurrent Neural Networks},
+  author={Shen, Yikang and Tan, Shawn and Sordoni, Alessandro and Courville, Aaron},
+  booktitle={International Conference on Learning Representations},
+  year={2019}
+}""",
+    )
+
+
+def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
+    kinds = {"lstm": "An LSTM", "gru": "A GRU", "rnn": "A simple recurrent network"}
+    return ModelDescription(
+        kind=f"{kinds[config.cell_type]} with the regularisation of the AWD-LSTM "
+        "([Merity, Keskar & Socher, ICLR 2018](https://arxiv.org/abs/1708.02182))",
+        ability="It predicts the next word. It is a baseline for models that induce syntax, and induces none itself: "
+        "its `parse` says so.",
+        example='inputs = tokenizer("the company said", return_tensors="pt")\n'
+        "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))",
+        published="Published for the AWD-LSTM of 24 million parameters: validation 60.0, test 57.3.",
+        published_parsing=None,
+        caution="It is meant for research and teaching: do not use it where a text generator is needed.",
+        tags=("awd-lstm", config.cell_type),
+        citation="""@inproceedings{merity2018regularizing,
+  title={Regularizing and Optimizing {LSTM} Language Models},
+  author={Merity, Stephen and Keskar, Nitish Shirish and Socher, Richard},
+  booktitle={International Conference on Learning Representations},
+  year={2018}
+}""",
+    )
+
+
+_DESCRIPTIONS: dict[str, Callable[[PreTrainedConfig], ModelDescription]] = {
+    "onlstm": _describe_onlstm,
+    "rnn": _describe_rnn,
+}
