@@ -7,6 +7,7 @@ from .configuration_rnn import RNNConfig
 from .conversion import convert_original_state_dict
 from .modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
 from .modeling_rnn import RNNForCausalLM, RNNModel
+from .original_checkpoint import convert_original_checkpoint
 from .tokenization import build_word_tokenizer
 from .trees import InducedTree, tree_from_distances
 from .version import __version__
@@ -33,6 +34,7 @@ __all__ = [
     "RNNModel",
     "__version__",
     "build_word_tokenizer",
+    "convert_original_checkpoint",
     "convert_original_state_dict",
     "tree_from_distances",
 ]

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import TextIO
 
 from .checkpoints import default_model, load_checkpoint, quiet_transformers
-from .conversion import convert_original_state_dict, original_vocabulary, read_state_dict
 from .evaluation import StreamScore, score_sentences
 from .files import read_lines, read_text_file, written_file, written_folder
-from .tokenization import build_word_tokenizer
+from .original_checkpoint import convert_original_checkpoint
 from .tree_drawing import save_figure, tree_to_text
 from .trees import InducedTree
 from .version import __version__
@@ -25,7 +24,7 @@ EXAMPLES = """\
 examples:
   onlstm-hf parse "the old cat sat on the mat"
   onlstm-hf score --file sentences.txt
-  onlstm-hf convert weights.safetensors my-checkpoint --vocab-from train.txt valid.txt test.txt
+  onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
 
 The model is a checkpoint folder or a name on the Hub. Where --model is not given, it is the environment variable
 ONLSTM_MODEL, or else the folder model_cards/onlstm-ptb-small of the current directory or of the checkout that the
@@ -64,13 +63,14 @@ JSON lines also have the tokens, which end with <eos>, and the log probability o
 {"total": ...}.
 """
 CONVERT_DESCRIPTION = """\
-Makes a folder for from_pretrained of a state dict of the authors' code (github.com/yikangshen/Ordered-Neurons). Files
-that hold whole pickled objects are refused, since reading these runs code.
+Makes a folder for from_pretrained of a file that the authors' scripts saved (github.com/yikangshen/Ordered-Neurons):
+[model, criterion, optimizer], a model, or a state dict. Their code is not needed, and nothing in the file is run:
+tensors are read, objects are read as records of their attributes, and a file that calls anything else is refused.
 """
 CONVERT_EXAMPLES = """\
 examples:
-  onlstm-hf convert weights.safetensors my-checkpoint
-  onlstm-hf convert weights.pt my-checkpoint --weight-dropout 0.45 --vocab-from train.txt valid.txt test.txt
+  onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
+  onlstm-hf convert state_dict.pt my-checkpoint --weight-dropout 0.45 --vocab-from train.txt valid.txt test.txt
 """
 
 
@@ -189,21 +189,20 @@ def build_parser() -> argparse.ArgumentParser:
         epilog=CONVERT_EXAMPLES,
         **shown_as_written,
     )
-    convert.add_argument("source", metavar="SOURCE", help="state dict: a .safetensors file, or one of torch.save")
+    convert.add_argument("source", metavar="SOURCE", help="file of torch.save, or a state dict in .safetensors")
     convert.add_argument("out", metavar="OUT", help="new folder to write")
-    convert.add_argument("--model-type", choices=["onlstm"], default="onlstm", help="(%(default)s)")
     convert.add_argument(
         "--weight-dropout",
         type=float,
-        default=0.45,
         metavar="P",
-        help="wdrop of the training, which the weights do not tell and evaluation needs (%(default)s)",
+        help="wdrop of the training, which evaluation needs (as the file says; 0.45 for a state dict, which does not)",
     )
     convert.add_argument(
         "--vocab-from",
         nargs="+",
         metavar="FILE",
-        help="text files of the training in the authors' order (train, valid, test), to build the tokenizer from",
+        help="text files of the training in the authors' order (train, valid, test), to build the tokenizer from; "
+        "they must have as many different words as the model",
     )
     convert.set_defaults(run=_convert)
     return parser
@@ -364,19 +363,8 @@ def _score_fields(score: StreamScore) -> dict[str, float]:
 def _convert(options: argparse.Namespace) -> None:
     out = Path(options.out)
     _check_is_new(out)
-    state_dict = read_state_dict(Path(options.source))
-
-    tokenizer, token_ids = None, {}
-    if options.vocab_from:
-        tokenizer = build_word_tokenizer(vocabulary=original_vocabulary(options.vocab_from), pad_token="<eos>")
-        token_ids = {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
-    model = convert_original_state_dict(state_dict, options.model_type, options.weight_dropout, **token_ids)
-    if tokenizer is not None and len(tokenizer) != model.config.vocab_size:
-        raise ValueError(
-            f"the vocabulary does not fit: {', '.join(options.vocab_from)} have {len(tokenizer)} words (<eos> and "
-            f"<unk> included), the model {model.config.vocab_size}; name the files of its training, in the authors' "
-            "order: train, valid, test"
-        )
+    overrides = {name: getattr(options, name) for name in ("weight_dropout",) if getattr(options, name) is not None}
+    model, tokenizer = convert_original_checkpoint(options.source, options.vocab_from, **overrides)
     with written_folder(out) as folder, quiet_transformers():
         model.save_pretrained(folder)
         if tokenizer is not None:

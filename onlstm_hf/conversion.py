@@ -3,11 +3,8 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from pickle import UnpicklingError
 
 import torch
-from safetensors.torch import load_file
 
 from .configuration_onlstm import ONLSTMConfig
 from .files import read_text_file
@@ -48,10 +45,11 @@ def convert_original_state_dict(
     if unknown:
         raise ValueError(f"not a state dict of the authors' ON-LSTM: unexpected {', '.join(sorted(unknown))}")
 
-    model = ONLSTMForCausalLM(config)
     state_dict = {"decoder.weight": state_dict["encoder.weight"], **state_dict}
     converted = {}
-    for name, parameter in model.state_dict().items():
+    with torch.device("meta"):  # two small tensors that do not fit together can make a third one huge
+        parameters = ONLSTMForCausalLM(config).state_dict()
+    for name, parameter in parameters.items():
         tensor = state_dict[original_names[name]]
         if tensor.shape != parameter.shape:
             raise ValueError(
@@ -61,6 +59,7 @@ def convert_original_state_dict(
         if not tensor.isfinite().all():
             raise ValueError(f"{original_names[name]} contains NaN or infinity")
         converted[name] = _reorder_gates(tensor, config.chunk_size) if ".layers." in name else tensor
+    model = ONLSTMForCausalLM(config)
     model.load_state_dict(converted)
     return model.eval()
 
@@ -80,8 +79,7 @@ def _original_names(num_layers: int) -> dict[str, str]:
 
 
 def _read_config(state_dict: Mapping[str, torch.Tensor], weight_dropout: float, options: dict) -> ONLSTMConfig:
-    layers = [int(match[1]) for name in state_dict if (match := re.match(r"rnn\.cells\.(\d+)\.", name))]
-    num_layers = max(layers, default=0) + 1
+    num_layers = len({match[1] for name in state_dict if (match := re.match(r"rnn\.cells\.(\d+)\.", name))}) or 1
     missing = set(_original_names(num_layers).values()) - {"decoder.weight"} - set(state_dict)
     if missing:
         raise ValueError(f"not a state dict of the authors' ON-LSTM: missing {', '.join(sorted(missing))}")
@@ -138,28 +136,3 @@ def original_vocabulary(files: Sequence[str | os.PathLike]) -> list[str]:
         for line in read_text_file(path):
             vocabulary.update(dict.fromkeys([*line.split(), "<eos>"]))
     return list(vocabulary)
-
-
-def read_state_dict(path: Path) -> dict[str, torch.Tensor]:
-    """Reads the tensors of a `.safetensors` file or of one that `torch.save` wrote, without running what is in it.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is corrupt, holds pickled objects, or something else than named tensors.
-    """
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
-    except UnpicklingError as error:
-        raise ValueError(
-            f"{path} is corrupt or holds pickled Python objects, which are not loaded as they could run any code; "
-            "save the weights alone, torch.save(model.state_dict(), ...), with the code that made the file"
-        ) from error
-    except Exception as error:  # as above, a corrupt file can fail in any way
-        raise ValueError(f"cannot read {path}: {error}") from error
-    if not isinstance(loaded, dict) or not all(isinstance(value, torch.Tensor) for value in loaded.values()):
-        raise ValueError(f"{path} is no state dict: expected names with tensors; save model.state_dict()")
-    return loaded

@@ -1,5 +1,4 @@
 import json
-import os
 import re
 import shlex
 import shutil
@@ -11,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
+from original_files import MakesAFolder, onlstm_checkpoint, save_in_zip
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
@@ -446,27 +446,48 @@ def test_conversion_overwrites_nothing(error_of, tmp_path, source):
 
 def test_a_vocabulary_of_another_size_is_refused(error_of, tmp_path, source, vocabulary_files):
     message = error_of("convert", source, tmp_path / "out", "--vocab-from", vocabulary_files[0])
-    assert "have 8 words" in message and "the model 15" in message
+    assert "have 8 different words" in message and "the model 15" in message
     assert not (tmp_path / "out").exists()
 
 
-class WritesAFile:
-    def __init__(self, path):
-        self.path = path
+def test_a_whole_checkpoint_of_the_authors_code_is_converted(run, tmp_path, vocabulary_files):
+    save_in_zip(onlstm_checkpoint(), tmp_path / "PTB.pt")
+    printed = run("convert", tmp_path / "PTB.pt", tmp_path / "out", "--vocab-from", *vocabulary_files)
+    assert "ONLSTMForCausalLM, layers of [12, 12, 8] units, 15 words, with its tokenizer" in printed
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert (model.config.weight_dropout, model.config.input_dropout) == (0.3, 0.5)
+    assert run("parse", "the cat", "--model", tmp_path / "out") == "(the cat)\n"
+    run("convert", tmp_path / "PTB.pt", tmp_path / "other", "--weight-dropout", 0.2)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "other").config.weight_dropout == 0.2
 
-    def __reduce__(self):
-        return os.mkdir, (self.path,)
 
-
-def test_pickled_objects_are_refused_and_not_run(error_of, tmp_path):
-    torch.save({"model": WritesAFile(str(tmp_path / "was-run"))}, tmp_path / "weights.pt")
-    assert "pickled Python objects" in error_of("convert", tmp_path / "weights.pt", tmp_path / "out")
+@pytest.mark.parametrize("is_zip", [True, False])
+def test_a_file_that_would_run_code_is_refused_and_not_run(error_of, tmp_path, is_zip):
+    source = tmp_path / "weights.pt"
+    malicious = {"model": MakesAFolder(tmp_path / "was-run")}
+    torch.save(malicious, source, _use_new_zipfile_serialization=is_zip)
+    message = error_of("convert", source, tmp_path / "out")
+    assert str(source) in message and "mkdir" in message and "never run" in message
     assert names_in(tmp_path) == ["weights.pt"]
 
 
-def test_a_whole_checkpoint_of_the_authors_code_is_refused(error_of, tmp_path, shared_dir):
-    source = shared_dir / "golden" / "original_onlstm_checkpoint.pt"
-    assert "save the weights alone" in error_of("convert", source, tmp_path / "out")
+def test_nothing_is_left_of_a_conversion_that_fails(error_of, tmp_path, source, vocabulary_files, monkeypatch):
+    def fail(*arguments, **options):
+        raise OSError("the disk is full")
+
+    before = names_in(tmp_path)
+    assert "there is no file" in error_of("convert", source, tmp_path / "out", "--vocab-from", tmp_path / "absent.txt")
+    assert "is a folder" in error_of("convert", source, tmp_path / "out", "--vocab-from", tmp_path)
+    assert "does not exist" in error_of("convert", source, tmp_path / "absent" / "out")
+    monkeypatch.setattr("transformers.PreTrainedTokenizerFast.save_pretrained", fail)
+    assert "disk is full" in error_of("convert", source, tmp_path / "out", "--vocab-from", *vocabulary_files)
+    assert names_in(tmp_path) == before
+
+
+def test_the_help_says_that_nothing_in_the_file_is_run(run, capsys):
+    with pytest.raises(SystemExit):
+        run("convert", "--help")
+    assert "nothing in the file is run" in " ".join(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
@@ -479,9 +500,9 @@ def test_a_corrupt_source_is_refused(error_of, tmp_path, name):
 def test_foreign_or_damaged_weights_are_refused(error_of, tmp_path):
     source = tmp_path / "weights.pt"
     torch.save([torch.zeros(2)], source)
-    assert "no state dict" in error_of("convert", source, tmp_path / "out")
+    assert "holds no model of the authors' code" in error_of("convert", source, tmp_path / "out")
     torch.save({"bert.weight": torch.zeros(2)}, source)
-    assert "not a state dict of the authors' ON-LSTM" in error_of("convert", source, tmp_path / "out")
+    assert "bert.weight" in error_of("convert", source, tmp_path / "out")
     damaged = original_state_dict()
     damaged["decoder.bias"][0] = float("inf")
     torch.save(damaged, source)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,11 +10,12 @@ import warnings
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.dynamic_module_utils import get_imports
 from transformers.utils import logging
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, build_word_tokenizer
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, build_word_tokenizer, convert_original_checkpoint
 
 CARRIED = {
     "awd_lstm.py",
@@ -236,3 +238,18 @@ def test_installed_and_carried_code_work_beside_each_other(checkpoint, tmp_path)
     for values in report["installed"] + report["carried"]:
         assert values == pytest.approx(first, rel=1e-5)
     assert report["changed"][0] != pytest.approx(first, rel=1e-2)
+
+
+def test_a_converted_checkpoint_needs_neither_this_package_nor_the_original_code(shared_dir, tmp_path):
+    golden = shared_dir / "golden" / "original_onlstm_checkpoint"
+    expected = load_file(f"{golden}_expected.safetensors")
+    words = ["<unk>", *(f"word{number}" for number in range(58))]
+    (tmp_path / "train.txt").write_text(" ".join(words))
+    for part in convert_original_checkpoint(f"{golden}.pt", tmp_path / "train.txt"):
+        part.save_pretrained(tmp_path / "converted")
+    prompt = json.dumps(expected["input_ids"][:, 1].tolist())
+    arguments = (tmp_path / "converted", tmp_path / "saved", "word3 word1 word4", prompt)
+    report = run_isolated(WITHOUT_THE_PACKAGE, *arguments, modules=tmp_path / "modules")
+    assert report["model"].startswith("transformers_modules.")
+    torch.testing.assert_close(torch.tensor(report["logits"]), expected["logits"][:, 1], rtol=1e-5, atol=1e-6)
+    assert sorted(re.findall(r"\w+", report["brackets"])) == ["word1", "word3", "word4"]

@@ -1,0 +1,215 @@
+"""Files as the authors' scripts saved them, with classes that can be imported only meanwhile, and what spoils them."""
+
+import os
+import pickle
+import pickletools
+import struct
+import sys
+import types
+import warnings
+from collections import OrderedDict, defaultdict
+from contextlib import contextmanager
+from io import BytesIO
+
+import hypothesis.strategies as st
+import torch
+from torch import nn
+
+LEGACY_HEAD = (
+    0x1950A86A20F9469CFC6C,
+    1001,
+    {"protocol_version": 1001, "little_endian": True, "type_sizes": {"short": 2, "int": 4, "long": 4}},
+)
+
+
+def original_class(name: str, base: type = nn.Module) -> type:
+    module, _, class_name = name.rpartition(".")
+    return type(class_name, (base,), {"__module__": module, "__qualname__": class_name})
+
+
+class _Backend:
+    """The functions of torch 0.3, which each of its modules refers to: pickled as a call."""
+
+    def __reduce__(self):
+        return _get_thnn_function_backend, ()
+
+
+def _get_thnn_function_backend():
+    raise AssertionError("called")
+
+
+_get_thnn_function_backend.__module__ = "torch.nn.backends.thnn"
+CLASSES = {
+    name: original_class(name)
+    for name in (
+        "model.RNNModel",
+        "locked_dropout.LockedDropout",
+        "ON_LSTM.ONLSTMStack",
+        "ON_LSTM.ONLSTMCell",
+        "splitcross.SplitCrossEntropyLoss",
+    )
+} | {"ON_LSTM.LinearDropConnect": original_class("ON_LSTM.LinearDropConnect", nn.Linear)}
+
+
+@contextmanager
+def importable_original_code():
+    """Within it the classes can be pickled; outside, no module of their names exists."""
+    modules = {"torch.nn.backends": types.ModuleType("torch.nn.backends")}
+    for value in [*CLASSES.values(), _get_thnn_function_backend]:
+        module = modules.setdefault(value.__module__, types.ModuleType(value.__module__))
+        setattr(module, value.__name__, value)
+    assert not modules.keys() & sys.modules.keys()
+    sys.modules |= modules
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the older format
+            yield
+    finally:
+        for name in modules:
+            del sys.modules[name]
+
+
+def onlstm_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, chunk_size=4, num_layers=3, weight_dropout=0.3):
+    """[model, criterion, optimizer] with the attributes of the authors' `RNNModel` after an evaluation."""
+    torch.manual_seed(0)
+    model, stack = CLASSES["model.RNNModel"](), CLASSES["ON_LSTM.ONLSTMStack"]()
+    model.lockdrop, stack.lockdrop = (CLASSES["locked_dropout.LockedDropout"]() for _ in range(2))
+    # The modules have the dropouts of the first run, the numbers below those of the last one, which count.
+    model.idrop, model.hdrop, model.drop = nn.Dropout(0.9), nn.Dropout(0.9), nn.Dropout(0.9)
+    model.encoder, model.decoder = nn.Embedding(vocab_size, embedding_size), nn.Linear(embedding_size, vocab_size)
+    model.decoder.weight = model.encoder.weight
+    model.rnn_type, model.ninp, model.nhid, model.nlayers = "LSTM", embedding_size, hidden_size, num_layers
+    model.dropout, model.dropouti, model.dropouth, model.dropoute = 0.25, 0.5, 0.9, 0
+    model.tie_weights, model.distance = True, (torch.rand(num_layers, 7, 2), torch.rand(num_layers, 7, 2))
+
+    sizes = [embedding_size] + [hidden_size] * (num_layers - 1) + [embedding_size]
+    cells = []
+    for input_size, size in zip(sizes, sizes[1:], strict=False):
+        cell = CLASSES["ON_LSTM.ONLSTMCell"]()
+        rows = 4 * size + 2 * (size // chunk_size)
+        cell.ih = nn.Sequential(nn.Linear(input_size, rows))
+        cell.hh = CLASSES["ON_LSTM.LinearDropConnect"](size, rows)
+        cell.hh.dropout = weight_dropout
+        cell.hh._weight = cell.hh.weight.masked_fill(cell.hh.weight > 0, 0) if weight_dropout else cell.hh.weight
+        cell.input_size, cell.hidden_size, cell.chunk_size, cell.n_chunk = (
+            input_size,
+            size,
+            chunk_size,
+            size // chunk_size,
+        )
+        cell.drop_weight_modules = [cell.hh]
+        cells.append(cell)
+    stack.cells, stack.dropout, stack.sizes = nn.ModuleList(cells), 0.4, sizes
+    model.rnn = stack
+
+    criterion = CLASSES["splitcross.SplitCrossEntropyLoss"]()
+    criterion.splits, criterion.stats = [0, 100000000], defaultdict(list)
+    optimizer = torch.optim.ASGD(model.parameters(), lr=30, t0=0, lambd=0.0)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    optimizer.step()
+    for parameter in model.parameters():
+        parameter.grad = None
+    return [model, criterion, optimizer]
+
+
+def save_in_zip(checkpoint, path):
+    with importable_original_code():
+        torch.save(checkpoint, path)
+
+
+def save_in_legacy_format(checkpoint, path):
+    with importable_original_code():
+        torch.save(checkpoint, path, _use_new_zipfile_serialization=False)
+
+
+def save_as_torch_0_3(checkpoint, path):
+    """As torch 0.3 under Python 2 does: byte strings, parameters as variables, backends, source code, views."""
+    for module in checkpoint[0].modules():
+        module._backend = _Backend()
+    stream = BytesIO()
+    pickler = _OldPickler(stream, protocol=2)
+    with importable_original_code():
+        pickler.dump(checkpoint)
+    write_legacy(path, with_byte_strings(stream.getvalue()), pickler.storages)
+
+
+def write_legacy(path, program: bytes, storages: dict[str, torch.Tensor], head=LEGACY_HEAD):
+    content = b"".join(pickle.dumps(value, protocol=2) for value in head) + program
+    content += pickle.dumps(list(storages), protocol=2)
+    for elements in storages.values():
+        content += struct.pack("<q", len(elements)) + elements.contiguous().view(torch.uint8).numpy().tobytes()
+    path.write_bytes(content)
+
+
+def with_byte_strings(program: bytes) -> bytes:
+    """The pickle with the strings that Python 2 would have written."""
+    rewritten = b""
+    operations = list(pickletools.genops(program))
+    ends = [position for _, _, position in operations[1:]] + [len(program)]
+    for (operation, argument, position), end in zip(operations, ends, strict=True):
+        if operation.name == "BINUNICODE":
+            text = argument.encode()
+            rewritten += (
+                b"U" + bytes([len(text)]) + text if len(text) < 256 else b"T" + struct.pack("<i", len(text)) + text
+            )
+        else:
+            rewritten += program[position:end]
+    return rewritten
+
+
+class _OldPickler(pickle.Pickler):
+    def __init__(self, stream, protocol):
+        super().__init__(stream, protocol=protocol)
+        self.storages: dict[str, torch.Tensor] = {}
+        self.known_classes = set()
+
+    def persistent_id(self, value):
+        if isinstance(value, type) and issubclass(value, nn.Module) and value not in self.known_classes:
+            self.known_classes.add(value)
+            return "module", value, f"/home/someone/{value.__module__}.py", f"class {value.__name__}(nn.Module):\n" * 9
+        if isinstance(value, torch.storage.TypedStorage):
+            key = str(value.data_ptr())
+            elements = torch.empty(0, dtype=value.dtype).set_(value)
+            # Kept as a part of a larger storage, which shared memory led to.
+            self.storages[key] = torch.cat([elements[:1], elements])
+            view = (key + "0", 1, len(elements))
+            return "storage", torch.FloatStorage, key, "cuda:0", len(elements) + 1, view
+        return None
+
+    def reducer_override(self, value):
+        if isinstance(value, nn.Parameter):
+            return nn.Parameter, (value.data,), (True, False, OrderedDict())
+        if isinstance(value, torch.Tensor):
+            sizes = tuple(value.shape), value.stride()
+            return torch._utils._rebuild_tensor, (value.detach()._typed_storage(), value.storage_offset(), *sizes)
+        return NotImplemented
+
+
+class MakesAFolder:
+    """Python's own reader would make the folder."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return os.mkdir, (self.path,)
+
+
+@st.composite
+def mutations(draw):
+    """A few changes of bytes: replaced, removed, put in, copied from elsewhere, or cut off."""
+    kinds = st.sampled_from(["replace", "remove", "insert", "copy", "cut"])
+    change = st.tuples(kinds, st.floats(0, 1), st.floats(0, 1), st.binary(min_size=1, max_size=6))
+    return draw(st.lists(change, min_size=1, max_size=4))
+
+
+def mutated(content: bytes, changes) -> bytes:
+    for kind, place, origin, new in changes:
+        start, source = int(place * len(content)), int(origin * len(content))
+        if kind == "cut":
+            content = content[:start]
+        else:
+            new = {"remove": b"", "copy": content[source : source + 20]}.get(kind, new)
+            content = content[:start] + new + content[start + (0 if kind == "insert" else len(new) or 3) :]
+    return content
