@@ -5,27 +5,23 @@ from itertools import product
 
 import pytest
 import torch
+from tiny_models import KINDS, assert_same_state
 from transformers.generation.streamers import BaseStreamer
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
-from onlstm_hf.recurrent_state import RecurrentState
+from onlstm_hf.recurrent_state import ModelState
 
 VOCAB_SIZE, PAD, EOS = 5, 0, 1
 NEW_TOKENS = 6
 USE_CACHE = pytest.mark.parametrize("use_cache", [True, False])
 
 
-@pytest.fixture(scope="module")
-def model() -> ONLSTMForCausalLM:
-    torch.manual_seed(0)
-    config = ONLSTMConfig(
-        vocab_size=VOCAB_SIZE, embedding_size=8, hidden_size=12, chunk_size=4, pad_token_id=PAD, eos_token_id=None
-    )
-    model = ONLSTMForCausalLM(config)
+@pytest.fixture(scope="module", params=list(KINDS))
+def model(request):
+    model = KINDS[request.param].make(vocab_size=VOCAB_SIZE, pad_token_id=PAD, eos_token_id=None)
     with torch.no_grad():
         for parameter in model.parameters():
-            parameter.uniform_(-1.2, 1.2)
-    return model.eval()
+            parameter.mul_(1.2)
+    return model
 
 
 @pytest.fixture
@@ -48,12 +44,12 @@ def left_padded(prompts: list[torch.Tensor]) -> dict[str, torch.Tensor]:
 
 
 @torch.no_grad()
-def next_log_probabilities(model, sequence: list[int], state: RecurrentState | None = None) -> torch.Tensor:
+def next_log_probabilities(model, sequence: list[int], state: ModelState | None = None) -> torch.Tensor:
     """`[V]`, after a sequence that is read from its start."""
     return model(torch.tensor([sequence]), state=state).logits[0, -1].log_softmax(-1)
 
 
-def greedy(model, prompt: torch.Tensor, eos: int | None = None, state: RecurrentState | None = None) -> list[int]:
+def greedy(model, prompt: torch.Tensor, eos: int | None = None, state: ModelState | None = None) -> list[int]:
     """The new tokens of greedy search."""
     sequence = prompt.tolist()
     for _ in range(NEW_TOKENS):
@@ -63,7 +59,7 @@ def greedy(model, prompt: torch.Tensor, eos: int | None = None, state: Recurrent
     return sequence[len(prompt) :]
 
 
-def beam_search(model, prompt: torch.Tensor, num_beams: int, state: RecurrentState | None = None):
+def beam_search(model, prompt: torch.Tensor, num_beams: int, state: ModelState | None = None):
     """The new tokens of all beams, best first, and their mean log probabilities; no sequence ends early."""
     beams = [(0.0, [])]
     for _ in range(NEW_TOKENS):
@@ -244,7 +240,7 @@ def test_scores_and_logits_of_every_step_are_returned(model, prompts, use_cache)
 
 
 @pytest.fixture
-def read_before(model) -> tuple[torch.Tensor, RecurrentState]:
+def read_before(model) -> tuple[torch.Tensor, ModelState]:
     """Text of three rows that was read before, and the state after it."""
     torch.manual_seed(4)
     text = torch.randint(2, VOCAB_SIZE, (3, 5))
@@ -269,8 +265,7 @@ def test_generation_goes_on_from_a_given_state(model, batch, prompts, read_befor
     whole = [torch.cat([past, prompt]) for past, prompt in zip(text, prompts, strict=True)]
     expected = [beam_search(model, sequence, num_beams)[0] for sequence in whole]
     assert new_tokens(output, 4) == [tokens for beams in expected for tokens in beams]
-    for ours, theirs in zip(state.layers, before.layers, strict=True):
-        assert all(map(torch.equal, ours, theirs)), "the caller's state is left alone"
+    assert_same_state(state, before, rtol=0, atol=0)
 
 
 def test_samples_go_on_from_a_given_state(model, batch, prompts, read_before):

@@ -246,6 +246,7 @@ def step(model, ids):
 
 
 def assert_compiled_equals_eager(model, ids, backend):
+    torch._dynamo.reset()
     compiled = torch.compile(model, backend=backend, fullgraph=True)
     mask = torch.ones_like(ids)
     mask[0, -2:] = 0
@@ -273,6 +274,7 @@ def test_the_model_compiles_with_inductor(make_model, tokenizer):
 
 def test_dropout_and_a_carried_state_compile_without_graph_breaks(make_model, ids):
     model = make_model().train()
+    torch._dynamo.reset()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
     first = compiled(ids, labels=ids)
     second = compiled(ids, labels=ids, state=first.state.detach())
