@@ -11,28 +11,26 @@ import warnings
 import pytest
 import torch
 from safetensors.torch import load_file
+from tiny_models import MODEL_TYPES, Kind
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.dynamic_module_utils import get_imports
 from transformers.utils import logging
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, build_word_tokenizer, convert_original_checkpoint
+from onlstm_hf import build_word_tokenizer, convert_original_checkpoint
 
-CARRIED = {
+SHARED = {
     "awd_lstm.py",
     "configuration_awd_lstm.py",
-    "configuration_onlstm.py",
     "configuration_recurrent.py",
     "dropout.py",
-    "files.py",
-    "modeling_onlstm.py",
-    "ordered_neurons.py",
-    "parsing.py",
     "recurrent_language_model.py",
     "recurrent_state.py",
-    "tree_drawing.py",
-    "trees.py",
     "vocabulary_loss.py",
-    "word_alignment.py",
+}
+PARSING = {"files.py", "parsing.py", "tree_drawing.py", "trees.py", "word_alignment.py"}
+CARRIED = {
+    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py", "ordered_neurons.py"} | SHARED | PARSING,
+    "rnn": {"configuration_rnn.py", "modeling_rnn.py"} | SHARED,
 }
 SENTENCE = "the old cat saw the dog on the mat"
 PROMPT = [3, 4, 5, 6]
@@ -59,16 +57,15 @@ config = AutoConfig.from_pretrained(checkpoint, trust_remote_code=True)
 model = AutoModelForCausalLM.from_pretrained(checkpoint, trust_remote_code=True)
 tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=True)
 ids = torch.tensor([json.loads(prompt)])
-tree = model.parse(sentence, tokenizer)
 report |= {
     "config": type(config).__module__,
     "model": type(model).__module__,
     "logits": model(ids).logits[0].tolist(),
     "generated": model.generate(ids, max_new_tokens=5, do_sample=False)[0].tolist(),
-    "brackets": tree.to_bracket(),
-    "drawing": str(tree),
-    "svg": tree.to_svg(),
 }
+if model.induces_trees:
+    tree = model.parse(sentence, tokenizer)
+    report |= {"brackets": tree.to_bracket(), "drawing": str(tree), "svg": tree.to_svg()}
 model.save_pretrained(saved_again)
 print(json.dumps(report))
 """
@@ -123,20 +120,19 @@ def run_isolated(script, *arguments, modules):
     return json.loads(process.stdout.splitlines()[-1])
 
 
+@pytest.fixture(scope="module", params=list(CARRIED))
+def kind(request) -> Kind:
+    return MODEL_TYPES[request.param]
+
+
 @pytest.fixture(scope="module")
-def model():
-    torch.manual_seed(0)
-    config = ONLSTMConfig(
-        vocab_size=11,
-        embedding_size=8,
-        hidden_size=12,
-        chunk_size=2,
-        initializer_range=1.0,
-        eos_token_id=0,
-        pad_token_id=2,
-        bos_token_id=0,
-    )
-    return ONLSTMForCausalLM(config).eval()
+def carried(kind) -> set[str]:
+    return CARRIED[kind.config_class.model_type]
+
+
+@pytest.fixture(scope="module")
+def model(kind):
+    return kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, bos_token_id=0)
 
 
 @pytest.fixture(scope="module")
@@ -156,25 +152,26 @@ def without_the_package(checkpoint, tmp_path_factory):
     return report | {"saved": folder / "saved"}
 
 
-def test_a_checkpoint_carries_exactly_the_code_that_it_needs(checkpoint):
-    assert {path.name for path in checkpoint.glob("*.py")} == CARRIED
+def test_a_checkpoint_carries_exactly_the_code_that_it_needs(kind, checkpoint, carried):
+    assert {path.name for path in checkpoint.glob("*.py")} == carried
+    model_type = kind.config_class.model_type
     assert json.loads((checkpoint / "config.json").read_text())["auto_map"] == {
-        "AutoConfig": "configuration_onlstm.ONLSTMConfig",
-        "AutoModelForCausalLM": "modeling_onlstm.ONLSTMForCausalLM",
+        "AutoConfig": f"configuration_{model_type}.{kind.config_class.__name__}",
+        "AutoModelForCausalLM": f"modeling_{model_type}.{kind.causal_class.__name__}",
     }
 
 
-def test_the_model_without_a_head_carries_its_code_too(model, tmp_path):
+def test_the_model_without_a_head_carries_its_code_too(kind, model, carried, tmp_path):
     model.model.save_pretrained(tmp_path)
-    assert {path.name for path in tmp_path.glob("*.py")} == CARRIED
+    assert {path.name for path in tmp_path.glob("*.py")} == carried
     auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
-    assert auto_map["AutoModel"] == "modeling_onlstm.ONLSTMModel"
-    assert type(ONLSTMModel.from_pretrained(tmp_path)) is ONLSTMModel
+    assert auto_map["AutoModel"] == f"modeling_{kind.config_class.model_type}.{kind.model_class.__name__}"
+    assert type(kind.model_class.from_pretrained(tmp_path)) is kind.model_class
 
 
-@pytest.mark.parametrize("name", sorted(CARRIED))
-def test_carried_code_requires_nothing_but_torch_and_transformers(checkpoint, name):
-    assert set(get_imports(checkpoint / name)) <= sys.stdlib_module_names | {"torch", "transformers"}
+def test_carried_code_requires_nothing_but_torch_and_transformers(checkpoint, carried):
+    for name in carried:
+        assert set(get_imports(checkpoint / name)) <= sys.stdlib_module_names | {"torch", "transformers"}, name
 
 
 def test_the_package_is_not_importable_in_the_isolated_process(without_the_package):
@@ -193,21 +190,24 @@ def test_carried_code_computes_and_generates_the_same(model, without_the_package
 
 
 def test_carried_code_parses_and_draws_the_same(model, checkpoint, without_the_package):
+    if not model.induces_trees:
+        assert "brackets" not in without_the_package
+        return
     tree = model.parse(SENTENCE, AutoTokenizer.from_pretrained(checkpoint))
     assert without_the_package["brackets"] == tree.to_bracket()
     assert without_the_package["drawing"] == str(tree)
     assert without_the_package["svg"] == tree.to_svg()
 
 
-def test_carried_code_is_saved_again(model, without_the_package):
-    assert {path.name for path in without_the_package["saved"].glob("*.py")} == CARRIED
+def test_carried_code_is_saved_again(kind, model, carried, without_the_package):
+    assert {path.name for path in without_the_package["saved"].glob("*.py")} == carried
     loaded = AutoModelForCausalLM.from_pretrained(without_the_package["saved"])
-    assert type(loaded) is ONLSTMForCausalLM
+    assert type(loaded) is kind.causal_class
     torch.testing.assert_close(loaded.state_dict(), model.state_dict())
 
 
 @pytest.mark.parametrize("options", [{}, {"trust_remote_code": True}, {"trust_remote_code": False}], ids=str)
-def test_with_the_package_its_own_code_is_used_without_a_question(checkpoint, options, monkeypatch, capsys):
+def test_with_the_package_its_own_code_is_used_without_a_question(kind, checkpoint, options, monkeypatch, capsys):
     def ask(prompt):
         raise AssertionError(f"asked {prompt}")
 
@@ -218,15 +218,18 @@ def test_with_the_package_its_own_code_is_used_without_a_question(checkpoint, op
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            assert type(AutoConfig.from_pretrained(checkpoint, **options)) is ONLSTMConfig
-            assert type(AutoModelForCausalLM.from_pretrained(checkpoint, **options)) is ONLSTMForCausalLM
+            assert type(AutoConfig.from_pretrained(checkpoint, **options)) is kind.config_class
+            assert type(AutoModelForCausalLM.from_pretrained(checkpoint, **options)) is kind.causal_class
     finally:
         logging.set_verbosity(verbosity)
         logging.enable_progress_bar()
     assert capsys.readouterr() == ("", "")
 
 
-def test_installed_and_carried_code_work_beside_each_other(checkpoint, tmp_path):
+def test_installed_and_carried_code_work_beside_each_other(tmp_path):
+    """Shown with the ON-LSTM, whose recurrence registers operators, which are global."""
+    checkpoint = tmp_path / "on-lstm.tiny"
+    MODEL_TYPES["onlstm"].make(vocab_size=11).save_pretrained(checkpoint)
     changed_checkpoint = shutil.copytree(checkpoint, tmp_path / "changed")
     recurrence = changed_checkpoint / "ordered_neurons.py"
     recurrence.write_text(recurrence.read_text().replace("torch.sigmoid(", "torch.tanh("))

@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tiny_models import MODEL_TYPES, Kind, assert_same_state
 from transformers import (
     AutoConfig,
     AutoModel,
@@ -16,7 +17,7 @@ from transformers import (
     pipeline,
 )
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, build_word_tokenizer
+from onlstm_hf import build_word_tokenizer
 
 CORPUS = [
     "the old cat saw the dog",
@@ -28,9 +29,11 @@ CORPUS = [
     "a bird saw the mat",
     "the cat and the dog sang and sat",
 ]
-NO_DROPOUT = dict.fromkeys(
-    ["embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout"], 0.0
-)
+
+
+@pytest.fixture(scope="module", params=list(MODEL_TYPES))
+def kind(request) -> Kind:
+    return MODEL_TYPES[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -39,20 +42,17 @@ def tokenizer():
 
 
 @pytest.fixture
-def make_model(tokenizer):
+def make_model(kind, tokenizer):
     def make(**options):
         torch.manual_seed(0)
-        defaults = {
+        special = {
             "vocab_size": len(tokenizer),
-            "embedding_size": 8,
-            "hidden_size": 12,
-            "chunk_size": 4,
             "initializer_range": 0.5,
             "eos_token_id": tokenizer.eos_token_id,
             "bos_token_id": tokenizer.eos_token_id,
             "pad_token_id": tokenizer.pad_token_id,
         }
-        return ONLSTMForCausalLM(ONLSTMConfig(**{**defaults, **options})).eval()
+        return kind.causal_class(kind.config(**{**special, **options})).eval()
 
     return make
 
@@ -75,7 +75,7 @@ def logits_of(model, ids):
 # Saving and loading
 
 
-def test_a_checkpoint_is_one_safetensors_file_with_tied_weights_once(model, tmp_path):
+def test_a_checkpoint_is_one_safetensors_file_with_tied_weights_once(kind, model, tmp_path):
     model.save_pretrained(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.suffix in (".safetensors", ".bin", ".pt")] == [
         "model.safetensors"
@@ -83,43 +83,43 @@ def test_a_checkpoint_is_one_safetensors_file_with_tied_weights_once(model, tmp_
     tensors = load_file(tmp_path / "model.safetensors")
     assert set(tensors) == set(model.state_dict()) - {"lm_head.weight"}
 
-    loaded = ONLSTMForCausalLM.from_pretrained(tmp_path)
+    loaded = kind.causal_class.from_pretrained(tmp_path)
     assert loaded.lm_head.weight is loaded.model.embeddings.weight
     assert not loaded.training
 
 
-def test_untied_weights_are_both_saved(make_model, ids, tmp_path):
+def test_untied_weights_are_both_saved(kind, make_model, ids, tmp_path):
     model = make_model(tie_word_embeddings=False, layer_sizes=[12, 8, 16])
     model.save_pretrained(tmp_path)
     assert set(load_file(tmp_path / "model.safetensors")) == set(model.state_dict())
-    loaded = ONLSTMForCausalLM.from_pretrained(tmp_path)
+    loaded = kind.causal_class.from_pretrained(tmp_path)
     assert loaded.config.layer_sizes == [12, 8, 16]
     torch.testing.assert_close(logits_of(loaded, ids), logits_of(model, ids))
 
 
-def test_loading_reports_no_missing_and_no_unexpected_weights(model, tmp_path):
+def test_loading_reports_no_missing_and_no_unexpected_weights(kind, model, tmp_path):
     model.save_pretrained(tmp_path)
-    _, report = ONLSTMForCausalLM.from_pretrained(tmp_path, output_loading_info=True)
+    _, report = kind.causal_class.from_pretrained(tmp_path, output_loading_info=True)
     assert not any(report.values())
 
 
-def test_auto_classes_find_the_models(model, ids, tmp_path):
+def test_auto_classes_find_the_models(kind, model, ids, tmp_path):
     model.save_pretrained(tmp_path)
     config = AutoConfig.from_pretrained(tmp_path)
-    assert type(config) is ONLSTMConfig
+    assert type(config) is kind.config_class
     assert config.to_diff_dict() == model.config.to_diff_dict()
 
     causal = AutoModelForCausalLM.from_pretrained(tmp_path)
-    assert type(causal) is ONLSTMForCausalLM
+    assert type(causal) is kind.causal_class
     torch.testing.assert_close(logits_of(causal, ids), logits_of(model, ids))
 
     base = AutoModel.from_pretrained(tmp_path)
-    assert type(base) is ONLSTMModel
+    assert type(base) is kind.model_class
     with torch.no_grad():
         torch.testing.assert_close(base(ids).last_hidden_state, model.model(ids).last_hidden_state)
 
-    assert type(AutoModelForCausalLM.from_config(config)) is ONLSTMForCausalLM
-    assert type(AutoModel.from_config(config)) is ONLSTMModel
+    assert type(AutoModelForCausalLM.from_config(config)) is kind.causal_class
+    assert type(AutoModel.from_config(config)) is kind.model_class
 
 
 def test_a_head_is_added_to_a_model_that_was_saved_without(model, ids, tmp_path):
@@ -197,23 +197,23 @@ def test_weights_of_other_sizes_are_an_error(model, tmp_path):
         AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
-def test_a_checkpoint_of_another_kind_of_model_is_an_error(tmp_path):
+def test_a_checkpoint_of_another_kind_of_model_is_an_error(kind, tmp_path):
     GPT2LMHeadModel(GPT2Config(vocab_size=11, n_embd=8, n_layer=1, n_head=2)).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match="gpt2"):
-        ONLSTMForCausalLM.from_pretrained(tmp_path)
+        kind.causal_class.from_pretrained(tmp_path)
 
 
 def test_a_configuration_that_contradicts_itself_is_an_error(model, tmp_path):
     model.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"chunk_size": 5}))
-    with pytest.raises(ValueError, match="chunk_size=5 must divide"):
+    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_dropout": 5}))
+    with pytest.raises(ValueError, match="hidden_dropout is a probability"):
         AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
-def test_a_missing_folder_is_an_error(tmp_path):
+def test_a_missing_folder_is_an_error(kind, tmp_path):
     with pytest.raises(OSError, match="missing"):
-        ONLSTMForCausalLM.from_pretrained(tmp_path / "missing")
+        kind.causal_class.from_pretrained(tmp_path / "missing")
 
 
 # Pipelines
@@ -251,25 +251,25 @@ def assert_compiled_equals_eager(model, ids, backend):
     mask = torch.ones_like(ids)
     mask[0, -2:] = 0
     with torch.no_grad():
-        expected = model.eval()(ids, attention_mask=mask, output_distances=True)
-        output = compiled(ids, attention_mask=mask, output_distances=True)
-    for name in ("logits", "forget_distances", "input_distances"):
-        torch.testing.assert_close(output[name], expected[name])
-    torch.testing.assert_close(output.state.layers, expected.state.layers)
+        expected = model.eval()(ids, attention_mask=mask, output_hidden_states=True)
+        output = compiled(ids, attention_mask=mask, output_hidden_states=True)
+    torch.testing.assert_close(output.logits, expected.logits)
+    torch.testing.assert_close(output.hidden_states, expected.hidden_states)
+    assert_same_state(output.state, expected.state)
 
     model.train()
     torch.testing.assert_close(step(compiled, ids), step(model, ids))
 
 
-def test_the_model_compiles_without_graph_breaks(make_model, tokenizer):
+def test_the_model_compiles_without_graph_breaks(kind, make_model, tokenizer):
     ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
-    assert_compiled_equals_eager(make_model(**NO_DROPOUT), ids, "aot_eager")
+    assert_compiled_equals_eager(make_model(**kind.no_dropout), ids, "aot_eager")
 
 
 @pytest.mark.slow
-def test_the_model_compiles_with_inductor(make_model, tokenizer):
+def test_the_model_compiles_with_inductor(kind, make_model, tokenizer):
     ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
-    assert_compiled_equals_eager(make_model(**NO_DROPOUT), ids, "inductor")
+    assert_compiled_equals_eager(make_model(**kind.no_dropout), ids, "inductor")
 
 
 def test_dropout_and_a_carried_state_compile_without_graph_breaks(make_model, ids):
@@ -319,8 +319,8 @@ def train(model, dataset, folder, **options):
     return trainer
 
 
-def test_trainer_lowers_the_loss_and_its_checkpoints_load(make_model, tokenizer, ids, tmp_path):
-    model = make_model(**NO_DROPOUT)
+def test_trainer_lowers_the_loss_and_its_checkpoints_load(kind, make_model, tokenizer, ids, tmp_path):
+    model = make_model(**kind.no_dropout)
     options = {"per_device_train_batch_size": 20, "learning_rate": 0.05, "lr_scheduler_type": "constant"}
     trainer = train(model, Sentences(tokenizer), tmp_path, max_steps=40, save_steps=20, **options)
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
@@ -333,9 +333,9 @@ def test_trainer_lowers_the_loss_and_its_checkpoints_load(make_model, tokenizer,
     assert not torch.equal(logits_of(earlier, ids), logits_of(model, ids))
 
 
-def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(make_model, tokenizer, tmp_path):
+def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_model, tokenizer, tmp_path):
     dataset = Sentences(tokenizer)
-    at_once, accumulated = make_model(**NO_DROPOUT), make_model(**NO_DROPOUT)
+    at_once, accumulated = make_model(**kind.no_dropout), make_model(**kind.no_dropout)
     train(at_once, dataset, tmp_path / "at_once", optim="sgd")
     options = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     train(accumulated, dataset, tmp_path / "accumulated", optim="sgd", **options)

@@ -47,6 +47,8 @@ AWD_LSTMS = {
     "rnn": Kind(RNNConfig, RNNModel, RNNForCausalLM, {"cell_type": "rnn"}),
 }
 KINDS = {**AWD_LSTMS}
+# One kind of each model type, for what depends on the classes and not on the recurrence.
+MODEL_TYPES = {"onlstm": KINDS["onlstm"], "rnn": KINDS["lstm"]}
 
 
 def random_rows() -> list[torch.Tensor]:
