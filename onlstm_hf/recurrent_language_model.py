@@ -10,7 +10,13 @@ from transformers.utils import ModelOutput
 
 from .configuration_recurrent import RecurrentConfig
 from .recurrent_state import ModelState
-from .vocabulary_loss import IGNORED_LABEL, check_vocabulary, next_token_loss, next_token_targets
+from .vocabulary_loss import (
+    IGNORED_LABEL,
+    check_vocabulary,
+    next_token_loss,
+    next_token_targets,
+    projected_next_token_loss,
+)
 
 
 @dataclass
@@ -41,7 +47,7 @@ class RecurrentCausalLMOutput(ModelOutput):
     Args:
         loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
             Mean cross-entropy in nats; in training mode plus the penalties that the model has.
-        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`):
+        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
             Scores of the next token before the softmax.
         state (`ModelState`, *optional*, returned when `use_cache=True`):
             What the model knows after the last real token of every row, to go on from.
@@ -50,7 +56,7 @@ class RecurrentCausalLMOutput(ModelOutput):
             `(batch_size, sequence_length, size)`.
         cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
             The loss without the penalties.
-    """
+    """  # noqa: E501
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -173,6 +179,7 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
         return_dict: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
+        skip_logits: bool = False,
         **kwargs,
     ) -> RecurrentCausalLMOutput | tuple:
         r"""
@@ -190,6 +197,8 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
             logits_to_keep: compute the logits of the last that many positions only (0: of all).
             num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
                 when it accumulates gradients).
+            skip_logits: compute the loss without returning logits, or ever holding them all: for training loops, less
+                memory and time.
             shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
                 follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
                 first.
@@ -200,6 +209,8 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
         """
         # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
         shift_labels = kwargs.pop("shift_labels", None)
+        if skip_logits and labels is None and shift_labels is None:
+            raise ValueError("skip_logits leaves only the loss, which needs labels or shift_labels")
         return_dict = self.config.return_dict if return_dict is None else return_dict
         outputs = self.model(
             input_ids=input_ids,
@@ -212,11 +223,18 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
             **kwargs,
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        logits = self.lm_head(outputs.last_hidden_state[:, kept])
+        hidden_states = outputs.last_hidden_state[:, kept]
+        logits = None if skip_logits else self.lm_head(hidden_states)
         fields = {name: outputs[name] for name in outputs if name in self.output_class.__dataclass_fields__}
         if labels is not None or shift_labels is not None:
-            targets = next_token_targets(labels, shift_labels, attention_mask, logits.shape[:2])
-            cross_entropy = next_token_loss(logits, targets, num_items_in_batch)
+            targets = next_token_targets(labels, shift_labels, attention_mask, hidden_states.shape[:2])
+            if skip_logits:
+                head = self.lm_head
+                cross_entropy = projected_next_token_loss(
+                    hidden_states, head.weight, head.bias, targets, num_items_in_batch
+                )
+            else:
+                cross_entropy = next_token_loss(logits, targets, num_items_in_batch)
             share = 1.0
             if num_items_in_batch is not None:
                 share = (targets != IGNORED_LABEL).sum() / num_items_in_batch

@@ -205,6 +205,29 @@ def test_logits_to_keep_computes_only_those(model, input_ids, kept, positions):
     torch.testing.assert_close(model(input_ids, logits_to_keep=kept).logits, expected)
 
 
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_loss_without_logits_is_that_with_them(kind, rows, padded, training):
+    model = kind.make(**kind.no_dropout).train(training)
+    input_ids, mask, _ = pad(rows, "right")
+    inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None, "labels": input_ids}
+    expected = model(**inputs, num_items_in_batch=9, use_cache=True)
+    outputs = model(**inputs, num_items_in_batch=9, use_cache=True, skip_logits=True)
+    assert outputs.logits is None
+    assert set(outputs) == set(expected) - {"logits"}
+    torch.testing.assert_close(outputs.loss, expected.loss)
+    torch.testing.assert_close(outputs.cross_entropy, expected.cross_entropy)
+    assert_same_state(outputs.state, expected.state)
+    parameters = list(model.parameters())
+    gradients, expected_gradients = (torch.autograd.grad(each.loss, parameters) for each in (outputs, expected))
+    torch.testing.assert_close(gradients, expected_gradients)
+
+
+def test_skipping_the_logits_without_labels_is_refused(model, input_ids):
+    with pytest.raises(ValueError, match="needs labels or shift_labels"):
+        model(input_ids, skip_logits=True)
+
+
 def test_model_and_head_agree(model, input_ids):
     base = model.model(input_ids)
     torch.testing.assert_close(model.lm_head(base.last_hidden_state), model(input_ids).logits)
@@ -349,12 +372,13 @@ def test_a_model_without_dropout_computes_the_same_in_training(kind, input_ids):
     assert torch.equal(model(input_ids).logits, model.train()(input_ids).logits)
 
 
-@pytest.mark.parametrize("padded", [False, True])
-def test_compiled_model_computes_the_same_without_graph_breaks(kind, rows, padded):
+@pytest.mark.parametrize(("padded", "skip_logits"), [(False, False), (True, False), (False, True)])
+def test_compiled_model_computes_the_same_without_graph_breaks(kind, rows, padded, skip_logits):
     torch._dynamo.reset()  # the limit of recompilations counts all kinds of model together, as they share code
     model = kind.make(**kind.no_dropout).train()
     input_ids, mask, _ = pad(rows, "right")
     inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None, "labels": input_ids}
+    inputs["skip_logits"] = skip_logits
     expected = model(**inputs)
     expected_gradients = torch.autograd.grad(expected.loss, list(model.parameters()))
     outputs = torch.compile(model, backend="aot_eager", fullgraph=True)(**inputs)

@@ -3,9 +3,15 @@ import math
 import pytest
 import torch
 from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from onlstm_hf import vocabulary_loss
-from onlstm_hf.vocabulary_loss import IGNORED_LABEL, next_token_loss, next_token_targets
+from onlstm_hf.vocabulary_loss import (
+    IGNORED_LABEL,
+    next_token_loss,
+    next_token_targets,
+    projected_next_token_loss,
+)
 
 VOCAB_SIZE = 11
 
@@ -14,7 +20,8 @@ VOCAB_SIZE = 11
 def block_size(request, monkeypatch):
     """Rows are worked on in blocks; neither one block for all nor blocks of two rows may change anything."""
     if request.param == "many blocks":
-        monkeypatch.setattr(vocabulary_loss, "_NUMBERS_PER_BLOCK", 2 * VOCAB_SIZE)
+        for name in ("_LOGITS_PER_BLOCK", "_LOGITS_PER_PRODUCT"):
+            monkeypatch.setattr(vocabulary_loss, name, 2 * VOCAB_SIZE)
 
 
 @pytest.fixture
@@ -121,6 +128,72 @@ def test_labels_outside_the_vocabulary_are_refused(logits, labels, label):
         ValueError, match=f"labels hold the id {label}, which is outside the vocabulary of {VOCAB_SIZE}"
     ):
         next_token_loss(logits, labels)
+
+
+@pytest.fixture
+def projection() -> list[torch.Tensor]:
+    """Hidden states (time first in memory, as the models have them), weight and bias of a head."""
+    torch.manual_seed(2)
+    hidden_states, weight, bias = torch.randn(5, 3, 7), torch.randn(VOCAB_SIZE, 7), torch.randn(VOCAB_SIZE)
+    return [tensor.requires_grad_() for tensor in (hidden_states.transpose(0, 1), weight, bias)]
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("num_items", [None, 7, torch.tensor(7)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_the_projected_loss_is_that_of_the_logits(projection, labels, num_items, dtype, tolerance):
+    inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in projection]
+    expected = next_token_loss(F.linear(*inputs), labels, num_items)
+    loss = projected_next_token_loss(*inputs, labels, num_items)
+    assert loss.dtype == dtype
+    gradients, expected_gradients = (torch.autograd.grad(3 * value, inputs) for value in (loss, expected))
+    torch.testing.assert_close((loss, *gradients), (expected, *expected_gradients), rtol=tolerance, atol=tolerance)
+    with torch.no_grad():
+        assert torch.equal(projected_next_token_loss(*inputs, labels, num_items), loss)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.02), (torch.float16, 0.003)])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_the_projected_loss_in_half_precision_is_close_to_that_in_float32(
+    projection, labels, dtype, tolerance, autocast
+):
+    expected = projected_next_token_loss(*projection, labels)
+    inputs = projection if autocast else [tensor.detach().to(dtype).requires_grad_() for tensor in projection]
+    with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+        loss = projected_next_token_loss(*inputs, labels)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected, rtol=tolerance, atol=0)
+    for gradient, expected_gradient, given in zip(
+        torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, projection), inputs, strict=True
+    ):
+        assert gradient.dtype == given.dtype
+        assert (gradient - expected_gradient).norm() < tolerance * expected_gradient.norm()
+
+
+def test_the_projected_loss_never_holds_all_logits(projection, labels, monkeypatch):
+    monkeypatch.setattr(vocabulary_loss, "_LOGITS_PER_PRODUCT", 2 * VOCAB_SIZE)
+
+    class LargestTensor(TorchDispatchMode):
+        numel = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                self.numel = max(self.numel, result.numel())
+            return result
+
+    with LargestTensor() as largest:
+        projected_next_token_loss(*projection, labels).backward()
+    assert largest.numel == max(tensor.numel() for tensor in projection) < labels.numel() * VOCAB_SIZE
+
+
+def test_the_projected_loss_refuses_a_second_derivative_and_labels_outside_the_vocabulary(projection, labels):
+    (gradient,) = torch.autograd.grad(projected_next_token_loss(*projection, labels), projection[1], create_graph=True)
+    with pytest.raises(RuntimeError):
+        gradient.sum().backward()
+    labels[1, 1] = VOCAB_SIZE
+    with pytest.raises(ValueError, match=f"outside the vocabulary of {VOCAB_SIZE}"):
+        projected_next_token_loss(*projection, labels)
 
 
 def test_targets_are_the_labels_one_step_on():

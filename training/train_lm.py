@@ -198,6 +198,7 @@ class TrainingRun:
                     state=self.state if batch.continues else None,
                     use_cache=True,
                     num_items_in_batch=num_items,
+                    skip_logits=True,
                 )
                 self.accelerator.backward(output.loss)
             self.state = output.state.detach()
