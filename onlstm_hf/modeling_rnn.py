@@ -3,6 +3,7 @@
 The recurrence itself is that of PyTorch: cuDNN on a GPU, oneDNN for the LSTM on a CPU.
 """
 
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import torch
@@ -67,8 +68,11 @@ class RNNLayer(nn.Module):
 
     def _run(self, inputs: torch.Tensor, state: list[torch.Tensor], input_weight: torch.Tensor) -> RNNLayerOutput:
         """The whole sequence in PyTorch's kernel, in the precision of autocast where that is on."""
-        device_type = inputs.device.type
-        dtype = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else input_weight.dtype
+        device_type, dtype = inputs.device.type, input_weight.dtype
+        precision = nullcontext()
+        if torch.is_autocast_enabled(device_type):
+            # The kernels want all tensors in one dtype, and on a GPU autocast would choose float16 for them.
+            dtype, precision = torch.get_autocast_dtype(device_type), torch.autocast(device_type, enabled=False)
         weights = [
             input_weight,
             drop_connect(self.recurrent_projection.weight, self.weight_dropout, self.training),
@@ -76,15 +80,18 @@ class RNNLayer(nn.Module):
             self.recurrent_projection.bias,
         ]
         inputs, weights = inputs.to(dtype), [weight.to(dtype) for weight in weights]
+        if inputs.is_cuda:
+            weights = in_one_buffer(weights)
         state = [tensor.to(dtype).unsqueeze(0) for tensor in state]
         # The options: with biases, one layer, no dropout between layers, training, one direction, time first.
         options = (True, 1, 0.0, self.training, False, False)
-        if self.cell_type == "lstm":
-            outputs, _, cell = torch.lstm(inputs, state, weights, *options)
-            return RNNLayerOutput(outputs, cell.squeeze(0))
-        kernel = torch.gru if self.cell_type == "gru" else torch.rnn_tanh
-        outputs, _ = kernel(inputs, *state, weights, *options)
-        return RNNLayerOutput(outputs, None)
+        with precision:
+            if self.cell_type == "lstm":
+                outputs, _, cell = torch.lstm(inputs, state, weights, *options)
+                return RNNLayerOutput(outputs, cell.squeeze(0))
+            kernel = torch.gru if self.cell_type == "gru" else torch.rnn_tanh
+            outputs, _ = kernel(inputs, *state, weights, *options)
+            return RNNLayerOutput(outputs, None)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, ...]:
         """Hidden (and cell) state before the first token: zeros."""
@@ -99,6 +106,13 @@ class RNNLayer(nn.Module):
 
     def extra_repr(self) -> str:
         return f"{self.cell_type}, weight_dropout={self.weight_dropout}"
+
+
+def in_one_buffer(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors one behind the other in memory: cuDNN takes weights like that without a copy and a warning."""
+    buffer = torch.cat([tensor.flatten() for tensor in tensors])
+    parts = buffer.split([tensor.numel() for tensor in tensors])
+    return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
 
 class RNNPreTrainedModel(RecurrentPreTrainedModel):

@@ -12,6 +12,7 @@ import pytest
 import torch
 from original_files import MakesAFolder, onlstm_checkpoint, save_in_zip
 from safetensors.torch import load_file, save_file
+from tiny_models import MODEL_TYPES
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from onlstm_hf import (
@@ -398,6 +399,27 @@ def original_state_dict():
             f"rnn.cells.{layer}.hh.bias": (num_rows,),
         }
     return {name: torch.randn(shape, generator=generator) for name, shape in shapes.items()}
+
+
+@pytest.fixture
+def baseline(tokenizer, tmp_path):
+    """The checkpoint of a model that induces no trees."""
+    model = MODEL_TYPES["rnn"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
+    model.save_pretrained(tmp_path / "baseline")
+    tokenizer.save_pretrained(tmp_path / "baseline")
+    return tmp_path / "baseline"
+
+
+@pytest.mark.parametrize("format", ["brackets", "jsonl", "svg"])
+def test_parsing_with_a_model_that_induces_no_trees_is_refused(error_of, baseline, tmp_path, format):
+    output = tmp_path / "output.svg"
+    error = error_of("parse", "--model", baseline, "--format", format, "--output", output, "the cat sat")
+    assert "this model induces no trees" in error
+    assert not output.exists()
+
+
+def test_a_model_that_induces_no_trees_scores_sentences(run, baseline):
+    assert "the cat sat" in run("score", "--model", baseline, "the cat sat")
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import torch
 
 from onlstm_hf import RNNConfig, RNNForCausalLM
 from onlstm_hf.configuration_rnn import CELL_TYPES
-from onlstm_hf.modeling_rnn import RNNLayer
+from onlstm_hf.modeling_rnn import RNNLayer, in_one_buffer
 
 each_cell = pytest.mark.parametrize("cell_type", CELL_TYPES)
 
@@ -119,6 +119,34 @@ def test_drop_connect_keeps_without_rescaling_in_training_and_scales_in_evaluati
     monkeypatch.setattr(torch.Tensor, "bernoulli_", lambda tensor, probability: tensor.copy_(keep))
     expected, _ = plain_loop(layer, weight * keep, inputs, state)
     torch.testing.assert_close(layer.train()(inputs, *state, None).outputs, expected)
+
+
+def test_weights_in_one_buffer_are_neighbours_in_memory_and_pass_gradients_on():
+    tensors = [torch.randn(shape, requires_grad=True) for shape in ((4, 3), (4, 2), (4,), (4,))]
+    views = in_one_buffer(tensors)
+    assert [view.storage_offset() for view in views] == [0, 12, 20, 24]
+    assert len({view.untyped_storage().data_ptr() for view in views}) == 1
+    torch.testing.assert_close(views, tensors)
+    sum(view.square().sum() for view in views).backward()
+    for tensor in tensors:
+        torch.testing.assert_close(tensor.grad, 2 * tensor)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("error")
+@each_cell
+@pytest.mark.parametrize("mask", list(MASKS))
+def test_a_gpu_computes_the_same_without_a_warning(make_layer, cell_type, mask):
+    layer, inputs, state = make_layer(cell_type)
+    mask = MASKS[mask]
+    expected = layer(inputs, *state, mask).outputs
+    on_gpu = [tensor.cuda() for tensor in (inputs, *state)]
+    layer, mask = layer.cuda(), None if mask is None else mask.cuda()
+    outputs = layer(*on_gpu, mask).outputs
+    torch.testing.assert_close(outputs.cpu(), expected, rtol=1e-3, atol=1e-3)
+    outputs.sum().backward()
+    with torch.autocast("cuda", torch.bfloat16):
+        assert layer(*on_gpu, mask).outputs.dtype == torch.bfloat16
 
 
 def test_parsing_is_refused_with_the_reason():

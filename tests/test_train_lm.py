@@ -69,6 +69,14 @@ def project(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.fixture
+def recurrent_project(project):
+    """The same with a model of type "rnn" in the recipe."""
+    recipe = Path("recipe.yaml")
+    recipe.write_text("model_type: rnn\n" + recipe.read_text().replace(", chunk_size: 4", ""))
+    return project
+
+
 def command(output_dir, *overrides):
     return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, overrides)]
 
@@ -333,6 +341,12 @@ def test_the_seed_decides_the_weights(project):
     assert not torch.equal(weights_of("a")["lm_head.bias"], weights_of("c")["lm_head.bias"])
 
 
+def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project):
+    with pytest.raises(ValueError, match='models of type "rnn" induce no trees: leave out the gold trees'):
+        train("run", *ADAMW, "--gold_trees", "gold.mrg")
+    assert not Path("run").exists()
+
+
 class Stopped(Exception):
     pass
 
@@ -364,6 +378,25 @@ def stop_at_update(monkeypatch, number):
     ids=["adamw", "averaging", "nt-asgd", "accumulation", "sentences", "streaming"],
 )
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
+    check_resumption(monkeypatch, options)
+
+
+@pytest.mark.parametrize("cell_type", ["lstm", "gru"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        [*ADAMW, "--save_every_steps", "2", "--mixed_precision", "bf16"],
+        [*NT_ASGD, "--save_every_steps", "3", "--average_from_start", "--independent_sentences"],
+    ],
+    ids=["stream", "sentences"],
+)
+def test_a_recurrent_baseline_is_stopped_and_resumed_too(recurrent_project, monkeypatch, cell_type, options):
+    check_resumption(monkeypatch, [*options, "--model.cell_type", cell_type])
+    assert AutoModelForCausalLM.from_pretrained("parts/best").config.cell_type == cell_type
+    assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
+
+
+def check_resumption(monkeypatch, options):
     train("whole", *options)
     for number in (4, 1, 3):
         with monkeypatch.context() as patch, pytest.raises(Stopped):

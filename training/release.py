@@ -173,8 +173,8 @@ def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] |
         ValueError: if the first has none, or the second has some.
     """
     if model.induces_trees == (path is None):
-        kind = "induces trees: give --treebank" if model.induces_trees else "induces no trees: leave out --treebank"
-        raise ValueError(f"a {model.config.model_type} model {kind}")
+        advice = "induce trees: give --treebank" if model.induces_trees else "induce no trees: leave out --treebank"
+        raise ValueError(f'models of type "{model.config.model_type}" {advice}')
     return None if path is None else read_treebank(path)
 
 

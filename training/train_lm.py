@@ -108,7 +108,7 @@ class TrainingRun:
 
         self.treebank = load_gold_trees(data)
         if self.treebank and not getattr(model, "induces_trees", False):
-            raise ValueError(f"a {model.config.model_type} model induces no trees: leave out the gold trees")
+            raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out the gold trees')
         self.validation = load_held_out_text(data, "validation", self.tokenizer)
         self.test = load_held_out_text(data, "test", self.tokenizer)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
