@@ -63,9 +63,10 @@ JSON lines also have the tokens, which end with <eos>, and the log probability o
 {"total": ...}.
 """
 CONVERT_DESCRIPTION = """\
-Makes a folder for from_pretrained of a file that the authors' scripts saved (github.com/yikangshen/Ordered-Neurons):
-[model, criterion, optimizer], a model, or a state dict. Their code is not needed, and nothing in the file is run:
-tensors are read, objects are read as records of their attributes, and a file that calls anything else is refused.
+Makes a folder for from_pretrained of a file that the authors' scripts saved (Ordered-Neurons and PRPN of
+github.com/yikangshen): [model, criterion, optimizer], a model, or a state dict. Their code is not needed, and nothing
+in the file is run: tensors are read, objects are read as records of their attributes, and a file that calls anything
+else is refused.
 """
 CONVERT_EXAMPLES = """\
 examples:
@@ -191,11 +192,21 @@ def build_parser() -> argparse.ArgumentParser:
     )
     convert.add_argument("source", metavar="SOURCE", help="file of torch.save, or a state dict in .safetensors")
     convert.add_argument("out", metavar="OUT", help="new folder to write")
-    convert.add_argument(
+    read_off = convert.add_argument_group(
+        "read from the file", "A state dict lacks these. Then they are what stands in brackets, unless given here."
+    )
+    read_off.add_argument(
         "--weight-dropout",
         type=float,
         metavar="P",
-        help="wdrop of the training, which evaluation needs (as the file says; 0.45 for a state dict, which does not)",
+        help="ON-LSTM: wdrop of the training, which evaluation needs (0.45)",
+    )
+    read_off.add_argument("--num-slots", type=positive_integer, metavar="N", help="PRPN: slots of the memory (15)")
+    read_off.add_argument("--resolution", type=float, metavar="R", help="PRPN: resolution of the distances (0.1)")
+    read_off.add_argument(
+        "--hard",
+        action=argparse.BooleanOptionalAction,
+        help="PRPN: whether its gates are of the hard kind (they are)",
     )
     convert.add_argument(
         "--vocab-from",
@@ -363,14 +374,15 @@ def _score_fields(score: StreamScore) -> dict[str, float]:
 def _convert(options: argparse.Namespace) -> None:
     out = Path(options.out)
     _check_is_new(out)
-    overrides = {name: getattr(options, name) for name in ("weight_dropout",) if getattr(options, name) is not None}
+    given = {name: getattr(options, name) for name in ("weight_dropout", "num_slots", "resolution", "hard")}
+    overrides = {name: value for name, value in given.items() if value is not None}
     model, tokenizer = convert_original_checkpoint(options.source, options.vocab_from, **overrides)
     with written_folder(out) as folder, quiet_transformers():
         model.save_pretrained(folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
     print(
-        f"{out}: {type(model).__name__}, layers of {model.config.layer_sizes} units, {model.config.vocab_size} words, "
+        f"{out}: {type(model).__name__}, {model.num_parameters():,} parameters, {model.config.vocab_size} words, "
         f"{'with its tokenizer' if tokenizer else 'without a tokenizer (--vocab-from builds it)'}"
     )
 

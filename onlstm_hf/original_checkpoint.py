@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_file
-from transformers import PreTrainedModel, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from .conversion import convert_original_state_dict, original_vocabulary
 from .restricted_unpickler import Record
@@ -67,10 +67,13 @@ def convert_original_checkpoint(
     Raises:
         FileNotFoundError: if one of the files does not exist.
         ValueError: if the file is damaged, holds code to be run or something else than such a model, or if the text
-            has not as many different words as the model.
+            has not as many different words as the model, or if an option is none of this type of model.
     """
     state_dict, model = _read_model(Path(path))
     model_type = _model_type(state_dict)
+    fields = AutoConfig.for_model(model_type)
+    if unknown := [name for name in config_options if not hasattr(fields, name)]:
+        raise ValueError(f'the model of {path} is of type "{model_type}", which has no {", ".join(unknown)}')
     if model_type == "onlstm":
         # Without drop-connect the authors' layers register the weight a second time.
         state_dict = {name: tensor for name, tensor in state_dict.items() if not name.endswith(".hh._weight")}

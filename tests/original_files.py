@@ -8,6 +8,7 @@ import sys
 import types
 import warnings
 from collections import OrderedDict, defaultdict
+from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BytesIO
 
@@ -47,6 +48,12 @@ CLASSES = {
         "ON_LSTM.ONLSTMStack",
         "ON_LSTM.ONLSTMCell",
         "splitcross.SplitCrossEntropyLoss",
+        "model_PRPN.PRPN",
+        "ParsingNetwork.ParsingNetwork",
+        "ReadingNetwork.ReadingNetwork",
+        "PredictNetwork.PredictNetwork",
+        "LSTMCell.LSTMCell",
+        "LSTMCell.LayerNorm",
     )
 } | {"ON_LSTM.LinearDropConnect": original_class("ON_LSTM.LinearDropConnect", nn.Linear)}
 
@@ -113,6 +120,54 @@ def onlstm_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, chunk_siz
     return [model, criterion, optimizer]
 
 
+def prpn_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, num_slots=4, lookback=3, num_layers=2):
+    """A model with the attributes of the authors' `PRPN` after an evaluation."""
+    torch.manual_seed(0)
+    model, parser, predictor = (
+        CLASSES[name]()
+        for name in ("model_PRPN.PRPN", "ParsingNetwork.ParsingNetwork", "PredictNetwork.PredictNetwork")
+    )
+    model.drop, model.idrop, model.rdrop = nn.Dropout(0.6), nn.Dropout(0.2), nn.Dropout(0)
+    model.encoder, model.decoder = nn.Embedding(vocab_size, embedding_size), nn.Linear(embedding_size, vocab_size)
+    model.decoder.weight = model.encoder.weight
+    parser.gate = nn.Sequential(
+        nn.Dropout(0.2),
+        nn.Conv1d(embedding_size, hidden_size, lookback + 1),
+        nn.BatchNorm1d(hidden_size),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Conv1d(hidden_size, 2, 1, groups=2),
+        nn.Sigmoid(),
+    )
+    parser.nhid, parser.ninp, parser.nslots, parser.nlookback = hidden_size, embedding_size, num_slots, lookback
+    parser.resolution, parser.hard = 0.25, False
+    model.parser = parser
+
+    layers = []
+    for input_size in [embedding_size] + [hidden_size] * (num_layers - 1):
+        layer, cell = CLASSES["ReadingNetwork.ReadingNetwork"](), CLASSES["LSTMCell.LSTMCell"]()
+        cell.ih = nn.Sequential(nn.Linear(input_size, 4 * hidden_size), _layer_norm(4 * hidden_size))
+        cell.hh = nn.Sequential(nn.Linear(hidden_size, 4 * hidden_size), _layer_norm(4 * hidden_size))
+        cell.c_norm, layer.memory_rnn = _layer_norm(hidden_size), cell
+        projection = nn.Linear(input_size + hidden_size, hidden_size)
+        layer.projector_summ = nn.Sequential(nn.Dropout(0.2), projection, nn.Dropout(0.2))
+        layers.append(layer)
+    model.reader = nn.ModuleList(layers)
+    projection = nn.Linear(hidden_size, hidden_size)
+    predictor.projector_pred = nn.Sequential(nn.Dropout(0.2), projection, nn.Dropout(0.2))
+    projection = nn.Linear(2 * hidden_size, embedding_size)
+    predictor.ffd = nn.Sequential(nn.Dropout(0.2), projection, nn.BatchNorm1d(embedding_size), nn.Tanh())
+    predictor.res, model.predictor = None, predictor
+    model.attentions, model.gates = torch.rand(5, 2, num_layers + 3, num_slots), torch.rand(2, 5)
+    return model
+
+
+def _layer_norm(size):
+    module = CLASSES["LSTMCell.LayerNorm"]()
+    module.gamma, module.beta, module.eps = nn.Parameter(torch.rand(size)), nn.Parameter(torch.rand(size)), 1e-6
+    return module
+
+
 def save_in_zip(checkpoint, path):
     with importable_original_code():
         torch.save(checkpoint, path)
@@ -125,8 +180,9 @@ def save_in_legacy_format(checkpoint, path):
 
 def save_as_torch_0_3(checkpoint, path):
     """As torch 0.3 under Python 2 does: byte strings, parameters as variables, backends, source code, views."""
-    for module in checkpoint[0].modules():
+    for module in (checkpoint[0] if isinstance(checkpoint, list) else checkpoint).modules():
         module._backend = _Backend()
+        module._buffers.pop("num_batches_tracked", None)
     stream = BytesIO()
     pickler = _OldPickler(stream, protocol=2)
     with importable_original_code():
@@ -213,3 +269,25 @@ def mutated(content: bytes, changes) -> bytes:
             new = {"remove": b"", "copy": content[source : source + 20]}.get(kind, new)
             content = content[:start] + new + content[start + (0 if kind == "insert" else len(new) or 3) :]
     return content
+
+
+_watching: list[list[str]] = []
+
+
+def _record(event: str, _arguments: tuple) -> None:
+    for events in _watching:
+        events.append(event)
+
+
+# Python calls this at all that could matter: imports, code, processes, files, and the names that its reader looks up.
+sys.addaudithook(_record)
+
+
+@contextmanager
+def watched() -> Iterator[list[str]]:
+    """Collects what happens within it."""
+    _watching.append(events := [])
+    try:
+        yield events
+    finally:
+        _watching.clear()

@@ -17,7 +17,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMForCausalLM, convert_original_checkpoint, convert_original_state_dict
 
-GOLDEN = "original_onlstm_checkpoint"
 FORMATS = {"zip": save_in_zip, "older": save_in_legacy_format, "torch 0.3": save_as_torch_0_3}
 
 
@@ -49,10 +48,13 @@ def text_files(tmp_path):
     return [tmp_path / f"{name}.txt" for name in texts]
 
 
-def test_the_golden_file_gives_the_logits_of_the_authors_code(shared_dir, tmp_path):
-    expected = load_file(shared_dir / "golden" / f"{GOLDEN}_expected.safetensors")
-    model, tokenizer = convert_original_checkpoint(shared_dir / "golden" / f"{GOLDEN}.pt")
+@pytest.mark.parametrize("model_type", ["onlstm"])
+def test_the_golden_file_gives_the_logits_of_the_authors_code(shared_dir, tmp_path, model_type):
+    golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
+    expected = load_file(f"{golden}_expected.safetensors")
+    model, tokenizer = convert_original_checkpoint(f"{golden}.pt")
     assert tokenizer is None
+    assert model.config.model_type == model_type
     model.save_pretrained(tmp_path)
     for loaded in (model, AutoModelForCausalLM.from_pretrained(tmp_path).eval()):
         with torch.no_grad():
@@ -118,6 +120,11 @@ def test_arguments_override_the_file(source):
     config = convert_original_checkpoint(source, weight_dropout=0.2, hidden_dropout=0.1, parse_layer=2)[0].config
     assert (config.weight_dropout, config.hidden_dropout, config.parse_layer) == (0.2, 0.1, 2)
     assert config.output_dropout == 0.25
+
+
+def test_an_option_of_another_model_is_refused(source):
+    with pytest.raises(ValueError, match='is of type "onlstm", which has no num_slots, weight_drop'):
+        convert_original_checkpoint(source, num_slots=4, weight_drop=0.1)
 
 
 def test_half_precision_becomes_single(tmp_path):

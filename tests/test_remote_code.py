@@ -243,10 +243,13 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     assert report["changed"][0] != pytest.approx(first, rel=1e-2)
 
 
-def test_a_converted_checkpoint_needs_neither_this_package_nor_the_original_code(shared_dir, tmp_path):
-    golden = shared_dir / "golden" / "original_onlstm_checkpoint"
+@pytest.mark.parametrize(("model_type", "vocab_size"), [("onlstm", 60)])
+def test_a_converted_checkpoint_needs_neither_this_package_nor_the_original_code(
+    shared_dir, tmp_path, model_type, vocab_size
+):
+    golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
     expected = load_file(f"{golden}_expected.safetensors")
-    words = ["<unk>", *(f"word{number}" for number in range(58))]
+    words = ["<unk>", *(f"word{number}" for number in range(vocab_size - 2))]
     (tmp_path / "train.txt").write_text(" ".join(words))
     for part in convert_original_checkpoint(f"{golden}.pt", tmp_path / "train.txt"):
         part.save_pretrained(tmp_path / "converted")

@@ -2,16 +2,15 @@ import collections
 import os
 import pickle
 import struct
-import sys
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import BytesIO
 
 import hypothesis.strategies as st
 import pytest
 import torch
 from hypothesis import given
+from original_files import watched
 
 from onlstm_hf.restricted_unpickler import MAX_OPERATIONS, Global, Record, unpickle
 
@@ -252,28 +251,6 @@ DAMAGED = {
     "wrong float": b"Fabc\n.",
     "wrong quotes": b"S'abc\n.",
 }
-
-
-_watching: list[list[str]] = []
-
-
-def _record(event: str, _arguments: tuple) -> None:
-    for events in _watching:
-        events.append(event)
-
-
-# Python calls this at all that could matter: imports, code, processes, files, and the names that its reader looks up.
-sys.addaudithook(_record)
-
-
-@contextmanager
-def watched() -> Iterator[list[str]]:
-    """Collects what happens within it."""
-    _watching.append(events := [])
-    try:
-        yield events
-    finally:
-        _watching.clear()
 
 
 @pytest.mark.parametrize("program", MALICIOUS.values(), ids=MALICIOUS)
