@@ -3,9 +3,11 @@
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
 
 from .configuration_onlstm import ONLSTMConfig
+from .configuration_prpn import PRPNConfig
 from .configuration_rnn import RNNConfig
 from .conversion import convert_original_state_dict
 from .modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
+from .modeling_prpn import PRPNForCausalLM, PRPNModel
 from .modeling_rnn import RNNForCausalLM, RNNModel
 from .original_checkpoint import convert_original_checkpoint
 from .tokenization import build_word_tokenizer
@@ -14,6 +16,7 @@ from .version import __version__
 
 for config, model, causal_model in [
     (ONLSTMConfig, ONLSTMModel, ONLSTMForCausalLM),
+    (PRPNConfig, PRPNModel, PRPNForCausalLM),
     (RNNConfig, RNNModel, RNNForCausalLM),
 ]:
     AutoConfig.register(config.model_type, config)
@@ -29,6 +32,9 @@ __all__ = [
     "ONLSTMConfig",
     "ONLSTMForCausalLM",
     "ONLSTMModel",
+    "PRPNConfig",
+    "PRPNForCausalLM",
+    "PRPNModel",
     "RNNConfig",
     "RNNForCausalLM",
     "RNNModel",

@@ -7,8 +7,10 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from .configuration_onlstm import ONLSTMConfig
+from .conversion_prpn import read_original_prpn
 from .files import read_text_file
 from .modeling_onlstm import ONLSTMForCausalLM
+from .modeling_prpn import PRPNForCausalLM
 
 # The authors stack the gates' rows as [master input, master forget, output, cell candidate, input, forget]; here the
 # order is [master input, master forget, cell candidate, input, forget, output] (see ordered_neurons.py).
@@ -17,18 +19,21 @@ _ORIGINAL_GATE_OF_OURS = (1, 2, 3, 0)
 
 def convert_original_state_dict(
     state_dict: Mapping[str, torch.Tensor], model_type: str = "onlstm", weight_dropout: float = 0.45, **config_options
-) -> ONLSTMForCausalLM:
-    """Builds a model from a state dict of the authors' code (github.com/yikangshen/Ordered-Neurons, `RNNModel`).
+) -> ONLSTMForCausalLM | PRPNForCausalLM:
+    """Builds a model from a state dict of the authors' code (github.com/yikangshen/Ordered-Neurons, `RNNModel`, or
+    github.com/yikangshen/PRPN, `PRPN`).
 
-    Vocabulary, layer sizes, chunk size and tying are read off the tensors.
+    Vocabulary, layers and their sizes, chunk size or look-back, and tying are read off the tensors.
 
     Args:
-        state_dict: the authors' names: `encoder.weight`, `rnn.cells.N.ih.0.weight`, `rnn.cells.N.hh.weight`, their
-            biases, `decoder.bias` and, where the decoder is not tied, `decoder.weight`.
-        model_type: `"onlstm"`.
-        weight_dropout: the `wdrop` the model was trained with. It is not stored in the tensors, and evaluation
+        state_dict: the authors' names. ON-LSTM: `encoder.weight`, `rnn.cells.N.ih.0.weight`, `rnn.cells.N.hh.weight`,
+            their biases, `decoder.bias` and, where the decoder is not tied, `decoder.weight`. PRPN: those of
+            `encoder`, `parser`, `reader.N`, `predictor` and `decoder`.
+        model_type: `"onlstm"` or `"prpn"`.
+        weight_dropout: the `wdrop` that an ON-LSTM was trained with. It is not stored in the tensors, and evaluation
             multiplies the recurrent weights by one minus it.
-        config_options: further fields of `ONLSTMConfig`, such as the other dropouts or `eos_token_id`.
+        config_options: further fields of the configuration, such as the other dropouts or `eos_token_id`. Of a PRPN
+            the tensors do not tell `num_slots`, `resolution` and `hard`, which are 15, 0.1 and `True` if not given.
 
     Returns:
         The model, in evaluation mode.
@@ -37,18 +42,23 @@ def convert_original_state_dict(
         ValueError: if the model type is unknown, or tensors are missing, unexpected, not finite, or do not
             fit together.
     """
-    if model_type != "onlstm":
-        raise ValueError(f'model_type must be "onlstm", not {model_type!r}')
-    config = _read_config(state_dict, weight_dropout, config_options)
-    original_names = _original_names(config.num_hidden_layers)
-    unknown = set(state_dict) - set(original_names.values())
-    if unknown:
-        raise ValueError(f"not a state dict of the authors' ON-LSTM: unexpected {', '.join(sorted(unknown))}")
+    if model_type == "onlstm":
+        config = _read_config(state_dict, weight_dropout, config_options)
+        original_names = _original_names(config.num_hidden_layers)
+        unknown = set(state_dict) - set(original_names.values())
+        if unknown:
+            raise ValueError(f"not a state dict of the authors' ON-LSTM: unexpected {', '.join(sorted(unknown))}")
+        model_class = ONLSTMForCausalLM
+    elif model_type == "prpn":
+        config, original_names = read_original_prpn(state_dict, **config_options)
+        model_class = PRPNForCausalLM
+    else:
+        raise ValueError(f'model_type must be "onlstm" or "prpn", not {model_type!r}')
 
     state_dict = {"decoder.weight": state_dict["encoder.weight"], **state_dict}
     converted = {}
     with torch.device("meta"):  # two small tensors that do not fit together can make a third one huge
-        parameters = ONLSTMForCausalLM(config).state_dict()
+        parameters = model_class(config).state_dict()
     for name, parameter in parameters.items():
         tensor = state_dict[original_names[name]]
         if tensor.shape != parameter.shape:
@@ -59,7 +69,7 @@ def convert_original_state_dict(
         if not tensor.isfinite().all():
             raise ValueError(f"{original_names[name]} contains NaN or infinity")
         converted[name] = _reorder_gates(tensor, config.chunk_size) if ".layers." in name else tensor
-    model = ONLSTMForCausalLM(config)
+    model = model_class(config)
     model.load_state_dict(converted)
     return model.eval()
 
