@@ -14,18 +14,18 @@ from .tokenization import build_word_tokenizer
 from .trees import InducedTree, tree_from_distances
 from .version import __version__
 
-for config, model, causal_model in [
+for _config, _model, _causal_model in [
     (ONLSTMConfig, ONLSTMModel, ONLSTMForCausalLM),
     (PRPNConfig, PRPNModel, PRPNForCausalLM),
     (RNNConfig, RNNModel, RNNForCausalLM),
 ]:
-    AutoConfig.register(config.model_type, config)
-    AutoModel.register(config, model)
-    AutoModelForCausalLM.register(config, causal_model)
+    AutoConfig.register(_config.model_type, _config)
+    AutoModel.register(_config, _model)
+    AutoModelForCausalLM.register(_config, _causal_model)
     # Saved checkpoints carry the code of their model: with trust_remote_code=True they load without this package.
-    config.register_for_auto_class("AutoConfig")
-    model.register_for_auto_class("AutoModel")
-    causal_model.register_for_auto_class("AutoModelForCausalLM")
+    _config.register_for_auto_class("AutoConfig")
+    _model.register_for_auto_class("AutoModel")
+    _causal_model.register_for_auto_class("AutoModelForCausalLM")
 
 __all__ = [
     "InducedTree",
