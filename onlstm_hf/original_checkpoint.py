@@ -1,5 +1,6 @@
 """Checkpoint files of the authors' scripts, whole pickled models included, as models of this package."""
 
+import math
 import os
 import re
 from collections.abc import Collection, Sequence
@@ -81,7 +82,8 @@ def convert_original_checkpoint(
     tokenizer = None
     if vocab_from is not None:
         files = [vocab_from] if isinstance(vocab_from, (str, os.PathLike)) else list(vocab_from)
-        tokenizer = _build_tokenizer(files, vocab_size=len(state_dict.get("encoder.weight", ())))
+        vocab_size = math.prod(state_dict["encoder.weight"].shape[:1]) if "encoder.weight" in state_dict else 0
+        tokenizer = _build_tokenizer(files, vocab_size)
         options |= {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
     return convert_original_state_dict(state_dict, model_type, **(options | config_options)), tokenizer
 

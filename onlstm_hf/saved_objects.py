@@ -89,15 +89,7 @@ def _load_zip(file: BinaryIO, size: int) -> Any:
                 with _open_entry(archive, f"{folder}data/{key}", expected_size=elements.nbytes) as entry:
                     _read_into(entry, elements)
             return loaded
-    except (
-        zipfile.BadZipFile,
-        EOFError,
-        IndexError,
-        NotImplementedError,
-        OSError,
-        RuntimeError,
-        struct.error,
-    ) as error:
+    except (zipfile.BadZipFile, EOFError, IndexError, OSError, RuntimeError, struct.error) as error:
         raise ValueError(f"the zip file is damaged: {error}") from error
 
 

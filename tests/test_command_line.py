@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 import torch
-from original_files import MakesAFolder, onlstm_checkpoint, save_in_zip
+from original_files import MakesAFolder, onlstm_checkpoint, prpn_checkpoint, save_in_zip
 from safetensors.torch import load_file, save_file
 from tiny_models import MODEL_TYPES
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
@@ -481,6 +481,27 @@ def test_a_whole_checkpoint_of_the_authors_code_is_converted(run, tmp_path, voca
     assert run("parse", "the cat", "--model", tmp_path / "out") == "(the cat)\n"
     run("convert", tmp_path / "PTB.pt", tmp_path / "other", "--weight-dropout", 0.2)
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "other").config.weight_dropout == 0.2
+
+
+def test_a_prpn_is_converted(run, tmp_path, vocabulary_files):
+    save_in_zip(prpn_checkpoint(), tmp_path / "model_LM.pt")
+    printed = run("convert", tmp_path / "model_LM.pt", tmp_path / "out", "--vocab-from", *vocabulary_files)
+    assert re.search(r"PRPNForCausalLM, [\d,]+ parameters, 15 words, with its tokenizer", printed)
+    config = AutoModelForCausalLM.from_pretrained(tmp_path / "out").config
+    assert (config.num_slots, config.resolution, config.hard) == (4, 0.25, False)
+    assert run("parse", "the cat", "--model", tmp_path / "out") == "(the cat)\n"
+
+
+def test_what_the_state_dict_of_a_prpn_does_not_tell_can_be_given(run, error_of, tmp_path, source):
+    torch.save(prpn_checkpoint().state_dict(), tmp_path / "weights.pt")
+    run("convert", tmp_path / "weights.pt", tmp_path / "defaults")
+    flags = ["--num-slots", 4, "--resolution", 0.25, "--no-hard"]
+    run("convert", tmp_path / "weights.pt", tmp_path / "given", *flags)
+    expected = {"defaults": (15, 0.1, True), "given": (4, 0.25, False)}
+    for name, values in expected.items():
+        config = AutoModelForCausalLM.from_pretrained(tmp_path / name).config
+        assert (config.num_slots, config.resolution, config.hard) == values
+    assert 'type "onlstm", which has no num_slots' in error_of("convert", source, tmp_path / "out", "--num-slots", 4)
 
 
 @pytest.mark.parametrize("is_zip", [True, False])

@@ -8,6 +8,7 @@ from original_files import (
     mutated,
     mutations,
     onlstm_checkpoint,
+    prpn_checkpoint,
     save_as_torch_0_3,
     save_in_legacy_format,
     save_in_zip,
@@ -15,7 +16,7 @@ from original_files import (
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from onlstm_hf import ONLSTMForCausalLM, convert_original_checkpoint, convert_original_state_dict
+from onlstm_hf import ONLSTMForCausalLM, PRPNForCausalLM, convert_original_checkpoint, convert_original_state_dict
 
 FORMATS = {"zip": save_in_zip, "older": save_in_legacy_format, "torch 0.3": save_as_torch_0_3}
 
@@ -48,7 +49,7 @@ def text_files(tmp_path):
     return [tmp_path / f"{name}.txt" for name in texts]
 
 
-@pytest.mark.parametrize("model_type", ["onlstm"])
+@pytest.mark.parametrize("model_type", ["onlstm", "prpn"])
 def test_the_golden_file_gives_the_logits_of_the_authors_code(shared_dir, tmp_path, model_type):
     golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
     expected = load_file(f"{golden}_expected.safetensors")
@@ -60,6 +61,26 @@ def test_the_golden_file_gives_the_logits_of_the_authors_code(shared_dir, tmp_pa
         with torch.no_grad():
             logits = loaded(expected["input_ids"].t()).logits.transpose(0, 1)
         torch.testing.assert_close(logits, expected["logits"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
+def test_a_prpn_of_any_format_is_the_state_dict_with_its_options(tmp_path, save):
+    checkpoint = prpn_checkpoint()
+    options = {"num_slots": 4, "resolution": 0.25, "hard": False}
+    expected = convert_original_state_dict(checkpoint.state_dict(), "prpn", **options)
+    save(checkpoint, tmp_path / "original.pt")
+    model, _ = convert_original_checkpoint(tmp_path / "original.pt")
+    assert type(model) is PRPNForCausalLM and not model.training
+    assert same_weights(model, expected)
+    config = model.config
+    assert (config.num_slots, config.resolution, config.hard, config.lookback) == (4, 0.25, False, 3)
+    assert (config.output_dropout, config.input_dropout, config.recurrent_dropout) == (0.6, 0.2, 0)
+
+
+def test_the_state_dict_of_a_prpn_is_recognised(tmp_path):
+    torch.save(prpn_checkpoint().state_dict(), tmp_path / "weights.pt")
+    config = convert_original_checkpoint(tmp_path / "weights.pt", num_slots=7, hard=False)[0].config
+    assert (config.model_type, config.num_slots, config.resolution, config.hard) == ("prpn", 7, 0.1, False)
 
 
 @pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
@@ -211,6 +232,16 @@ def test_attributes_that_cannot_be_read_must_be_given(tmp_path):
     assert convert_original_checkpoint(path, input_dropout=0.1, weight_dropout=0.2)[0].config.weight_dropout == 0.2
 
 
+def test_an_embedding_that_is_no_matrix_is_refused(tmp_path, text_files):
+    state_dict = state_dict_of(onlstm_checkpoint())
+    for embedding in (torch.tensor(1.0), torch.ones(15), None):
+        state_dict.pop("encoder.weight", None)
+        torch.save(state_dict | ({} if embedding is None else {"encoder.weight": embedding}), tmp_path / "original.pt")
+        for files in (None, text_files):
+            with pytest.raises(ValueError):
+                convert_original_checkpoint(tmp_path / "original.pt", files)
+
+
 def test_weights_that_are_not_finite_are_refused(tmp_path):
     checkpoint = onlstm_checkpoint()
     with torch.no_grad():
@@ -258,16 +289,21 @@ def test_a_malicious_part_of_a_checkpoint_is_refused(tmp_path, monkeypatch, save
     assert not (tmp_path / "was-run").exists()
 
 
-@pytest.fixture(scope="module")
-def legacy_file(tmp_path_factory):
+@pytest.fixture(scope="module", params=["onlstm", "prpn"])
+def file_content(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("files") / "original.pt"
-    save_as_torch_0_3(onlstm_checkpoint(vocab_size=5, embedding_size=2, hidden_size=2, chunk_size=1), path)
+    if request.param == "onlstm":
+        checkpoint = onlstm_checkpoint(vocab_size=5, embedding_size=2, hidden_size=2, chunk_size=1)
+    else:
+        checkpoint = prpn_checkpoint(vocab_size=5, embedding_size=2, hidden_size=2)
+    save_as_torch_0_3(checkpoint, path)
     return path.read_bytes()
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(changes=mutations())
-def test_damaged_checkpoints_are_converted_or_refused(tmp_path, legacy_file, changes):
-    (tmp_path / "original.pt").write_bytes(mutated(legacy_file, changes))
+def test_damaged_checkpoints_are_converted_or_refused(tmp_path, file_content, changes):
+    (tmp_path / "original.pt").write_bytes(mutated(file_content, changes))
     with suppress(ValueError):
         convert_original_checkpoint(tmp_path / "original.pt")

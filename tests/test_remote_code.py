@@ -243,7 +243,7 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     assert report["changed"][0] != pytest.approx(first, rel=1e-2)
 
 
-@pytest.mark.parametrize(("model_type", "vocab_size"), [("onlstm", 60)])
+@pytest.mark.parametrize(("model_type", "vocab_size"), [("onlstm", 60), ("prpn", 50)])
 def test_a_converted_checkpoint_needs_neither_this_package_nor_the_original_code(
     shared_dir, tmp_path, model_type, vocab_size
 ):

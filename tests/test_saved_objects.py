@@ -343,7 +343,8 @@ def checkpoint_parts(tmp_path_factory):
     return program, storages, (folder / "zip").read_bytes(), (folder / "legacy").read_bytes()
 
 
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(changes=mutations())
 def test_damaged_files_are_read_or_refused(tmp_path, checkpoint_parts, changes):
     program, storages, whole_zip, legacy = checkpoint_parts
