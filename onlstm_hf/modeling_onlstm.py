@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from .awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
 from .configuration_onlstm import ONLSTMConfig
 from .dropout import drop_connect
+from .linear import linear
 from .ordered_neurons import OrderedNeuronsOutput, ordered_neurons
 from .parsing import ParsingMixin
 from .recurrent_language_model import RecurrentPreTrainedModel
@@ -55,7 +55,7 @@ class ONLSTMLayer(nn.Module):
     """One layer of ordered neurons. `ordered_neurons.py` has its equations and the order of the gates' rows.
 
     Attributes:
-        implementation: which path of `ordered_neurons` runs: "auto", "reference" or "fused".
+        implementation: which path of `ordered_neurons` runs, one of its `IMPLEMENTATIONS`.
     """
 
     def __init__(self, input_size: int, size: int, chunk_size: int, weight_dropout: float):
@@ -71,13 +71,17 @@ class ONLSTMLayer(nn.Module):
     ) -> OrderedNeuronsOutput:
         """`inputs` `[T, B, input_size]`, `hidden` `[B, H]`, `cell` `[B, C, K]`, `mask` `[T, B]` or `None`."""
         bias = self.input_projection.bias + self.recurrent_projection.bias
+        recurrent_weight, recurrent_scale = self.recurrent_projection.weight, 1 - self.weight_dropout
+        if self.training:
+            recurrent_weight, recurrent_scale = drop_connect(recurrent_weight, self.weight_dropout, True), 1.0
         return ordered_neurons(
-            F.linear(inputs, self.input_projection.weight, bias),
-            drop_connect(self.recurrent_projection.weight, self.weight_dropout, self.training),
+            linear(inputs, self.input_projection.weight, bias),
+            recurrent_weight,
             hidden,
             cell,
             mask,
             self.implementation,
+            recurrent_scale,
         )
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -235,7 +235,7 @@ def test_a_sequence_may_be_cut_anywhere(implementation, data):
         torch.testing.assert_close(torch.cat([getattr(first, name), getattr(second, name)]), getattr(whole, name))
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
+@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_bfloat16_autocast_stays_close_to_float32(implementation, dtype):
     problem = make_problem(9, 3, 4, 4, torch.float32, padding="left")
@@ -251,7 +251,7 @@ def test_bfloat16_autocast_stays_close_to_float32(implementation, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
+@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
 def test_half_precision_weights_are_computed_with_in_float32(dtype, implementation):
     """So half precision loses what rounding the inputs and outputs loses, and no more over time."""
     problem = make_problem(40, 2, 4, 4, dtype)
@@ -302,7 +302,7 @@ def test_auto_is_one_of_the_named_paths():
 
 
 def test_an_unknown_path_is_refused():
-    with pytest.raises(ValueError, match="must be one of auto, reference, fused, not 'cuda'"):
+    with pytest.raises(ValueError, match="must be one of auto, reference, native, fused, not 'cuda'"):
         ordered_neurons(*make_problem(1, 1, 1, 1), "cuda")
 
 
@@ -341,4 +341,4 @@ def test_the_fused_operator_keeps_the_rules_of_torch_compile(padding):
     """Schema, the shapes that it promises the compiler, and its registration with autograd."""
     problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(module._fused_forward, (*problem, False), test_utils=checks)
+    torch.library.opcheck(module._forward_operator, (*problem, 1.0, False, True, "fused"), test_utils=checks)

@@ -28,8 +28,15 @@ SHARED = {
     "vocabulary_loss.py",
 }
 PARSING = {"files.py", "parsing.py", "tree_drawing.py", "trees.py", "word_alignment.py"}
+RECURRENCE = {
+    "fast_path.py",
+    "linear.py",
+    "ordered_neurons.py",
+    "ordered_neurons_fused.py",
+    "ordered_neurons_native.py",
+}
 CARRIED = {
-    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py", "ordered_neurons.py"} | SHARED | PARSING,
+    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py"} | RECURRENCE | SHARED | PARSING,
     "rnn": {"configuration_rnn.py", "modeling_rnn.py"} | SHARED,
 }
 SENTENCE = "the old cat saw the dog on the mat"
@@ -232,7 +239,10 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     MODEL_TYPES["onlstm"].make(vocab_size=11).save_pretrained(checkpoint)
     changed_checkpoint = shutil.copytree(checkpoint, tmp_path / "changed")
     recurrence = changed_checkpoint / "ordered_neurons.py"
-    recurrence.write_text(recurrence.read_text().replace("torch.sigmoid(", "torch.tanh("))
+    code = recurrence.read_text()
+    changed_code = code.replace(".forward(\n        input_gates,", ".forward(\n        2 * input_gates,")
+    assert changed_code != code
+    recurrence.write_text(changed_code)
     report = run_isolated(
         BESIDE_THE_PACKAGE, checkpoint, changed_checkpoint, json.dumps(PROMPT), modules=tmp_path / "modules"
     )

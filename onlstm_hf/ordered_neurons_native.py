@@ -1,0 +1,175 @@
+"""The ordered-neurons recurrence by the compiled CPU operator (`ordered_neurons_native.cpp`).
+
+The operator is built with the package where there is a compiler, once for each instruction set, and is given plain
+addresses: it needs no headers of PyTorch and fits any version. Where it is missing, `ordered_neurons.py` runs plain
+PyTorch operations instead.
+"""
+
+import ctypes
+import functools
+import importlib.util
+from pathlib import Path
+
+import torch
+
+from .fast_path import FastPath
+
+# From the most capable to the plainest. Each library knows which CPUs can run it.
+INSTRUCTION_SETS = ("avx512bf16", "avx512", "avx2", "generic")
+# That of the structures below; a checkpoint's copy of this file may meet another version of the installed package.
+INTERFACE = 1
+# Steps from which on packing the weight pays.
+SHORTEST = 4
+
+_Address = ctypes.c_void_p
+
+
+class _Sizes(ctypes.Structure):
+    _fields_ = [
+        ("length", ctypes.c_int64),
+        ("batch_size", ctypes.c_int64),
+        ("num_chunks", ctypes.c_int64),
+        ("chunk_size", ctypes.c_int64),
+        ("num_threads", ctypes.c_int32),
+        ("sequence_is_bfloat16", ctypes.c_int32),
+        ("product_is_bfloat16", ctypes.c_int32),
+        ("recurrent_scale", ctypes.c_float),
+    ]
+
+
+class _Forward(ctypes.Structure):
+    _fields_ = [
+        (name, _Address)
+        for name in (
+            "input_gates", "recurrent_weight", "hidden", "cell", "mask", "outputs", "last_cell", "distances", "cells",
+            "softmaxes", "activations",
+        )
+    ]  # fmt: skip
+
+
+class _Backward(ctypes.Structure):
+    _fields_ = [
+        (name, _Address)
+        for name in (
+            "grad_outputs", "grad_last_cell", "grad_distances", "recurrent_weight", "last_cell", "mask", "cells",
+            "softmaxes", "activations", "grad_gates", "grad_hidden", "grad_cell",
+        )
+    ]  # fmt: skip
+
+
+@functools.cache
+def load_library(instruction_set: str | None = None) -> ctypes.CDLL | None:
+    """The library for this CPU (or that of one instruction set), `None` where there is none that runs."""
+    try:
+        package = importlib.util.find_spec("onlstm_hf")
+    except (ImportError, ValueError):
+        package = None
+    for folder in package.submodule_search_locations if package else ():
+        for name in INSTRUCTION_SETS if instruction_set is None else (instruction_set,):
+            for path in sorted(Path(folder).glob(f"_ordered_neurons_{name}.*")):
+                try:
+                    library = ctypes.CDLL(str(path))
+                    interface = library.ordered_neurons_interface()
+                except (OSError, AttributeError):  # built for another machine
+                    continue
+                if interface == INTERFACE:
+                    return library
+    return None
+
+
+def is_worthwhile(sequence: torch.Tensor) -> bool:
+    """Whether `"auto"` should choose this path: packing the weight pays from a few steps on."""
+    return len(sequence) >= SHORTEST and obstacle(sequence) is None
+
+
+def obstacle(sequence: torch.Tensor) -> str | None:
+    """Why this path cannot run on these tensors, if it cannot."""
+    if sequence.device.type != "cpu":
+        return f"it needs tensors on the CPU, not on {sequence.device}"
+    if sequence.dtype == torch.float64:
+        return "it computes in float32, not in float64"
+    if sequence.numel() == 0:
+        return "there is nothing to compute: the batch is empty"
+    if load_library() is None:
+        return "its compiled operator is not installed (it is built with the package where there is a C++ compiler)"
+    return None
+
+
+def forward(
+    input_gates: torch.Tensor,
+    recurrent_weight: torch.Tensor,
+    hidden: torch.Tensor,
+    cell: torch.Tensor,
+    mask: torch.Tensor | None,
+    recurrent_scale: float,
+    product_in_bfloat16: bool,
+    save_for_backward: bool,
+) -> tuple[torch.Tensor, ...]:
+    """See `FastPath.forward`."""
+    length, batch_size, _ = input_gates.shape
+    num_chunks, chunk_size = cell.shape[1:]
+    size = num_chunks * chunk_size
+    saved_length = length if save_for_backward else 0
+    outputs = input_gates.new_empty(length, batch_size, size)
+    new = functools.partial(input_gates.new_empty, dtype=torch.float32)
+    last_cell, distances = new(cell.shape), new(length, batch_size, 2)
+    cells, softmaxes = new(saved_length, batch_size, size), new(saved_length, batch_size, 2, num_chunks)
+    activations = new(saved_length, batch_size, 4, size)
+    tensors = [tensor.contiguous() for tensor in (input_gates, recurrent_weight, hidden, cell)]
+    mask = None if mask is None else mask.contiguous()
+    arguments = _Forward(
+        *map(_address, [*tensors, mask, outputs, last_cell, distances, cells, softmaxes, activations])
+    )
+    sizes = _sizes(input_gates, cell.shape, recurrent_scale, product_in_bfloat16)
+    _run(load_library().ordered_neurons_forward, sizes, arguments)
+    return outputs, last_cell, distances, cells, softmaxes, activations
+
+
+def backward(
+    grad_outputs: torch.Tensor | None,
+    grad_last_cell: torch.Tensor | None,
+    grad_distances: torch.Tensor | None,
+    outputs: torch.Tensor,
+    last_cell: torch.Tensor,
+    cells: torch.Tensor,
+    softmaxes: torch.Tensor,
+    activations: torch.Tensor,
+    recurrent_weight: torch.Tensor,
+    mask: torch.Tensor | None,
+    recurrent_scale: float,
+    product_in_bfloat16: bool,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """See `FastPath.backward`."""
+    grad_gates = outputs.new_empty(*outputs.shape[:2], recurrent_weight.shape[0])
+    grad_hidden, grad_cell = torch.empty_like(cells[0]), torch.empty_like(last_cell)
+    inputs = [grad_outputs, grad_last_cell, grad_distances, recurrent_weight, last_cell, mask, cells, softmaxes]
+    inputs = [tensor if tensor is None else tensor.contiguous() for tensor in [*inputs, activations]]
+    arguments = _Backward(*map(_address, [*inputs, grad_gates, grad_hidden, grad_cell]))
+    sizes = _sizes(outputs, last_cell.shape, recurrent_scale, product_in_bfloat16)
+    _run(load_library().ordered_neurons_backward, sizes, arguments)
+    return grad_gates, grad_hidden, grad_cell
+
+
+def _sizes(
+    sequence: torch.Tensor, cell_shape: torch.Size, recurrent_scale: float, product_in_bfloat16: bool
+) -> _Sizes:
+    return _Sizes(
+        *sequence.shape[:2],
+        *cell_shape[1:],
+        torch.get_num_threads(),
+        sequence.dtype == torch.bfloat16,
+        product_in_bfloat16,
+        recurrent_scale,
+    )
+
+
+def _address(tensor: torch.Tensor | None) -> int | None:
+    return tensor.data_ptr() if tensor is not None and tensor.numel() else None
+
+
+def _run(function, *structures: ctypes.Structure) -> None:
+    if function(*(ctypes.byref(structure) for structure in structures)):
+        raise MemoryError("not enough memory for the packed recurrent weight")
+
+
+PATH = FastPath(forward, backward, obstacle, is_worthwhile)

@@ -1,0 +1,54 @@
+import pytest
+import torch
+from torch.nn import functional as F
+
+from onlstm_hf.linear import linear
+
+
+@pytest.mark.parametrize("shape", [(4, 7), (3, 5, 7), (1, 1, 7)])
+@pytest.mark.parametrize("with_bias", [True, False])
+def test_values_and_gradients_are_those_of_the_plain_product(shape, with_bias):
+    torch.manual_seed(0)
+    tensors = [torch.randn(*shape), torch.randn(9, 7), *([torch.randn(9)] if with_bias else [])]
+    tensors = [tensor.requires_grad_() for tensor in tensors]
+    weights = torch.randn(*shape[:-1], 9)
+    exact = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    torch.testing.assert_close(linear(*tensors).double(), F.linear(*exact), rtol=0, atol=1e-5)
+    ours = torch.autograd.grad((linear(*tensors) * weights).sum(), tensors)
+    theirs = torch.autograd.grad((F.linear(*exact) * weights).sum(), exact)
+    for actual, expected in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(actual.double(), expected, rtol=0, atol=1e-5)
+
+
+def test_only_the_gradients_that_are_asked_for_are_computed():
+    inputs, weight = torch.randn(3, 4), torch.randn(5, 4, requires_grad=True)
+    linear(inputs, weight).sum().backward()
+    assert inputs.grad is None
+    torch.testing.assert_close(weight.grad, inputs.sum(0).expand(5, 4))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_other_dtypes_keep_theirs(dtype):
+    inputs, weight = torch.randn(3, 4, dtype=dtype), torch.randn(5, 4, dtype=dtype)
+    assert torch.equal(linear(inputs, weight), F.linear(inputs, weight))
+
+
+def test_autocast_is_followed():
+    inputs, weight = torch.randn(3, 4), torch.randn(5, 4)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert linear(inputs, weight).dtype == torch.bfloat16
+
+
+def test_an_empty_batch_is_possible():
+    assert linear(torch.randn(0, 4), torch.randn(5, 4)).shape == (0, 5)
+
+
+def test_inputs_that_are_not_contiguous_are_read_right():
+    inputs, weight = torch.randn(4, 3).t(), torch.randn(4, 5).t()
+    torch.testing.assert_close(linear(inputs, weight), F.linear(inputs, weight))
+
+
+def test_it_can_be_compiled():
+    inputs, weight = torch.randn(3, 4), torch.randn(5, 4, requires_grad=True)
+    compiled = torch.compile(linear, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(inputs, weight), linear(inputs, weight))
