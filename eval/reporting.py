@@ -15,7 +15,7 @@ import transformers
 import onlstm_hf
 
 
-def import_extra(name: str) -> ModuleType:
+def import_extra(name: str, extra: str = "train") -> ModuleType:
     """Imports a library that only training and evaluation need.
 
     Raises:
@@ -24,7 +24,7 @@ def import_extra(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f'this needs {name}: pip install "onlstm_hf[train]"') from error
+        raise ImportError(f'this needs {name}: pip install "onlstm_hf[{extra}]"') from error
 
 
 def load_column(dataset: str, config: str | None, split: str, column: str) -> list[str]:

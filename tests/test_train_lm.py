@@ -220,14 +220,14 @@ def test_learning_rates_follow_schedule_and_chunk_length(project):
 def spy_on_updates(monkeypatch):
     """The weights after every update of the runs that follow."""
     iterates = []
-    update = train_lm.TrainingRun._update
+    update = train_lm.TrainingRun.update
 
     def spied(self, batches):
         update(self, batches)
         model = self.accelerator.unwrap_model(self.model)
         iterates.append({name: value.detach().clone() for name, value in model.state_dict().items()})
 
-    monkeypatch.setattr(train_lm.TrainingRun, "_update", spied)
+    monkeypatch.setattr(train_lm.TrainingRun, "update", spied)
     return iterates
 
 
@@ -476,14 +476,14 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(project):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_weights_that_are_not_finite_are_never_saved(project, monkeypatch, bad):
-    update = train_lm.TrainingRun._update
+    update = train_lm.TrainingRun.update
 
     def spoiled(self, batches):
         update(self, batches)
         if self.progress.step == 4:
             self.accelerator.unwrap_model(self.model).lm_head.bias.data[0] = bad
 
-    monkeypatch.setattr(train_lm.TrainingRun, "_update", spoiled)
+    monkeypatch.setattr(train_lm.TrainingRun, "update", spoiled)
     with pytest.raises(TrainingDiverged, match="before update 4: the weights contain NaN or infinity"):
         train("run", *ADAMW, "--eval_every_steps", "2")
     for name in ("best", "last", "last/training_state"):

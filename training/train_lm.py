@@ -135,7 +135,7 @@ class TrainingRun:
             while not self._is_done():
                 batches = self.batches.batches(progress.epoch, progress.batch)
                 for group in in_groups(batches, arguments.gradient_accumulation_steps):
-                    self._update(group)
+                    self.update(group)
                     progress.batch += len(group)
                     if progress.step % run.log_every_steps == 0:
                         self.log.write_training(self.optimizer.param_groups[0]["lr"])
@@ -177,7 +177,7 @@ class TrainingRun:
         """The weights that count: the averaged ones once averaging has begun."""
         return self.averaged.module if self.progress.num_averaged else self.accelerator.unwrap_model(self.model)
 
-    def _update(self, batches: list[Batch]) -> None:
+    def update(self, batches: list[Batch]) -> None:
         """One update of the weights, from the gradients of all `batches`: a mean over their tokens."""
         arguments, device = self.recipe.optimization, self.accelerator.device
         factor = learning_rate_factor(self.progress.step, arguments, self.total_steps)

@@ -1,0 +1,102 @@
+"""How speed is measured: contestants take turns, and only times of the same round are compared."""
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+# What a CPU needs to multiply fast; a ratio between paths depends on it.
+VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+
+class Spread(NamedTuple):
+    """Median, lower and upper quartile of a figure over the rounds."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread":
+        values = list(values)
+        if len(values) == 1:
+            return cls(*values * 3)
+        low, median, high = statistics.quantiles(values, n=4, method="inclusive")
+        return cls(median, low, high)
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
+
+
+def ratio(numerators: Iterable[float], denominators: Iterable[float]) -> Spread:
+    """Spread of the ratio of two figures that were measured in the same rounds."""
+    return Spread.of(first / second for first, second in zip(numerators, denominators, strict=True))
+
+
+def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tuple[dict, dict[str, str]]:
+    """Runs every contestant once, which warms it up.
+
+    Returns:
+        The contestants that can run here, and of the others why they cannot.
+    """
+    available, reasons = {}, {}
+    for name, run in contestants.items():
+        try:
+            run()
+            available[name] = run
+        except ValueError as error:
+            reasons[name] = str(error)
+    return available, reasons
+
+
+def take_turns(
+    contestants: Mapping[str, Callable[[], object]], rounds: int, device: torch.device
+) -> dict[str, list[float]]:
+    """Seconds of every contestant in every round. Each round starts with another one of them.
+
+    Whatever else keeps the machine busy during a round slows all contestants of that round, and a ratio within the
+    round is hardly changed by it.
+    """
+    names = list(contestants)
+    seconds: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(rounds):
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            synchronize(device)
+            start = time.perf_counter()
+            contestants[name]()
+            synchronize(device)
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
+
+
+def synchronize(device: torch.device) -> None:
+    """Waits for all work that a GPU was given."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def describe_machine(device: torch.device) -> dict:
+    """What the figures were measured on."""
+    machine = {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": platform.platform(),
+        "torch": torch.__version__,
+    }
+    cpu_info = Path("/proc/cpuinfo")
+    if cpu_info.exists():
+        fields = dict(line.split(":", 1) for line in cpu_info.read_text().splitlines() if ":" in line)
+        fields = {name.strip(): value.strip() for name, value in fields.items()}
+        machine["cpu"] = fields.get("model name", machine["cpu"])
+        flags = fields.get("flags", "").split()
+        machine["vector_extensions"] = [name for name in VECTOR_EXTENSIONS if name in flags]
+    if device.type == "cuda":
+        machine |= {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda}
+    return machine
