@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 from torch.nn import functional as F
 
-from .deviation_norm import EPSILON, normalize, normalize_backward
+from .deviation_norm import EPSILON, gradient_factors, normalize, normalize_backward
 
 IMPLEMENTATIONS = ("auto", "reference", "fused")
 ATTENTION_EPSILON = 1e-8
@@ -232,26 +232,28 @@ def _fused_forward(
     """Returns the tape `[B, S + T, 2, H]` (hidden and cell states), the attentions `[B, T, S]`, and what the backward
     pass needs besides: the terms of the softmaxes `[B, T, S]`, the keys divided by `sqrt(H)` `[B, T, H]`, the
     summaries `[B, T, 2, H]`, the normalised recurrent gates `[B, T, 4 * H]`, the activated gates `[B, T, 4, H]`, the
-    normalised cell and its tanh `[B, T, H]`, and the factors of the two normalisations `[B, T, 2]`."""
+    normalised cell and its tanh `[B, T, H]`, and the inverse deviations of the two normalisations `[B, T, 1]`."""
     batch_size, length, num_slots = gates.shape
     size = key_weight.shape[0]
     buffers = _buffers(input_gates, gates, size)
     tape, attentions, exponentials, keys, summaries, normalized_gates, activations, normalized_cells, tanh_cells = (
         buffers[:9]
     )
-    gates_factors, cells_factors = buffers[9:]
+    gates_deviations, cells_deviations = buffers[9:]
     tape[:, :num_slots] = memories
     flat_tape = tape.flatten(2)
+    # Scores are divided by sqrt(H): the keys are, as a whole.
+    scaled_keys = input_keys / math.sqrt(size)
     key_product, recurrent_product = (
-        _product_with(weight, in_bfloat16) for weight in (key_weight.t(), recurrent_weight.t())
+        _product_with(weight.t(), in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
     )
+    biased_gates = input_gates + gates_bias
 
     for step in range(length):
         newest = tape[:, num_slots + step - 1, 0]
         if key_keep is not None:
             newest = newest * key_keep[:, step]
-        key = key_product(newest).add_(input_keys[:, step]).div_(math.sqrt(size))
-        keys[:, step] = key
+        key = torch.add(scaled_keys[:, step], key_product(newest), out=keys[:, step])
         scores = torch.linalg.vecdot(tape[:, step : step + num_slots, 0], key.unsqueeze(1))
         exponentials[:, step] = _exponentials(scores)
         gated = exponentials[:, step] * gates[:, step]
@@ -262,22 +264,17 @@ def _fused_forward(
             summary[:, 0].mul_(summary_keep)
         summaries[:, step] = summary
 
-        recurrent = recurrent_product(summary[:, 0]).add_(recurrent_bias)
-        normalized, gates_factors[:, step] = normalize(recurrent)
-        normalized_gates[:, step] = normalized
-        activated = torch.addcmul(input_gates[:, step] + gates_bias, normalized, gates_gain)
-        activated = activated.view(batch_size, 4, size)
+        recurrent = recurrent_product(summary[:, 0]) + recurrent_bias
+        normalized, gates_deviations[:, step] = normalize(recurrent, out=normalized_gates[:, step])
+        activated = torch.addcmul(biased_gates[:, step], normalized, gates_gain).view(batch_size, 4, size)
         torch.tanh(activated[:, 2], out=activations[:, step, 2])
         for gate in (0, 1, 3):
             torch.sigmoid(activated[:, gate], out=activations[:, step, gate])
         input_gate, forget_gate, candidate, output_gate = activations[:, step].unbind(1)
-        cell = torch.addcmul(forget_gate * summary[:, 1], input_gate, candidate)
-        normalized, cells_factors[:, step] = normalize(cell)
-        normalized_cells[:, step] = normalized
-        tanh_cell = torch.addcmul(cell_bias, normalized, cell_gain).tanh_()
-        tanh_cells[:, step] = tanh_cell
+        cell = torch.addcmul(forget_gate * summary[:, 1], input_gate, candidate, out=tape[:, num_slots + step, 1])
+        normalized, cells_deviations[:, step] = normalize(cell, out=normalized_cells[:, step])
+        tanh_cell = torch.tanh(torch.addcmul(cell_bias, normalized, cell_gain), out=tanh_cells[:, step])
         torch.mul(output_gate, tanh_cell, out=tape[:, num_slots + step, 0])
-        tape[:, num_slots + step, 1] = cell
     return buffers
 
 
@@ -293,8 +290,8 @@ def _buffers(input_gates: torch.Tensor, gates: torch.Tensor, size: int) -> list[
         input_gates.new_empty(batch_size, length, 4, size),
         input_gates.new_empty(batch_size, length, size),
         input_gates.new_empty(batch_size, length, size),
-        input_gates.new_empty(batch_size, length, 2),
-        input_gates.new_empty(batch_size, length, 2),
+        input_gates.new_empty(batch_size, length, 1),
+        input_gates.new_empty(batch_size, length, 1),
     ]
 
 
@@ -305,11 +302,11 @@ def _(input_gates, input_keys, key_weight, recurrent_weight, recurrent_bias, gat
 
 
 def _product_with(weight: torch.Tensor, in_bfloat16: bool):
-    """A function that multiplies a matrix with the weight, in bfloat16 or the weight's own precision."""
+    """A function that multiplies a matrix with the weight, in bfloat16 or in the weight's own precision."""
     if not in_bfloat16:
         return lambda matrix: matrix @ weight
     half_weight = weight.to(torch.bfloat16)
-    return lambda matrix: (matrix.to(torch.bfloat16) @ half_weight).to(weight.dtype)
+    return lambda matrix: matrix.to(torch.bfloat16) @ half_weight
 
 
 @torch.library.custom_op(f"{_OPERATORS}::read_sequence_backward", mutates_args=())
@@ -324,8 +321,8 @@ def _fused_backward(
     activations: torch.Tensor,
     normalized_cells: torch.Tensor,
     tanh_cells: torch.Tensor,
-    gates_factors: torch.Tensor,
-    cells_factors: torch.Tensor,
+    gates_deviations: torch.Tensor,
+    cells_deviations: torch.Tensor,
     key_weight: torch.Tensor,
     recurrent_weight: torch.Tensor,
     gates_gain: torch.Tensor,
@@ -344,7 +341,9 @@ def _fused_backward(
     """
     batch_size, length, num_slots = gates.shape
     size = key_weight.shape[0]
-    key_product, recurrent_product = (_product_with(weight, in_bfloat16) for weight in (key_weight, recurrent_weight))
+    key_product, recurrent_product = (
+        _product_with(weight, in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
+    )
 
     # With the forward values at hand the gates' gradients are linear in those of the hidden and the cell state.
     input_gate, forget_gate, candidate, output_gate = activations.unbind(2)
@@ -355,6 +354,8 @@ def _fused_backward(
     torch.mul(input_gate, 1 - candidate.square(), out=gates_per_state[:, :, 2])
     torch.mul(tanh_cells * output_gate, 1 - output_gate, out=gates_per_state[:, :, 3])
     gated_sums = (exponentials * gates).sum(dim=-1, keepdim=True) + ATTENTION_EPSILON
+    gates_factors = gradient_factors(gates_deviations, 4 * size)
+    cells_factors = gradient_factors(cells_deviations, size)
     largest = (exponentials == 1).to(gates.dtype)
     largest = largest / largest.sum(dim=-1, keepdim=True)
 
@@ -383,10 +384,13 @@ def _fused_backward(
         place = num_slots + step
         grad_state = grad_memory(place)
         grad_hidden = grad_state[:, :size].add_(grad_newest)
-        grad_normalized_cell = torch.mul(grad_hidden, normalized_per_hidden[:, step])
-        grad_normalized_cells[:, step] = grad_normalized_cell
+        grad_normalized_cell = torch.mul(
+            grad_hidden, normalized_per_hidden[:, step], out=grad_normalized_cells[:, step]
+        )
         grad_cell = normalize_backward(
-            grad_normalized_cell * cell_gain, normalized_cells[:, step], cells_factors[:, step]
+            grad_normalized_cell * cell_gain,
+            normalized_cells[:, step],
+            *(factor[:, step] for factor in cells_factors),
         )
         grad_cell = grad_cell.add_(grad_state[:, size:])
 
@@ -394,7 +398,9 @@ def _fused_backward(
         torch.mul(gates_per_state[:, step, :3], grad_cell.unsqueeze(1), out=grad_activated[:, :3])
         torch.mul(gates_per_state[:, step, 3], grad_hidden, out=grad_activated[:, 3])
         grad_product = normalize_backward(
-            grad_activated.flatten(1) * gates_gain, normalized_gates[:, step], gates_factors[:, step]
+            grad_activated.flatten(1) * gates_gain,
+            normalized_gates[:, step],
+            *(factor[:, step] for factor in gates_factors),
         )
         grad_recurrent[:, step] = grad_product
         grad_summary = grad_summaries[:, place]
@@ -411,11 +417,11 @@ def _fused_backward(
         grad_gates[:, step] = grad_gated
         grad_scores = grad_gated.mul_(gates[:, step])
         grad_scores.addcmul_(grad_scores.sum(dim=-1, keepdim=True), largest[:, step], value=-1)
-        grad_key = torch.bmm(grad_scores.unsqueeze(1), window[:, :, 0]).squeeze(1).div_(math.sqrt(size))
+        grad_key = torch.bmm(grad_scores.unsqueeze(1), window[:, :, 0]).squeeze(1)
         grad_keys[:, step] = grad_key
         grad_newest = key_product(grad_key)
         if key_keep is not None:
-            grad_newest.mul_(key_keep[:, step])
+            grad_newest = grad_newest * key_keep[:, step]
         taken[0, :, place] = attention.flip(-1)
         taken[1, :, place] = grad_scores.flip(-1)
 
@@ -429,6 +435,7 @@ def _fused_backward(
     if key_keep is not None:
         newest = newest * key_keep
     grad_input_gates = grad_input_gates.flatten(2)
+    grad_keys.div_(math.sqrt(size))
     return [
         grad_input_gates,
         grad_keys,
@@ -453,8 +460,8 @@ def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, in_bfloat16: 
 
 @_fused_backward.register_fake
 def _(grad_tape, tape, attentions, exponentials, keys, summaries, normalized_gates, activations, normalized_cells,
-      tanh_cells, gates_factors, cells_factors, key_weight, recurrent_weight, gates_gain, cell_gain, gates, key_keep,
-      summary_keep, in_bfloat16, memories_need_gradient):  # fmt: skip
+      tanh_cells, gates_deviations, cells_deviations, key_weight, recurrent_weight, gates_gain, cell_gain, gates,
+      key_keep, summary_keep, in_bfloat16, memories_need_gradient):  # fmt: skip
     size, num_slots = key_weight.shape[0], gates.shape[-1]
     return [
         torch.empty_like(normalized_gates),

@@ -11,6 +11,7 @@ from transformers import initialization as init
 from .batch_norm import MaskedBatchNorm
 from .configuration_prpn import PRPNConfig
 from .deviation_norm import DeviationNorm
+from .dropout import ElementDropout
 from .memory_reading import ReadingOutput, ReadingWeights, attend_to_windows, read_sequence
 from .parsing import ParsingMixin
 from .recurrent_language_model import (
@@ -99,7 +100,7 @@ class ParsingNetwork(nn.Module):
 
     def __init__(self, config: PRPNConfig):
         super().__init__()
-        self.dropout = nn.Dropout(config.input_dropout)
+        self.dropout = ElementDropout(config.input_dropout)
         self.convolution = nn.Conv1d(config.embedding_size, config.hidden_size, config.lookback + 1)
         self.norm = MaskedBatchNorm(config.hidden_size)
         self.distance_convolution = nn.Conv1d(config.hidden_size, 2, kernel_size=1, groups=2)
@@ -156,9 +157,9 @@ class ReadingLayer(nn.Module):
         super().__init__()
         size = config.hidden_size
         self.has_attention = config.reading_attention
-        self.input_dropout = nn.Dropout(input_dropout)
-        self.key_dropout = nn.Dropout(config.input_dropout)
-        self.recurrent_dropout = nn.Dropout(config.recurrent_dropout)
+        self.input_dropout = ElementDropout(input_dropout)
+        self.key_dropout = ElementDropout(config.input_dropout)
+        self.recurrent_dropout = ElementDropout(config.recurrent_dropout)
         if self.has_attention:
             self.key_projection = nn.Linear(input_size + size, size)
         self.input_projection = nn.Linear(input_size, 4 * size)
@@ -181,12 +182,10 @@ class ReadingLayer(nn.Module):
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
         batch_size, length = inputs.shape[:2]
         size = memories[0].shape[-1]
-        key_keep = summary_keep = None
-        if self.training:
-            summary_keep = self.recurrent_dropout(input_gates.new_ones(batch_size, size))
+        summary_keep = self.recurrent_dropout.mask((batch_size, size), inputs.device)
+        key_keep = None
         if self.has_attention:
-            if self.training:
-                key_keep = self.key_dropout(input_gates.new_ones(batch_size, length, size))
+            key_keep = self.key_dropout.mask((batch_size, length, size), inputs.device)
             of_input, of_newest = self.key_projection.weight.split([inputs.shape[-1], size], dim=1)
             input_keys = F.linear(self.key_dropout(inputs), of_input, self.key_projection.bias)
         else:
@@ -213,7 +212,7 @@ class ResidualBlock(nn.Module):
     def __init__(self, size: int, dropout: float):
         super().__init__()
         self.input_projection, self.input_norm = nn.Linear(size, size), MaskedBatchNorm(size)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = ElementDropout(dropout)
         self.output_projection, self.output_norm = nn.Linear(size, size), MaskedBatchNorm(size)
 
     def forward(self, inputs: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
@@ -229,7 +228,7 @@ class PredictNetwork(nn.Module):
         super().__init__()
         size = config.hidden_size
         self.has_attention = config.prediction_attention
-        self.dropout = nn.Dropout(config.input_dropout)
+        self.dropout = ElementDropout(config.input_dropout)
         if self.has_attention:
             self.key_projection = nn.Linear(size, size)
         features = 2 * size if self.has_attention else size
@@ -298,7 +297,7 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             for layer in range(config.num_hidden_layers)
         )
         self.predict_network = PredictNetwork(config)
-        self.output_dropout = nn.Dropout(config.output_dropout)
+        self.output_dropout = ElementDropout(config.output_dropout)
         self.post_init()
 
     def initial_state(self, batch_size: int) -> PRPNState:
