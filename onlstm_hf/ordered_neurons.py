@@ -15,9 +15,10 @@ import torch
 from .fast_path import FastPath
 from .ordered_neurons_fused import PATH as FUSED
 from .ordered_neurons_native import PATH as NATIVE
+from .ordered_neurons_triton import PATH as TRITON
 
 # From the fastest on.
-_FAST_PATHS = {"native": NATIVE, "fused": FUSED}
+_FAST_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
 IMPLEMENTATIONS = ("auto", "reference", *_FAST_PATHS)
 # Operators are global: a second copy of this file, which came with a checkpoint, must not replace those of the first.
 _OPERATORS = re.sub(r"\W", "_", __name__)
@@ -66,7 +67,8 @@ def ordered_neurons(
         cell: `[B, C, K]`, the cell state before the first step; its shape says how many chunks there are.
         mask: optional `[T, B]` booleans, `False` where a step must leave the state as it is (padding).
         implementation: `"reference"`; `"fused"`, PyTorch operations without a graph over time, on any device;
-            `"native"`, the compiled CPU operator; or `"auto"`, the fastest one that fits the tensors.
+            `"native"`, the compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`,
+            the fastest one that fits the tensors.
         recurrent_scale: factor of `recurrent_weight`, folded into it once per sequence.
 
     Raises:
@@ -256,8 +258,13 @@ def _backward(
     return grad_gates, grad_weight, grad_hidden, grad_cell
 
 
-_forward_operator = torch.library.custom_op(f"{_OPERATORS}::ordered_neurons_forward", _forward, mutates_args=())
-_backward_operator = torch.library.custom_op(f"{_OPERATORS}::ordered_neurons_backward", _backward, mutates_args=())
+# A fast path may replay CUDA graphs of its own, which cannot be part of one that the compiler records.
+_forward_operator, _backward_operator = (
+    torch.library.custom_op(
+        f"{_OPERATORS}::ordered_neurons_{direction}", run, mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
+    )
+    for direction, run in (("forward", _forward), ("backward", _backward))
+)
 
 
 @_forward_operator.register_fake

@@ -33,7 +33,10 @@ RECURRENCE = {
     "linear.py",
     "ordered_neurons.py",
     "ordered_neurons_fused.py",
+    "ordered_neurons_kernels.py",
     "ordered_neurons_native.py",
+    "ordered_neurons_triton.py",
+    "step_graphs.py",
 }
 CARRIED = {
     "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py"} | RECURRENCE | SHARED | PARSING,

@@ -1,0 +1,307 @@
+"""Triton kernels of the ordered-neurons recurrence: all of a step but its matrix product, forward and backward.
+
+Importing this module fails where Triton is not installed. `ordered_neurons_triton.py` runs the kernels.
+
+A step finds the tensors of its sequence through a table of int64 values on the device: first the time step that a
+series of launches starts with, then an address, or 0, for each tensor. So launches that were recorded once serve any
+tensors. `forward_step` and `backward_step` list their tables; sequences are float32 or bfloat16, all else is float32.
+"""
+
+import torch
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError as error:
+    raise ImportError("the kernels of the recurrence need the package triton") from error
+
+TABLE_SIZE = 10
+
+
+def write_table(table: torch.Tensor, step: int, tensors: list[torch.Tensor | int | None]) -> None:
+    """Fills a table with a time step and the addresses of contiguous tensors (and numbers as they are).
+
+    The values travel with the launch: no memory of the host has to outlive it, and nothing waits for a copy.
+    """
+    values = [step] + [entry.data_ptr() if isinstance(entry, torch.Tensor) else entry or 0 for entry in tensors]
+    _write_table_kernel[(1,)](table, *values, *[0] * (TABLE_SIZE - len(values)))
+
+
+def forward_step(
+    table: torch.Tensor,
+    gates: torch.Tensor,
+    hidden: torch.Tensor,
+    carried: torch.Tensor,
+    offset: int,
+    num_chunks: int,
+    sequence_in_bfloat16: bool,
+) -> None:
+    """Computes the step `table[0] + offset` after its product with the previous hidden state.
+
+    Args:
+        table: step, then input gates `[T, B, G]`, outputs `[T, B, H]`, means over chunks of the master gates
+            `[T, B, 2]`; where they are to be saved, cell states before each step `[T, B, H]`, softmaxes of the master
+            gates `[T, B, 2, C]`, activated gates `[T, B, 4, H]`; and a mask `[T, B]` or none.
+        gates: `[B, >= G]`, the product.
+        hidden: `[B, >= H]`, where the hidden state goes for the next product, in the product's dtype.
+        carried: `[2 (cell, hidden), 2 (even, odd steps), B, H]`, the state; a step reads it at its own place and
+            writes it at the other, for threads of a program may read what others of it have already written.
+    """
+    batch_size, size = carried.shape[2:]
+    row, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
+    chunks = min(row, max(1, 256 // units))
+    _forward_kernel[(batch_size, triton.cdiv(num_chunks, chunks))](
+        table, gates, hidden, carried, offset, batch_size, gates.stride(0), hidden.stride(0), num_chunks,
+        size // num_chunks, tl.bfloat16 if sequence_in_bfloat16 else tl.float32, row, chunks, units, num_warps=4,
+    )  # fmt: skip
+
+
+def backward_step(
+    table: torch.Tensor,
+    gates: torch.Tensor,
+    hidden: torch.Tensor,
+    carried: torch.Tensor,
+    offset: int,
+    num_chunks: int,
+    sequence_in_bfloat16: bool,
+) -> None:
+    """Computes the gradients of the gates of the step `table[0] - offset` before their product with the weight.
+
+    Args:
+        table: step, then the gradients (or none) of outputs `[T, B, H]` and of the master gates' means `[T, B, 2]`;
+            what the forward pass saved: cell states, softmaxes and activated gates; the cell state after the last step
+            `[B, H]`, the number `T`; the mask, or none; and where the gradient of the input gates goes `[T, B, G]`.
+        gates: `[B, >= G]`, where that gradient goes for the product, in the product's dtype.
+        hidden: `[B, >= H]`, the gradient of this step's hidden state that came out of the next step's product.
+        carried: as in `forward_step` the gradients of the cell state and, at padding, of the hidden state; a step
+            writes them at its own place and reads them at the other.
+    """
+    batch_size, size = carried.shape[2:]
+    chunks, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
+    _backward_kernel[(batch_size,)](
+        table, gates, hidden, carried, offset, batch_size, gates.stride(0), hidden.stride(0), num_chunks,
+        size // num_chunks, tl.bfloat16 if sequence_in_bfloat16 else tl.float32, chunks, units,
+        num_warps=min(16, max(4, chunks * units // 256)),
+    )  # fmt: skip
+
+
+@triton.jit(do_not_specialize=["v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v8", "v9"])
+def _write_table_kernel(table, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9):
+    tl.store(table, v0)
+    tl.store(table + 1, v1)
+    tl.store(table + 2, v2)
+    tl.store(table + 3, v3)
+    tl.store(table + 4, v4)
+    tl.store(table + 5, v5)
+    tl.store(table + 6, v6)
+    tl.store(table + 7, v7)
+    tl.store(table + 8, v8)
+    tl.store(table + 9, v9)
+
+
+@triton.jit
+def _is_real(address, index):
+    """Whether the step `index` of the flattened mask is not padding; there may be no mask."""
+    return tl.load(address.to(tl.pointer_type(tl.int8)) + index, mask=address != 0, other=1) != 0
+
+
+@triton.jit
+def _tanh(x):
+    exponential = tl.exp(-2 * tl.abs(x))
+    away_from_zero = (1 - exponential) / (1 + exponential)
+    square = x * x
+    # That difference loses digits near zero, where the series needs five terms for those of float32.
+    series = 1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
+    return tl.where(tl.abs(x) < 0.25, x * series, tl.where(x < 0, -away_from_zero, away_from_zero))
+
+
+@triton.jit
+def _cumax(input_logits, hidden_logits, first, num_chunks: tl.constexpr, ROW: tl.constexpr, CHUNKS: tl.constexpr):
+    """From the logits of a whole row: softmax and cumulative softmax of `CHUNKS` chunks from the `first` one on, and
+    the mean of the cumulative softmax over the row."""
+    row = tl.arange(0, ROW)
+    logits = tl.load(input_logits + row, mask=row < num_chunks, other=float("-inf")).to(tl.float32)
+    logits += tl.load(hidden_logits + row, mask=row < num_chunks, other=0.0).to(tl.float32)
+    highest = tl.max(logits, axis=0)
+    exponentials = tl.exp(logits - highest)
+    total = tl.sum(exponentials, axis=0)
+    before = tl.sum(tl.where(row < first, exponentials, 0.0), axis=0)
+    mean = tl.sum(exponentials * (num_chunks - row), axis=0) / (total * num_chunks)  # each counts from its chunk on
+
+    chunks = first + tl.arange(0, CHUNKS)
+    logits = tl.load(input_logits + chunks, mask=chunks < num_chunks, other=float("-inf")).to(tl.float32)
+    logits += tl.load(hidden_logits + chunks, mask=chunks < num_chunks, other=0.0).to(tl.float32)
+    exponentials = tl.exp(logits - highest)
+    return exponentials / total, (before + tl.cumsum(exponentials, axis=0)) / total, mean
+
+
+@triton.jit(do_not_specialize=["offset", "batch_size", "gates_pitch", "hidden_pitch"])
+def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pitch, hidden_pitch,
+                    NUM_CHUNKS: tl.constexpr, CHUNK_SIZE: tl.constexpr, SEQUENCE: tl.constexpr, ROW: tl.constexpr,
+                    CHUNKS: tl.constexpr, UNITS: tl.constexpr):  # fmt: skip
+    """A block of chunks of one row.
+
+    A row alone would leave most of the GPU idle at the batch sizes of language models, so its chunks are divided over
+    programs. Each sums up the master gates' exponentials of the whole row, which are few, and so needs no other.
+    """
+    SIZE: tl.constexpr = NUM_CHUNKS * CHUNK_SIZE
+    NUM_GATES: tl.constexpr = 2 * NUM_CHUNKS + 4 * SIZE
+    row = tl.program_id(0)
+    first = tl.program_id(1) * CHUNKS
+    step = tl.load(table) + offset
+    index = step * batch_size + row
+    input_gates = tl.load(table + 1).to(tl.pointer_type(SEQUENCE)) + index * NUM_GATES
+    outputs = tl.load(table + 2).to(tl.pointer_type(SEQUENCE)) + index * SIZE
+    means = tl.load(table + 3).to(tl.pointer_type(tl.float32)) + index * 2
+    saved_cells = tl.load(table + 4)
+    saves = saved_cells != 0
+    cells = saved_cells.to(tl.pointer_type(tl.float32)) + index * SIZE
+    softmaxes = tl.load(table + 5).to(tl.pointer_type(tl.float32)) + index * 2 * NUM_CHUNKS
+    activations = tl.load(table + 6).to(tl.pointer_type(tl.float32)) + index * 4 * SIZE
+    real = _is_real(tl.load(table + 7), index)
+    gates += row * gates_pitch
+    hidden += row * hidden_pitch
+    carried_cell = carried + row * SIZE
+    carried_hidden = carried_cell + 2 * batch_size * SIZE
+    taken = (step % 2) * batch_size * SIZE
+    given = ((step + 1) % 2) * batch_size * SIZE
+
+    chunks = first + tl.arange(0, CHUNKS)
+    input_softmax, input_cumulative, input_mean = _cumax(input_gates, gates, first, NUM_CHUNKS, ROW, CHUNKS)
+    forget_softmax, master_forget_gate, forget_mean = _cumax(
+        input_gates + NUM_CHUNKS, gates + NUM_CHUNKS, first, NUM_CHUNKS, ROW, CHUNKS
+    )
+    tl.store(means, 1 - input_mean, mask=first == 0)
+    tl.store(means + 1, forget_mean, mask=first == 0)
+    tl.store(softmaxes + chunks, input_softmax, mask=(chunks < NUM_CHUNKS) & saves)
+    tl.store(softmaxes + NUM_CHUNKS + chunks, forget_softmax, mask=(chunks < NUM_CHUNKS) & saves)
+
+    within_chunk = tl.arange(0, UNITS)[None, :]
+    units = chunks[:, None] * CHUNK_SIZE + within_chunk
+    exists = (chunks[:, None] < NUM_CHUNKS) & (within_chunk < CHUNK_SIZE)
+    input_gates += 2 * NUM_CHUNKS + units
+    gates += 2 * NUM_CHUNKS + units
+    candidate = tl.load(input_gates, exists, 0.0).to(tl.float32)
+    candidate = _tanh(candidate + tl.load(gates, exists, 0.0).to(tl.float32))
+    input_gate = tl.load(input_gates + SIZE, exists, 0.0).to(tl.float32)
+    input_gate = tl.sigmoid(input_gate + tl.load(gates + SIZE, exists, 0.0).to(tl.float32))
+    forget_gate = tl.load(input_gates + 2 * SIZE, exists, 0.0).to(tl.float32)
+    forget_gate = tl.sigmoid(forget_gate + tl.load(gates + 2 * SIZE, exists, 0.0).to(tl.float32))
+    output_gate = tl.load(input_gates + 3 * SIZE, exists, 0.0).to(tl.float32)
+    output_gate = tl.sigmoid(output_gate + tl.load(gates + 3 * SIZE, exists, 0.0).to(tl.float32))
+
+    master_input_gate, master_forget_gate = (1 - input_cumulative)[:, None], master_forget_gate[:, None]
+    overlap = master_input_gate * master_forget_gate
+    previous = tl.load(carried_cell + taken + units, exists, 0.0)
+    cell = (forget_gate * overlap + (master_forget_gate - overlap)) * previous
+    cell += (input_gate * overlap + (master_input_gate - overlap)) * candidate
+    output = output_gate * _tanh(cell)
+    output = tl.where(real, output, tl.load(carried_hidden + taken + units, exists & (real == 0), 0.0))
+    tl.store(carried_cell + given + units, tl.where(real, cell, previous), mask=exists)
+    tl.store(carried_hidden + given + units, output, mask=exists)
+    tl.store(hidden + units, output.to(hidden.dtype.element_ty), mask=exists)
+    tl.store(outputs + units, output.to(SEQUENCE), mask=exists)
+
+    tl.store(cells + units, previous, mask=exists & saves)
+    activations += units
+    tl.store(activations, candidate, mask=exists & saves)
+    tl.store(activations + SIZE, input_gate, mask=exists & saves)
+    tl.store(activations + 2 * SIZE, forget_gate, mask=exists & saves)
+    tl.store(activations + 3 * SIZE, output_gate, mask=exists & saves)
+
+
+@triton.jit(do_not_specialize=["offset", "batch_size", "gates_pitch", "hidden_pitch"])
+def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pitch, hidden_pitch,
+                     NUM_CHUNKS: tl.constexpr, CHUNK_SIZE: tl.constexpr, SEQUENCE: tl.constexpr, CHUNKS: tl.constexpr,
+                     UNITS: tl.constexpr):  # fmt: skip
+    """One row, as the gradients of its master gates are summed up over all later chunks.
+
+    Dividing the row would take a second kernel that waits for the first, which costs about as long as one
+    multiprocessor needs to read and write a row of a thousand units.
+    """
+    SIZE: tl.constexpr = NUM_CHUNKS * CHUNK_SIZE
+    NUM_GATES: tl.constexpr = 2 * NUM_CHUNKS + 4 * SIZE
+    row = tl.program_id(0)
+    step = tl.load(table) - offset
+    index = step * batch_size + row
+    grad_outputs = tl.load(table + 1)
+    grad_means = tl.load(table + 2)
+    cells = tl.load(table + 3).to(tl.pointer_type(tl.float32)) + index * SIZE
+    softmaxes = tl.load(table + 4).to(tl.pointer_type(tl.float32)) + index * 2 * NUM_CHUNKS
+    activations = tl.load(table + 5).to(tl.pointer_type(tl.float32)) + index * 4 * SIZE
+    last_cell = tl.load(table + 6).to(tl.pointer_type(tl.float32)) + row * SIZE
+    is_last = step + 1 == tl.load(table + 7)
+    real = _is_real(tl.load(table + 8), index)
+    grad_gates = tl.load(table + 9).to(tl.pointer_type(SEQUENCE)) + index * NUM_GATES
+    gates += row * gates_pitch
+    hidden += row * hidden_pitch
+    carried_cell = carried + row * SIZE
+    carried_hidden = carried_cell + 2 * batch_size * SIZE
+    taken = ((step + 1) % 2) * batch_size * SIZE
+    given = (step % 2) * batch_size * SIZE
+
+    chunks = tl.arange(0, CHUNKS)
+    is_chunk = chunks < NUM_CHUNKS
+    within_chunk = tl.arange(0, UNITS)[None, :]
+    units = chunks[:, None] * CHUNK_SIZE + within_chunk
+    exists = is_chunk[:, None] & (within_chunk < CHUNK_SIZE)
+
+    grad_hidden = tl.load(hidden + units, exists, 0.0).to(tl.float32)
+    grad_hidden += tl.load(carried_hidden + taken + units, exists, 0.0)
+    from_outside = grad_outputs.to(tl.pointer_type(SEQUENCE)) + index * SIZE + units
+    grad_hidden += tl.load(from_outside, exists & (grad_outputs != 0), 0.0).to(tl.float32)
+    grad_cell = tl.load(carried_cell + taken + units, exists, 0.0)
+    tl.store(carried_hidden + given + units, tl.where(real, 0.0, grad_hidden), mask=exists)
+    passed_on = tl.where(real, 0.0, grad_cell)
+    grad_hidden = tl.where(real, grad_hidden, 0.0)
+
+    activations += units
+    candidate = tl.load(activations, exists, 0.0)
+    input_gate = tl.load(activations + SIZE, exists, 0.0)
+    forget_gate = tl.load(activations + 2 * SIZE, exists, 0.0)
+    output_gate = tl.load(activations + 3 * SIZE, exists, 0.0)
+    previous = tl.load(cells + units, exists, 0.0)
+    cell = tl.load(cells + batch_size * SIZE + units, exists & (is_last == 0), 0.0)
+    cell_tanh = _tanh(cell + tl.load(last_cell + units, exists & is_last, 0.0))
+    input_softmax = tl.load(softmaxes + chunks, is_chunk, 0.0)
+    forget_softmax = tl.load(softmaxes + NUM_CHUNKS + chunks, is_chunk, 0.0)
+    master_input_gate = 1 - tl.cumsum(input_softmax, axis=0)[:, None]
+    master_forget_gate = tl.cumsum(forget_softmax, axis=0)[:, None]
+    overlap = master_input_gate * master_forget_gate
+
+    grad_cell = tl.where(real, grad_cell + grad_hidden * output_gate * (1 - cell_tanh * cell_tanh), 0.0)
+    passed_on += grad_cell * (forget_gate * overlap + (master_forget_gate - overlap))
+    tl.store(carried_cell + given + units, passed_on, mask=exists)
+    grad_candidate = grad_cell * (input_gate * overlap + (master_input_gate - overlap)) * (1 - candidate * candidate)
+    grad_input = grad_cell * overlap * candidate * input_gate * (1 - input_gate)
+    grad_forget = grad_cell * overlap * previous * forget_gate * (1 - forget_gate)
+    grad_output = grad_hidden * cell_tanh * output_gate * (1 - output_gate)
+    grad_units = grad_gates + 2 * NUM_CHUNKS + units
+    tl.store(grad_units, grad_candidate.to(SEQUENCE), mask=exists)
+    tl.store(grad_units + SIZE, grad_input.to(SEQUENCE), mask=exists)
+    tl.store(grad_units + 2 * SIZE, grad_forget.to(SEQUENCE), mask=exists)
+    tl.store(grad_units + 3 * SIZE, grad_output.to(SEQUENCE), mask=exists)
+    PRODUCT: tl.constexpr = gates.dtype.element_ty
+    units_of_product = gates + 2 * NUM_CHUNKS + units
+    tl.store(units_of_product, grad_candidate.to(PRODUCT), mask=exists)
+    tl.store(units_of_product + SIZE, grad_input.to(PRODUCT), mask=exists)
+    tl.store(units_of_product + 2 * SIZE, grad_forget.to(PRODUCT), mask=exists)
+    tl.store(units_of_product + 3 * SIZE, grad_output.to(PRODUCT), mask=exists)
+
+    # The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
+    slack = candidate * (input_gate - 1) + previous * (forget_gate - 1)
+    grad_master_input = tl.sum(grad_cell * (candidate + master_forget_gate * slack), axis=1)
+    grad_master_forget = tl.sum(grad_cell * (previous + master_input_gate * slack), axis=1)
+    from_outside = grad_means.to(tl.pointer_type(tl.float32)) + index * 2
+    grad_input_mean = tl.load(from_outside, grad_means != 0, 0.0) / NUM_CHUNKS
+    grad_forget_mean = tl.load(from_outside + 1, grad_means != 0, 0.0) / NUM_CHUNKS
+    grad_master_input += tl.where(is_chunk, grad_input_mean, 0.0)
+    grad_master_forget += tl.where(is_chunk, grad_forget_mean, 0.0)
+    grad_softmax = tl.cumsum(-grad_master_input, axis=0, reverse=True)
+    grad_logits = input_softmax * (grad_softmax - tl.sum(grad_softmax * input_softmax, axis=0))
+    tl.store(grad_gates + chunks, grad_logits.to(SEQUENCE), mask=is_chunk)
+    tl.store(gates + chunks, grad_logits.to(PRODUCT), mask=is_chunk)
+    grad_softmax = tl.cumsum(grad_master_forget, axis=0, reverse=True)
+    grad_logits = forget_softmax * (grad_softmax - tl.sum(grad_softmax * forget_softmax, axis=0))
+    tl.store(grad_gates + NUM_CHUNKS + chunks, grad_logits.to(SEQUENCE), mask=is_chunk)
+    tl.store(gates + NUM_CHUNKS + chunks, grad_logits.to(PRODUCT), mask=is_chunk)
