@@ -8,6 +8,8 @@ import types
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from onlstm_hf.parsing_scores import baseline_trees, score_parses
 from onlstm_hf.treebank import AS_WRITTEN, GoldTree, gold_trees_from_brackets, read_treebank
@@ -15,7 +17,7 @@ from onlstm_hf.trees import InducedTree
 
 evaluate = pytest.importorskip("evaluate")
 
-METRICS = ("parsing_f1", "perplexity")
+METRICS = ("minimal_pairs", "parsing_f1", "perplexity")
 GOLD = "( (S (NP-SBJ (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .)) )"
 NESTED = [["the", ["old", "cat"]], [["sat", "on"], "it"]]
 
@@ -213,6 +215,94 @@ def test_unknown_configuration_is_an_error():
         evaluate.load("eval/perplexity", "bits")
 
 
+@pytest.fixture(scope="module")
+def minimal_pairs(project_folder_and_fresh_caches):
+    return evaluate.load("eval/minimal_pairs")
+
+
+def share(flags):
+    return sum(flags) / len(flags)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.integers(-4, 0), st.integers(-4, 0), st.sampled_from("ab"), st.sampled_from("xy"), st.booleans()),
+        min_size=1,
+    )
+)
+def test_accuracy_is_the_share_of_pairs_that_are_right(minimal_pairs, items):
+    scores = minimal_pairs.compute(
+        predictions=[[float(better), float(worse)] for better, worse, *_ in items],
+        conditions=[item[2] for item in items],
+        groups=[item[3] for item in items],
+        out_of_vocabulary=[item[4] for item in items],
+    )
+
+    def expected(members):
+        known = [better > worse for better, worse, *_, unknown in members if not unknown]
+        return {
+            "accuracy": pytest.approx(share([better > worse for better, worse, *_ in members])),
+            "num_pairs": len(members),
+            "num_correct": sum(better > worse for better, worse, *_ in members),
+            "num_ties": sum(better == worse for better, worse, *_ in members),
+            "num_out_of_vocabulary": len(members) - len(known),
+            "in_vocabulary_accuracy": pytest.approx(share(known)) if known else None,
+        }
+
+    by_condition, by_group = scores.pop("by_condition"), scores.pop("by_group")
+    assert scores == expected(items)
+    for column, by_name in ((2, by_condition), (3, by_group)):
+        names = {item[column] for item in items}
+        assert by_name == {name: expected([item for item in items if item[column] == name]) for name in names}
+
+
+def test_three_sentences_give_three_comparisons_and_count_once_overall(minimal_pairs):
+    scores = minimal_pairs.compute(
+        predictions=[[-3.0, -2.0, -4.0], [-3.0, -4.0, -3.0], [-1.0, -2.0]],
+        conditions=["npi", "npi", "agreement"],
+        out_of_vocabulary=[[True, False, False], True, False],
+    )
+    counts = {name: (row["num_correct"], row["num_pairs"]) for name, row in scores["by_condition"].items()}
+    assert counts == {
+        "npi (grammatical vs. intrusive)": (1, 2),
+        "npi (intrusive vs. ungrammatical)": (1, 2),
+        "npi (grammatical vs. ungrammatical)": (1, 2),
+        "agreement": (1, 1),
+    }
+    unknown = [row["num_out_of_vocabulary"] for row in scores["by_condition"].values()]
+    assert unknown == [2, 1, 1, 0]
+    assert (scores["num_correct"], scores["num_pairs"], scores["num_ties"]) == (2, 3, 1)
+    assert scores["in_vocabulary_accuracy"] == 1
+
+
+def test_impossible_sentences_are_compared_like_others(minimal_pairs):
+    scores = minimal_pairs.compute(predictions=[[-1.0, -np.inf], [-np.inf, -np.inf]])
+    assert scores == {"accuracy": 0.5, "num_pairs": 2, "num_correct": 1, "num_ties": 1}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"predictions": []}, "nothing to score"),
+        ({"predictions": [[-1.0, -2.0], [-1.0]]}, "item 1 has 1 log probabilities, expected"),
+        ({"predictions": [[-1.0, 0.5]]}, "item 0: 0.5 is not a log probability"),
+        ({"predictions": [[-1.0, float("nan")]]}, "item 0: nan is not a log probability"),
+        ({"predictions": [-1.0, -2.0]}, "Expected format"),
+        ({"conditions": ["a"]}, "conditions must have one entry per item: got 1 for 2 items"),
+        ({"conditions": ["a", None]}, "conditions must be strings, but that of item 1 is None"),
+        ({"groups": "ab"}, "groups must be a list with one entry per item, got str"),
+        ({"out_of_vocabulary": [True]}, "out_of_vocabulary must have one entry per item"),
+        ({"out_of_vocabulary": [True, "no"]}, "out_of_vocabulary must be a bool, or a list of 1, but that of item 1"),
+        ({"out_of_vocabulary": [[True, False], False]}, "a list of 1, but that of item 0"),
+    ],
+)
+def test_minimal_pairs_refuses_what_it_cannot_score(arguments, message):
+    arguments = {"predictions": [[-1.0, -2.0], [-3.0, -2.0]], **arguments}
+    with pytest.raises(ValueError, match=message):
+        evaluate.load("eval/minimal_pairs", keep_in_memory=True).compute(**arguments)
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_examples_of_the_card_run(name, project_root):
     results = doctest.testfile(str(project_root / "eval" / name / "README.md"), module_relative=False)
@@ -232,7 +322,9 @@ def test_card_names_the_page_that_a_space_starts(name, project_root):
     front_matter = (project_root / "eval" / name / "README.md").read_text(encoding="utf-8").split("---\n")[1]
     assert "sdk: gradio\n" in front_matter and "app_file: app.py\n" in front_matter and "- metric\n" in front_matter
     requirements = (project_root / "eval" / name / "requirements.txt").read_text(encoding="utf-8").split()
-    assert "onlstm_hf" in requirements
+    module = (project_root / "eval" / name / f"{name}.py").read_text(encoding="utf-8")
+    assert "evaluate>=0.4.6" in requirements
+    assert ("onlstm_hf" in requirements) == ("from onlstm_hf" in module)
 
 
 @pytest.mark.parametrize("name", METRICS)
@@ -245,6 +337,7 @@ def test_web_page_compiles(name, project_root, tmp_path):
     [
         ("parsing_f1", ("((the (old cat)) ((sat on) it))\n\n(yes)", f"{GOLD}\n(UH Yes)\n"), "sentence_f1"),
         ("perplexity", ("-1 -2\n\n-3.5", "sentence"), "mean_perplexity"),
+        ("minimal_pairs", ("-1 -2\n\n-3.5 -3", ""), "accuracy"),
     ],
 )
 def test_function_behind_the_web_page(monkeypatch, project_root, name, arguments, key):
