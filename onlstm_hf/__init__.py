@@ -6,6 +6,7 @@ from .configuration_onlstm import ONLSTMConfig
 from .configuration_prpn import PRPNConfig
 from .configuration_rnn import RNNConfig
 from .conversion import convert_original_state_dict
+from .logic import generate_logic_pairs, logical_relation
 from .modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
 from .modeling_prpn import PRPNForCausalLM, PRPNModel
 from .modeling_rnn import RNNForCausalLM, RNNModel
@@ -42,5 +43,7 @@ __all__ = [
     "build_word_tokenizer",
     "convert_original_checkpoint",
     "convert_original_state_dict",
+    "generate_logic_pairs",
+    "logical_relation",
     "tree_from_distances",
 ]

@@ -1,0 +1,239 @@
+"""Pairs of propositional formulas and the relation between them (Bowman, Manning & Potts 2015, section 4).
+
+A formula is a variable `a` ... `f`, `( not X )`, `( X ( and Y ) )` or `( X ( or Y ) )`. It stands for the set of
+those of the 64 worlds (assignments of true and false to the six variables) in which it is true; the relation of two
+formulas is that of their sets.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from random import Random
+from typing import NamedTuple
+
+VARIABLES = ("a", "b", "c", "d", "e", "f")
+OPERATORS = ("not", "and", "or")
+# The seven basic relations of MacCartney & Manning (2009): entailment, reverse entailment, equivalence, contradiction
+# (exhaustive exclusion), alternation (exclusion), independence, cover (exhaustion).
+RELATIONS = ("<", ">", "=", "^", "|", "#", "v")
+# The last part of the data has all pairs of so many operators or more.
+MAX_OPERATORS = 12
+
+# Sets of worlds are the bits of an integer. A variable is true in every world whose number has the variable's bit.
+_ALL_WORLDS = (1 << (1 << len(VARIABLES))) - 1
+_WORLDS = {
+    variable: sum(1 << world for world in range(1 << len(VARIABLES)) if world >> index & 1)
+    for index, variable in enumerate(VARIABLES)
+}
+# Whether there are worlds in which both formulas are true, only the left one, only the right one, neither.
+_RELATIONS = {
+    (True, False, True, True): "<",
+    (True, True, False, True): ">",
+    (True, False, False, True): "=",
+    (False, True, True, False): "^",
+    (False, True, True, True): "|",
+    (True, True, True, False): "v",
+}
+_TOKEN = re.compile(r"[()]|[^\s()]+")
+
+# How formulas are drawn in the data of Bowman et al.
+_VARIABLES_OF_A_PAIR = 4
+_SIZE_BUDGET = 12
+_BINARY_PROBABILITY = 4 / 9
+_NEGATION_PROBABILITY = 1 / 3
+# So many draws in a row without a new pair mean that there is none left.
+_PATIENCE = 100_000
+
+
+class LogicPair(NamedTuple):
+    """Two formulas and their relation.
+
+    Attributes:
+        relation: one of `RELATIONS`.
+        left: a formula, its tokens separated by single spaces.
+        right: another.
+    """
+
+    relation: str
+    left: str
+    right: str
+
+    @property
+    def num_operators(self) -> int:
+        """How often `not`, `and` and `or` occur in the side that has more of them."""
+        return max(count_operators(self.left), count_operators(self.right))
+
+
+def count_operators(formula: str) -> int:
+    """How often `not`, `and` and `or` occur."""
+    return sum(token in OPERATORS for token in formula.split())
+
+
+def logical_relation(left: str, right: str) -> str:
+    """The relation of two formulas, from their truth tables over all 64 worlds.
+
+    Args:
+        left: a formula such as `( a ( and ( not b ) ) )`.
+        right: another.
+
+    Returns:
+        `<` where left entails right, `>` where right entails left, `=` where both do, `^` where exactly one of them is
+        true in every world, `|` where they are never true together, `v` where at least one of them is always true,
+        `#` otherwise. A formula that is always true, or never, is `#` to all others: the relations are defined for
+        the rest only, and the data have no such formulas.
+
+    Raises:
+        ValueError: if a formula is malformed; the message says at which character.
+
+    Example:
+
+    ```python
+    >>> from onlstm_hf import logical_relation
+    >>> logical_relation("( a ( and b ) )", "a")
+    '<'
+
+    ```
+    """
+    return _relation(truth_set(left), truth_set(right))
+
+
+@lru_cache(maxsize=1 << 16)
+def truth_set(formula: str) -> int:
+    """The worlds in which a formula is true, as bits of an integer.
+
+    Bit `w` is set where it is true in world `w`, in which variable number `i` is true if bit `i` of `w` is set.
+
+    Raises:
+        ValueError: if the formula is malformed; the message says at which character.
+    """
+    # What has been read: "(", an operator, the worlds of a formula, or an operator with its right operand.
+    stack: list[str | int | tuple[str, int]] = []
+    starts: list[int] = []
+    for match in _TOKEN.finditer(formula):
+        token = match.group()
+        if token == ")":
+            if len(stack) < 3 or stack[-3] != "(":
+                raise _malformed(formula, match.start(), "this bracket must close one that has two parts")
+            closed = _combine(stack[-2], stack[-1])
+            if closed is None:
+                raise _malformed(
+                    formula,
+                    match.start(),
+                    "what this bracket closes is none of ( not X ), ( X ( and Y ) ), ( X ( or Y ) )",
+                )
+            stack[-3:], starts[-3:] = [closed], [starts[-3]]
+        elif token in _WORLDS:
+            stack.append(_WORLDS[token])
+            starts.append(match.start())
+        elif token == "(" or token in OPERATORS:
+            stack.append(token)
+            starts.append(match.start())
+        else:
+            raise _malformed(
+                formula, match.start(), f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
+            )
+    if len(stack) == 1 and isinstance(stack[0], int):
+        return stack[0]
+    if not stack:
+        raise _malformed(formula, 0, "it is empty")
+    if stack[0] == "(":
+        raise _malformed(formula, starts[0], "this bracket is not closed")
+    if isinstance(stack[0], int):
+        raise _malformed(formula, starts[1], "the formula has ended before this")
+    raise _malformed(formula, starts[0], "this is no formula by itself")
+
+
+def _combine(first: str | int | tuple, second: str | int | tuple) -> int | tuple[str, int] | None:
+    """What stands between two brackets, or `None` if that is nothing that may."""
+    if isinstance(second, int):
+        if first == "not":
+            return _ALL_WORLDS ^ second
+        return (first, second) if first in ("and", "or") else None
+    if isinstance(first, int) and isinstance(second, tuple):
+        operator, operand = second
+        return first & operand if operator == "and" else first | operand
+    return None
+
+
+def _malformed(formula: str, position: int, reason: str) -> ValueError:
+    return ValueError(f"malformed formula {formula!r} at character {position}: {reason}")
+
+
+def _relation(left: int, right: int) -> str:
+    neither = _ALL_WORLDS ^ (left | right)
+    return _RELATIONS.get((left & right > 0, left & ~right > 0, right & ~left > 0, neither > 0), "#")
+
+
+def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | None = None) -> Iterator[LogicPair]:
+    """Draws distinct pairs the way the data of Bowman et al. (2015) were drawn.
+
+    Both formulas of a pair use the same four of the six variables. A formula is a variable or, with probability 4/9
+    and at most three levels deep, two formulas joined by `and` or `or`; each of these is negated with probability 1/3.
+    Formulas that are always true, or never, are drawn again.
+
+    Args:
+        num_pairs: how many. The share of short pairs falls with the number, as there are few of them: the data are
+            what about 249,000 give.
+        seed: the same seed gives the same pairs, and more pairs begin with the fewer.
+        max_operators: leave out pairs with more operators in one of the formulas.
+
+    Raises:
+        ValueError: if there are not so many pairs.
+    """
+    generator = Random(seed)
+    seen: set[tuple[str, str]] = set()
+    draws = 0
+    while len(seen) < num_pairs:
+        draws += 1
+        if draws > _PATIENCE:
+            raise ValueError(
+                f"there seem to be only {len(seen)} pairs of at most {max_operators} operators, not {num_pairs}"
+            )
+        variables = generator.sample(VARIABLES, _VARIABLES_OF_A_PAIR)
+        (left, left_worlds), (right, right_worlds) = (_draw(generator, variables, _SIZE_BUDGET) for _ in range(2))
+        if {left_worlds, right_worlds} & {0, _ALL_WORLDS} or (left, right) in seen:
+            continue
+        pair = LogicPair(_relation(left_worlds, right_worlds), left, right)
+        if max_operators is not None and pair.num_operators > max_operators:
+            continue
+        seen.add((left, right))
+        draws = 0
+        yield pair
+
+
+def _draw(generator: Random, variables: list[str], budget: int) -> tuple[str, int]:
+    """A random formula, and the worlds in which it is true."""
+    if budget > 1 and generator.random() < _BINARY_PROBABILITY:
+        (left, left_worlds), (right, right_worlds) = (_draw(generator, variables, budget // 2) for _ in range(2))
+        operator = generator.choice(("and", "or"))
+        formula = f"( {left} ( {operator} {right} ) )"
+        worlds = left_worlds & right_worlds if operator == "and" else left_worlds | right_worlds
+    else:
+        formula = generator.choice(variables)
+        worlds = _WORLDS[formula]
+    if generator.random() < _NEGATION_PROBABILITY:
+        return f"( not {formula} )", _ALL_WORLDS ^ worlds
+    return formula, worlds
+
+
+def split_by_operators(pairs: Iterable[LogicPair], train_share: float = 0.85) -> dict[str, list[LogicPair]]:
+    """Splits pairs as the data of Bowman et al. are: `train0` ... `train12`, `test0` ... `test12`.
+
+    Args:
+        pairs: the pairs.
+        train_share: this share of the pairs of each number of operators is for training, the first ones.
+
+    Returns:
+        Pairs by the name of their split. The number is that of the operators; 12 means 12 or more.
+    """
+    by_operators: defaultdict[int, list[LogicPair]] = defaultdict(list)
+    for pair in pairs:
+        by_operators[min(pair.num_operators, MAX_OPERATORS)].append(pair)
+    splits = {}
+    for part in ("train", "test"):
+        for number in range(MAX_OPERATORS + 1):
+            of_number = by_operators[number]
+            border = int(train_share * len(of_number))
+            splits[f"{part}{number}"] = of_number[:border] if part == "train" else of_number[border:]
+    return splits
