@@ -1,10 +1,12 @@
 """ON-LSTM and other language models that induce syntax, for Transformers."""
 
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_onlstm import ONLSTMConfig
 from .configuration_prpn import PRPNConfig
 from .configuration_rnn import RNNConfig
+from .constituency_parsing import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 from .conversion import convert_original_state_dict
 from .logic import generate_logic_pairs, logical_relation
 from .modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
@@ -28,7 +30,12 @@ for _config, _model, _causal_model in [
     _model.register_for_auto_class("AutoModel")
     _causal_model.register_for_auto_class("AutoModelForCausalLM")
 
+PIPELINE_REGISTRY.register_pipeline(
+    CONSTITUENCY_PARSING, ConstituencyParsingPipeline, pt_model=AutoModelForCausalLM, type="text"
+)
+
 __all__ = [
+    "ConstituencyParsingPipeline",
     "InducedTree",
     "ONLSTMConfig",
     "ONLSTMForCausalLM",

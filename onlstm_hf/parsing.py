@@ -1,5 +1,6 @@
 """`parse()`: from sentences to the trees that a language model induces."""
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -7,8 +8,10 @@ from typing import NamedTuple
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.pipelines import PIPELINE_REGISTRY
 from transformers.utils.logging import tqdm
 
+from .constituency_parsing import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 from .tree_drawing import distances_to_svg
 from .trees import InducedTree, tree_from_distances
 from .word_alignment import encode_sentence, encode_words
@@ -32,6 +35,22 @@ class ParsingMixin:
     """Adds `parse` to a model with `syntactic_distances(input_ids, attention_mask, state, layer, ...)`."""
 
     induces_trees = True
+
+    def save_pretrained(self, save_directory: str | os.PathLike, **options) -> None:
+        """As in Transformers; the folder also tells `pipeline` where in it the code of the parsing pipeline is."""
+        pipeline_class = ConstituencyParsingPipeline
+        self.config.custom_pipelines = {
+            CONSTITUENCY_PARSING: {
+                "impl": f"{pipeline_class.__module__.rpartition('.')[2]}.{pipeline_class.__name__}",
+                "pt": ["AutoModelForCausalLM"],
+                "type": "text",
+            }
+        }
+        try:
+            super().save_pretrained(save_directory, **options)
+        finally:
+            if CONSTITUENCY_PARSING in PIPELINE_REGISTRY.supported_tasks:  # the code that runs here does the task
+                del self.config.custom_pipelines
 
     def parse(
         self,

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_models import MODEL_TYPES, Kind
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.dynamic_module_utils import get_imports
 from transformers.utils import logging
 
@@ -27,7 +27,14 @@ SHARED = {
     "recurrent_state.py",
     "vocabulary_loss.py",
 }
-PARSING = {"files.py", "parsing.py", "tree_drawing.py", "trees.py", "word_alignment.py"}
+PARSING = {
+    "constituency_parsing.py",
+    "files.py",
+    "parsing.py",
+    "tree_drawing.py",
+    "trees.py",
+    "word_alignment.py",
+}
 RECURRENCE = {
     "fast_path.py",
     "linear.py",
@@ -61,7 +68,7 @@ except ModuleNotFoundError as error:
     report = {"import_error": str(error)}
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
 
 config = AutoConfig.from_pretrained(checkpoint, trust_remote_code=True)
 model = AutoModelForCausalLM.from_pretrained(checkpoint, trust_remote_code=True)
@@ -76,6 +83,8 @@ report |= {
 if model.induces_trees:
     tree = model.parse(sentence, tokenizer)
     report |= {"brackets": tree.to_bracket(), "drawing": str(tree), "svg": tree.to_svg()}
+    parse = pipeline("constituency-parsing", model=checkpoint, trust_remote_code=True, device="cpu")
+    report |= {"pipeline": type(parse).__module__, "records": parse([sentence, "the mat"], branching_bias="none")}
 model.save_pretrained(saved_again)
 print(json.dumps(report))
 """
@@ -207,6 +216,13 @@ def test_carried_code_parses_and_draws_the_same(model, checkpoint, without_the_p
     assert without_the_package["brackets"] == tree.to_bracket()
     assert without_the_package["drawing"] == str(tree)
     assert without_the_package["svg"] == tree.to_svg()
+    parse = pipeline("constituency-parsing", model=str(checkpoint), device="cpu")
+    assert without_the_package["pipeline"].startswith("transformers_modules.")
+    for found, expected in zip(
+        without_the_package["records"], parse([SENTENCE, "the mat"], branching_bias="none"), strict=True
+    ):
+        assert found.pop("distances") == pytest.approx(expected.pop("distances"), abs=1e-6)
+        assert found == expected
 
 
 def test_carried_code_is_saved_again(kind, model, carried, without_the_package):

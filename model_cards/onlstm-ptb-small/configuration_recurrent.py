@@ -1,6 +1,7 @@
 """What the configurations of all recurrent language models have in common."""
 
 from transformers import PreTrainedConfig
+from transformers.pipelines import PIPELINE_REGISTRY
 
 
 class RecurrentConfig(PreTrainedConfig):
@@ -45,8 +46,13 @@ class RecurrentConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
-        """As in Transformers, but refuses the configuration of another kind of model."""
+        """As in Transformers, but refuses the configuration of another kind of model.
+
+        Where this package is imported, its own pipelines do their tasks, and not those that the checkpoint carries.
+        """
         model_type = config_dict.get("model_type", cls.model_type)
         if model_type != cls.model_type:
             raise ValueError(f'this is the configuration of a "{model_type}" model, not of an "{cls.model_type}"')
+        if config_dict.get("custom_pipelines", {}).keys() <= PIPELINE_REGISTRY.supported_tasks.keys():
+            config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
         return super().from_dict(config_dict, **kwargs)
