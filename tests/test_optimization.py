@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from optimization import all_finite, build_optimizer, has_stalled, learning_rate_factor
+from optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
 from recipe import OptimizationArguments
 from torch import nn
 
@@ -55,6 +55,17 @@ def test_optimizers_have_the_values_of_the_recipe():
     )
     (group,) = build_optimizer(model, arguments).param_groups
     assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.0, 0.9), 1e-9, 0.2)
+
+
+def test_the_average_is_the_mean_of_all_weights_that_it_was_given():
+    model = nn.Linear(3, 2)
+    average, given = average_of(model), []
+    for _ in range(5):
+        with torch.no_grad():
+            model.weight.normal_()
+        average.update_parameters(model)
+        given.append(model.weight.detach().clone())
+        torch.testing.assert_close(average.module.weight, torch.stack(given).mean(0))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])

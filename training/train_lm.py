@@ -24,7 +24,7 @@ from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, load, set_seed
 from checkpointing import recover_folder, replaced_folder, reported_damage, without_notices
 from model_setup import build_model, build_tokenizer, check_model_arguments
-from optimization import all_finite, build_optimizer, has_stalled, learning_rate_factor
+from optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
 from progress import Progress
 from recipe import FIXED_BY_A_RUN, ModelArguments, Recipe, parse_recipe
 from text_batches import (
@@ -39,7 +39,6 @@ from text_batches import (
     encode_stream,
     load_texts,
 )
-from torch.optim.swa_utils import AveragedModel
 from training_log import TrainingDiverged, TrainingLog
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 from validation import load_gold_trees, load_held_out_text
@@ -99,7 +98,7 @@ class TrainingRun:
 
         self.tokenizer = build_tokenizer(data, model_arguments.init_from)
         model = build_model(model_arguments, self.tokenizer)
-        self.averaged = AveragedModel(model) if arguments.optimizer == "nt-asgd" else None
+        self.averaged = average_of(model) if arguments.optimizer == "nt-asgd" else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
