@@ -6,6 +6,8 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+from .linear import linear
+
 IGNORED_LABEL = -100
 # Blocks of the logits: small enough for the cache; and large enough for the products that make them.
 _LOGITS_PER_BLOCK = 1 << 20
@@ -163,7 +165,7 @@ class _SummedProjectedCrossEntropy(torch.autograd.Function):
         grad_weight, grad_bias = torch.zeros_like(weight, dtype=dtype), torch.zeros_like(bias, dtype=dtype)
         total = torch.zeros((), dtype=dtype, device=hidden_states.device)
         for rows in _blocks(len(hidden_states), len(weight), _LOGITS_PER_PRODUCT):
-            logits = F.linear(hidden_states[rows], product_weight, product_bias)
+            logits = linear(hidden_states[rows], product_weight, product_bias)
             log_probabilities = logits.log_softmax(dim=-1, dtype=dtype)
             total -= log_probabilities.gather(-1, targets[rows]).where(real[rows], 0).sum()
             if differentiate:
