@@ -193,10 +193,11 @@ class ParsingMixin:
         else:
             words, input_ids, word_of_token, _ = encode_sentence(tokenizer, sentence)
 
-        outside = [token for token in input_ids if not 0 <= token < self.config.vocab_size]
+        vocab_size = self.config.vocab_size
+        outside = [token for token in input_ids if not 0 <= token < vocab_size]
         if outside:
             raise ValueError(
-                f"token id {outside[0]} is outside the model's vocabulary of {self.config.vocab_size}: "
+                f"token id {outside[0]} is outside the model's vocabulary of {vocab_size}: "
                 "the tokenizer does not belong to this model"
             )
         if is_ids or units == "tokens":
