@@ -117,9 +117,9 @@ def run_by_the_equations(problem: Problem):
     return outputs, cell, forget_distances, input_distances
 
 
-def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3)):
+def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), scale=1.0):
     """Gradients of a random function of the outputs whose positions are in `used`."""
-    outputs = ordered_neurons(*problem, implementation)
+    outputs = ordered_neurons(*problem, implementation, scale)
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) for o in outputs]
     value = sum((weights[index] * outputs[index]).sum() for index in used)
@@ -260,6 +260,22 @@ def test_half_precision_weights_are_computed_with_in_float32(dtype, implementati
     assert outputs.outputs.dtype == dtype
     torch.testing.assert_close(outputs.outputs, expected.outputs.to(dtype))
     torch.testing.assert_close(outputs.cell, expected.cell)
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+@pytest.mark.parametrize("scale", [0.55, 0.0])
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_recurrent_scale_is_a_factor_of_the_weight(implementation, scale, precision):
+    problem = make_problem(6, 3, 4, 5, torch.float32, padding="left")
+    scaled = problem._replace(recurrent_weight=(problem.recurrent_weight.detach() * scale).requires_grad_())
+    expected = (*ordered_neurons(*scaled, "reference"), *gradients(scaled, "reference"))
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        outputs = ordered_neurons(*problem, implementation, scale)
+        ours = (*outputs, *gradients(problem, implementation, scale=scale))
+    tolerance = 1e-5 if precision == torch.float32 else 0.03
+    for index, (actual, wanted) in enumerate(zip(ours, expected, strict=True)):
+        wanted = wanted * scale if index == 5 else wanted  # the gradient of the weight before scaling
+        assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
 
 
 def test_cumax_rises_from_zero_to_one():

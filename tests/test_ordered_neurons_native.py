@@ -98,19 +98,6 @@ def test_bfloat16_products_lose_no_more_than_their_rounding(instruction_set, sha
 
 
 @built
-@pytest.mark.parametrize("scale", [0.55, 0.0])
-def test_the_recurrent_scale_is_that_of_the_weight(scale):
-    problem = make_problem(6, 3, 4, 5, torch.float32)
-    scaled = problem._replace(recurrent_weight=(problem.recurrent_weight.detach() * scale).requires_grad_())
-    outputs = ordered_neurons(*problem, "native", scale)
-    for ours, theirs in zip(outputs, ordered_neurons(*scaled, "reference"), strict=True):
-        torch.testing.assert_close(ours, theirs)
-    (ours,) = torch.autograd.grad(outputs.outputs.sum(), problem.recurrent_weight)
-    (theirs,) = torch.autograd.grad(ordered_neurons(*scaled, "reference").outputs.sum(), scaled.recurrent_weight)
-    torch.testing.assert_close(ours, theirs * scale)
-
-
-@built
 @pytest.mark.parametrize("shape", [(3, 1, 7, 3), (4, 5, 3, 11)])
 def test_results_do_not_depend_on_the_number_of_threads(shape):
     problem = make_problem(*shape, torch.float32, padding="left")

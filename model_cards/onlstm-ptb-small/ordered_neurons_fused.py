@@ -28,14 +28,14 @@ def forward(
     activations = cell.new_empty(saved_length, batch_size, 4, size)
     gates = cell.new_empty(batch_size, num_gates)
     last_cell = cell.reshape(batch_size, size).clone()
-    weight = _weight(recurrent_weight, recurrent_scale, product_in_bfloat16).t()
+    weight = (recurrent_weight.to(torch.bfloat16) if product_in_bfloat16 else recurrent_weight).t()
 
     for step in range(length):
         place = step if save_for_backward else 0
         if product_in_bfloat16 or input_gates.dtype != gates.dtype:
-            torch.add(input_gates[step], hidden.to(weight.dtype) @ weight, out=gates)
+            torch.add(input_gates[step], hidden.to(weight.dtype) @ weight, alpha=recurrent_scale, out=gates)
         else:
-            torch.addmm(input_gates[step], hidden, weight, out=gates)
+            torch.addmm(input_gates[step], hidden, weight, alpha=recurrent_scale, out=gates)
         torch.softmax(gates[:, : 2 * num_chunks].view(batch_size, 2, num_chunks), -1, out=softmaxes[place])
         units = gates[:, 2 * num_chunks :].view(batch_size, 4, size)
         torch.tanh(units[:, 0], out=activations[place, :, 0])
@@ -123,7 +123,7 @@ def backward(
     # The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
     signs = softmaxes.new_tensor([-1.0, 1.0]).unsqueeze(-1)
     grad_gates = cells.new_empty(length, batch_size, 2 * num_chunks + 4 * size)
-    weight = _weight(recurrent_weight, recurrent_scale, product_in_bfloat16)
+    weight = recurrent_weight.to(torch.bfloat16) if product_in_bfloat16 else recurrent_weight
     grad_hidden = torch.zeros_like(cells[0])
     grad_cell = torch.zeros_like(cells[0]) if grad_last_cell is None else grad_last_cell.reshape(batch_size, size)
     for step in reversed(range(length)):
@@ -142,13 +142,10 @@ def backward(
         torch.mul(centred, softmaxes[step], out=grad_gates[step, :, : 2 * num_chunks].view(batch_size, 2, num_chunks))
         grad_cell = grad_cell * previous_per_cell[step]
         product = (grad_gates[step].to(weight.dtype) @ weight).to(cells.dtype)
+        if recurrent_scale != 1:
+            product = product * recurrent_scale
         grad_hidden = product if mask is None else torch.addcmul(product, grad_hidden, 1 - real[step])
     return grad_gates.to(outputs.dtype), grad_hidden, grad_cell.view_as(last_cell)
-
-
-def _weight(recurrent_weight: torch.Tensor, recurrent_scale: float, product_in_bfloat16: bool) -> torch.Tensor:
-    weight = recurrent_weight if recurrent_scale == 1 else recurrent_weight * recurrent_scale
-    return weight.to(torch.bfloat16) if product_in_bfloat16 else weight
 
 
 def _master_gates(softmaxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
