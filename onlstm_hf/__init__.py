@@ -1,6 +1,6 @@
 """ON-LSTM and other language models that induce syntax, for Transformers."""
 
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
 from transformers.pipelines import PIPELINE_REGISTRY
 
 from .configuration_onlstm import ONLSTMConfig
@@ -9,26 +9,26 @@ from .configuration_rnn import RNNConfig
 from .constituency_parsing import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 from .conversion import convert_original_state_dict
 from .logic import generate_logic_pairs, logical_relation
-from .modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
+from .modeling_onlstm import ONLSTMForCausalLM, ONLSTMForSequencePairClassification, ONLSTMModel
 from .modeling_prpn import PRPNForCausalLM, PRPNModel
-from .modeling_rnn import RNNForCausalLM, RNNModel
+from .modeling_rnn import RNNForCausalLM, RNNForSequencePairClassification, RNNModel
 from .original_checkpoint import convert_original_checkpoint
 from .tokenization import build_word_tokenizer
 from .trees import InducedTree, tree_from_distances
 from .version import __version__
 
-for _config, _model, _causal_model in [
-    (ONLSTMConfig, ONLSTMModel, ONLSTMForCausalLM),
-    (PRPNConfig, PRPNModel, PRPNForCausalLM),
-    (RNNConfig, RNNModel, RNNForCausalLM),
-]:
+for _config, _models in {
+    ONLSTMConfig: (ONLSTMModel, ONLSTMForCausalLM, ONLSTMForSequencePairClassification),
+    PRPNConfig: (PRPNModel, PRPNForCausalLM),
+    RNNConfig: (RNNModel, RNNForCausalLM, RNNForSequencePairClassification),
+}.items():
     AutoConfig.register(_config.model_type, _config)
-    AutoModel.register(_config, _model)
-    AutoModelForCausalLM.register(_config, _causal_model)
     # Saved checkpoints carry the code of their model: with trust_remote_code=True they load without this package.
     _config.register_for_auto_class("AutoConfig")
-    _model.register_for_auto_class("AutoModel")
-    _causal_model.register_for_auto_class("AutoModelForCausalLM")
+    _auto_classes = (AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification)
+    for _auto_class, _model in zip(_auto_classes, _models, strict=False):
+        _auto_class.register(_config, _model)
+        _model.register_for_auto_class(_auto_class.__name__)
 
 PIPELINE_REGISTRY.register_pipeline(
     CONSTITUENCY_PARSING, ConstituencyParsingPipeline, pt_model=AutoModelForCausalLM, type="text"
@@ -39,12 +39,14 @@ __all__ = [
     "InducedTree",
     "ONLSTMConfig",
     "ONLSTMForCausalLM",
+    "ONLSTMForSequencePairClassification",
     "ONLSTMModel",
     "PRPNConfig",
     "PRPNForCausalLM",
     "PRPNModel",
     "RNNConfig",
     "RNNForCausalLM",
+    "RNNForSequencePairClassification",
     "RNNModel",
     "__version__",
     "build_word_tokenizer",

@@ -10,7 +10,14 @@ class AWDLSTMConfig(RecurrentConfig):
         ValueError: if a value is out of its range or two of them contradict each other.
     """
 
-    probabilities = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+    probabilities = (
+        "embedding_dropout",
+        "input_dropout",
+        "hidden_dropout",
+        "output_dropout",
+        "weight_dropout",
+        "classifier_dropout",
+    )
     not_negative = ("activation_regularization", "temporal_activation_regularization", "initializer_range")
 
     layer_sizes: list[int] | None = None
@@ -19,6 +26,7 @@ class AWDLSTMConfig(RecurrentConfig):
     hidden_dropout: float = 0.3
     output_dropout: float = 0.45
     weight_dropout: float = 0.45
+    classifier_dropout: float = 0.2
     activation_regularization: float = 2.0
     temporal_activation_regularization: float = 1.0
 

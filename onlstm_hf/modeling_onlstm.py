@@ -13,6 +13,7 @@ from .ordered_neurons import OrderedNeuronsOutput, ordered_neurons
 from .parsing import ParsingMixin
 from .recurrent_language_model import RecurrentPreTrainedModel
 from .recurrent_state import RecurrentState
+from .sequence_pair_classification import PairClassifier, RecurrentForSequencePairClassification
 
 
 @dataclass
@@ -182,4 +183,14 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM)
         return outputs.forget_distances[layer], outputs.state
 
 
-__all__ = ["ONLSTMForCausalLM", "ONLSTMModel", "ONLSTMPreTrainedModel"]
+class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel, RecurrentForSequencePairClassification):
+    """An ON-LSTM that reads both sequences of a pair, and a classifier that compares what it made of them."""
+
+    def __init__(self, config: ONLSTMConfig):
+        super().__init__(config)
+        self.model = ONLSTMModel(config)
+        self.classifier = PairClassifier(config.layer_sizes[-1], config.num_labels, config.classifier_dropout)
+        self.post_init()
+
+
+__all__ = ["ONLSTMForCausalLM", "ONLSTMForSequencePairClassification", "ONLSTMModel", "ONLSTMPreTrainedModel"]

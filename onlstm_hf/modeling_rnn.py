@@ -14,6 +14,7 @@ from .awd_lstm import AWDLSTMForCausalLM, AWDLSTMModel
 from .configuration_rnn import RNNConfig
 from .dropout import drop_connect
 from .recurrent_language_model import RecurrentPreTrainedModel
+from .sequence_pair_classification import PairClassifier, RecurrentForSequencePairClassification
 
 NUM_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 # Opens or closes a gate: large enough for a sigmoid to reach 0 and 1 exactly, small enough for float16.
@@ -122,21 +123,21 @@ class RNNPreTrainedModel(RecurrentPreTrainedModel):
     config_class = RNNConfig
     _no_split_modules = ["RNNLayer"]
 
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        """As Merity et al.: all weights and biases of a layer within the inverse square root of its size."""
-        if not isinstance(module, nn.Linear) or module is self.get_output_embeddings():
-            return super()._init_weights(module)
-        bound = (module.out_features // NUM_GATES[self.config.cell_type]) ** -0.5
-        init.uniform_(module.weight, -bound, bound)
-        init.uniform_(module.bias, -bound, bound)
-
 
 class RNNModel(RNNPreTrainedModel, AWDLSTMModel):
     """The embedding and the stack of recurrent layers, without a head."""
 
     def build_layer(self, input_size: int, size: int) -> RNNLayer:
         return RNNLayer(self.config.cell_type, input_size, size, self.config.weight_dropout)
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        """As Merity et al.: all weights and biases of a layer within the inverse square root of its size."""
+        if not isinstance(module, nn.Linear):
+            return super()._init_weights(module)
+        bound = (module.out_features // NUM_GATES[self.config.cell_type]) ** -0.5
+        init.uniform_(module.weight, -bound, bound)
+        init.uniform_(module.bias, -bound, bound)
 
 
 class RNNForCausalLM(RNNPreTrainedModel, AWDLSTMForCausalLM):
@@ -160,4 +161,14 @@ class RNNForCausalLM(RNNPreTrainedModel, AWDLSTMForCausalLM):
     syntactic_distances = draw_distances = parse
 
 
-__all__ = ["RNNForCausalLM", "RNNModel", "RNNPreTrainedModel"]
+class RNNForSequencePairClassification(RNNPreTrainedModel, RecurrentForSequencePairClassification):
+    """A recurrent network that reads both sequences of a pair, and a classifier that compares what it made of them."""
+
+    def __init__(self, config: RNNConfig):
+        super().__init__(config)
+        self.model = RNNModel(config)
+        self.classifier = PairClassifier(config.layer_sizes[-1], config.num_labels, config.classifier_dropout)
+        self.post_init()
+
+
+__all__ = ["RNNForCausalLM", "RNNForSequencePairClassification", "RNNModel", "RNNPreTrainedModel"]

@@ -23,8 +23,10 @@ SHARED = {
     "configuration_awd_lstm.py",
     "configuration_recurrent.py",
     "dropout.py",
+    "linear.py",
     "recurrent_language_model.py",
     "recurrent_state.py",
+    "sequence_pair_classification.py",
     "vocabulary_loss.py",
 }
 PARSING = {
@@ -37,7 +39,6 @@ PARSING = {
 }
 RECURRENCE = {
     "fast_path.py",
-    "linear.py",
     "ordered_neurons.py",
     "ordered_neurons_fused.py",
     "ordered_neurons_kernels.py",
@@ -52,7 +53,7 @@ CARRIED = {
 SENTENCE = "the old cat saw the dog on the mat"
 PROMPT = [3, 4, 5, 6]
 
-WITHOUT_THE_PACKAGE = """
+ABSENT_PACKAGE = """
 import json, sys
 
 class Absent:
@@ -61,6 +62,11 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {name!r}")
 
 sys.meta_path.insert(0, Absent())
+"""
+
+WITHOUT_THE_PACKAGE = (
+    ABSENT_PACKAGE
+    + """
 checkpoint, saved_again, sentence, prompt = sys.argv[1:]
 try:
     import onlstm_hf
@@ -88,6 +94,21 @@ if model.induces_trees:
 model.save_pretrained(saved_again)
 print(json.dumps(report))
 """
+)
+
+PAIRS_WITHOUT_THE_PACKAGE = (
+    ABSENT_PACKAGE
+    + """
+checkpoint, prompt = sys.argv[1:]
+import torch
+from transformers import AutoModelForSequenceClassification
+
+model = AutoModelForSequenceClassification.from_pretrained(checkpoint, trust_remote_code=True)
+ids = torch.tensor([json.loads(prompt)])
+logits = model(ids, input_ids_pair=ids[:, :2]).logits[0]
+print(json.dumps({"model": type(model).__module__, "logits": logits.tolist()}))
+"""
+)
 
 BESIDE_THE_PACKAGE = """
 import json, sys
@@ -230,6 +251,21 @@ def test_carried_code_is_saved_again(kind, model, carried, without_the_package):
     loaded = AutoModelForCausalLM.from_pretrained(without_the_package["saved"])
     assert type(loaded) is kind.causal_class
     torch.testing.assert_close(loaded.state_dict(), model.state_dict())
+
+
+def test_a_classifier_of_pairs_is_loaded_without_the_package(kind, carried, tmp_path):
+    if kind.pair_class is None:
+        pytest.skip("there is none for this kind of model")
+    model = kind.make(kind.pair_class)
+    model.save_pretrained(tmp_path / "pairs")
+    assert {path.name for path in (tmp_path / "pairs").glob("*.py")} == carried
+    arguments = (tmp_path / "pairs", json.dumps(PROMPT))
+    report = run_isolated(PAIRS_WITHOUT_THE_PACKAGE, *arguments, modules=tmp_path / "modules")
+    assert report["model"].startswith("transformers_modules.")
+    prompt = torch.tensor([PROMPT])
+    with torch.no_grad():
+        logits = model(prompt, input_ids_pair=prompt[:, :2]).logits[0]
+    torch.testing.assert_close(torch.tensor(report["logits"]), logits)
 
 
 @pytest.mark.parametrize("options", [{}, {"trust_remote_code": True}, {"trust_remote_code": False}], ids=str)

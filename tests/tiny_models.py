@@ -6,7 +6,16 @@ import torch
 from torch.utils import _pytree as pytree
 from transformers import PreTrainedConfig, PreTrainedModel
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, ONLSTMModel, RNNConfig, RNNForCausalLM, RNNModel
+from onlstm_hf import (
+    ONLSTMConfig,
+    ONLSTMForCausalLM,
+    ONLSTMForSequencePairClassification,
+    ONLSTMModel,
+    RNNConfig,
+    RNNForCausalLM,
+    RNNForSequencePairClassification,
+    RNNModel,
+)
 from onlstm_hf.recurrent_state import ModelState
 
 VOCAB_SIZE, PAD = 13, 12
@@ -25,6 +34,7 @@ class Kind:
             ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout"), 0.0
         )
     )
+    pair_class: type[PreTrainedModel] | None = None
 
     def config(self, **options) -> PreTrainedConfig:
         tiny = {"vocab_size": VOCAB_SIZE, "embedding_size": 8, "hidden_size": 12}
@@ -40,11 +50,23 @@ class Kind:
         return model.eval()
 
 
+_RNN_CLASSES = {
+    "config_class": RNNConfig,
+    "model_class": RNNModel,
+    "causal_class": RNNForCausalLM,
+    "pair_class": RNNForSequencePairClassification,
+}
 AWD_LSTMS = {
-    "onlstm": Kind(ONLSTMConfig, ONLSTMModel, ONLSTMForCausalLM, {"chunk_size": 4}),
-    "lstm": Kind(RNNConfig, RNNModel, RNNForCausalLM, {"cell_type": "lstm"}),
-    "gru": Kind(RNNConfig, RNNModel, RNNForCausalLM, {"cell_type": "gru"}),
-    "rnn": Kind(RNNConfig, RNNModel, RNNForCausalLM, {"cell_type": "rnn"}),
+    "onlstm": Kind(
+        ONLSTMConfig,
+        ONLSTMModel,
+        ONLSTMForCausalLM,
+        {"chunk_size": 4},
+        pair_class=ONLSTMForSequencePairClassification,
+    ),
+    "lstm": Kind(**_RNN_CLASSES, options={"cell_type": "lstm"}),
+    "gru": Kind(**_RNN_CLASSES, options={"cell_type": "gru"}),
+    "rnn": Kind(**_RNN_CLASSES, options={"cell_type": "rnn"}),
 }
 KINDS = {**AWD_LSTMS}
 # One kind of each model type, for what depends on the classes and not on the recurrence.

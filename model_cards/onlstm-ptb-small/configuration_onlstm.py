@@ -26,6 +26,7 @@ class ONLSTMConfig(AWDLSTMConfig):
         hidden_dropout (`float`, defaults to 0.3): Locked dropout between layers.
         output_dropout (`float`, defaults to 0.45): Locked dropout of the last layer's output.
         weight_dropout (`float`, defaults to 0.45): Drop-connect on the hidden-to-hidden weights.
+        classifier_dropout (`float`, defaults to 0.2): Dropout before both maps of the classifier of sequence pairs.
         activation_regularization (`float`, defaults to 2.0):
             Weight (alpha) of the mean square of the last layer's dropped output in the training loss.
         temporal_activation_regularization (`float`, defaults to 1.0):
