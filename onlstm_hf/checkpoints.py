@@ -31,11 +31,12 @@ def default_model() -> str:
     )
 
 
-def load_checkpoint(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Loads a recurrent language model, in float32 and on the GPU if there is one, and its tokenizer.
+def load_checkpoint(name: str, any_causal_model: bool = False) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Loads a language model, in float32 and on the GPU if there is one, and its tokenizer.
 
     Args:
         name: a checkpoint folder, or a name on the Hub. Code that comes with it is not run.
+        any_causal_model: whether the model may be any one of Transformers, not only one of this package.
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
@@ -60,7 +61,7 @@ def load_checkpoint(name: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase
             )
         except Exception as error:
             raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
-        if not hasattr(model, "parse"):
+        if not (any_causal_model or hasattr(model, "parse")):
             raise ValueError(f"{name} is a model of type {model.config.model_type}, which induces no trees")
         if report["missing_keys"]:
             missing = sorted(report["missing_keys"])

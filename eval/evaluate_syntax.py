@@ -1,0 +1,242 @@
+"""Targeted syntactic evaluation: how often language models prefer the grammatical one of two sentences.
+
+    python eval/evaluate_syntax.py MODEL --marvin-linzen syneval/ --output results.json
+    python eval/evaluate_syntax.py MODEL gpt2 --blimp nyu-mll/blimp
+
+The sets are those of Marvin & Linzen (2018), reported as in the ON-LSTM paper, and BLiMP (Warstadt et al. 2020). Any
+causal language model of Transformers can stand beside the models of this package.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from reporting import check_writable, describe_run, format_table, import_extra
+from sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
+from syntactic_tests import (
+    MARVIN_LINZEN_PUBLISHED,
+    MARVIN_LINZEN_SETS,
+    PUBLISHED_MODELS,
+    Item,
+    load_blimp,
+    load_marvin_linzen,
+)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from onlstm_hf.checkpoints import load_checkpoint
+from onlstm_hf.command_line import positive_integer, run_program
+from onlstm_hf.files import write_json
+from onlstm_hf.prefix_scoring import sequence_log_probabilities
+
+PROTOCOL = (
+    "log probability of the whole sentence after the token that begins a text; right if that of the grammatical "
+    "sentence is higher, a tie is not right; a pair is unknown if a word in which its sentences differ is outside the "
+    "vocabulary"
+)
+END = {
+    "counted": "the <eos> at the end of the sentence counts",
+    "ignored": "the end of the sentence does not count",
+}
+SPELLINGS = {
+    "as-written": "sentences as they are written",
+    "treebank": "sentences spelt as Penn Treebank text: lower case, no punctuation, clitics split off, N for numbers",
+}
+PUBLISHED_NOTE = (
+    "published: Shen et al. (2019), Table 3; models trained on 90 million words of Wikipedia, not on the text of the "
+    "models beside them"
+)
+MARVIN_LINZEN, BLIMP = "Marvin & Linzen", "BLiMP"
+# Which sentences of an item are compared, in the order of the metric.
+COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser().parse_args(arguments)
+    return run_program("evaluate_syntax.py", lambda: evaluate_syntax(options, arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument(
+        "--marvin-linzen",
+        metavar="PATH",
+        help="folder with the sets as NAME.tsv or NAME.tsv.gz (condition, grammatical, (intrusive,) ungrammatical), "
+        "or a Hugging Face dataset with these columns",
+    )
+    parser.add_argument(
+        "--blimp", metavar="PATH", help="folder with NAME.jsonl or NAME.jsonl.gz, or the dataset's name"
+    )
+    parser.add_argument(
+        "--max-items",
+        type=positive_integer,
+        metavar="N",
+        help="of each set, a random sample that is always the same, for a first look; all by default",
+    )
+    parser.add_argument(
+        "--spelling",
+        choices=[*SPELLINGS],
+        default="as-written",
+        help="treebank: for models of Penn Treebank text, to whom BLiMP's capitals and full stops are unknown "
+        "(%(default)s)",
+    )
+    parser.add_argument(
+        "--end",
+        choices=[*END],
+        default="counted",
+        help="whether the <eos> after the sentence counts; models of running text such as GPT-2 rarely see one there "
+        "(%(default)s)",
+    )
+    parser.add_argument(
+        "--batch-size", type=positive_integer, default=1024, metavar="N", help="sentences at once (%(default)s)"
+    )
+    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    return parser
+
+
+def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Scores every set with every model, prints the tables and writes the results."""
+    check_writable(options.output)
+    tests = load_tests(options)
+    results = []
+    for name in options.models:
+        model, tokenizer = load_checkpoint(name, any_causal_model=True)
+        scores = {
+            test: score_items(model, tokenizer, items, options.end == "counted", options.batch_size)
+            for test, items in tests.items()
+        }
+        results.append({"model": name, "num_parameters": model.num_parameters(), "scores": scores})
+    description = f"{PROTOCOL}; {END[options.end]}; {SPELLINGS[options.spelling]}"
+    print(f"{description}\n\n" + "\n\n".join(report(test, items, results) for test, items in tests.items()))
+    if options.output:
+        results = {
+            "task": "targeted syntactic evaluation",
+            "protocol": {"description": description, "spelling": options.spelling, "end": options.end},
+            "max_items": options.max_items,
+            "models": results,
+            "published": {
+                "description": PUBLISHED_NOTE,
+                "marvin_linzen": {
+                    name: dict(zip(PUBLISHED_MODELS, row, strict=True))
+                    for name, row in MARVIN_LINZEN_PUBLISHED.items()
+                },
+            },
+            **describe_run("evaluate_syntax.py", arguments),
+        }
+        write_json(options.output, results)
+
+
+def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
+    """The items of every test asked for, by its name, in the spelling asked for."""
+    tests = {}
+    if options.marvin_linzen:
+        tests[MARVIN_LINZEN] = load_marvin_linzen(options.marvin_linzen, options.max_items)
+    if options.blimp:
+        tests[BLIMP] = load_blimp(options.blimp, options.max_items)
+    if not tests:
+        raise ValueError("nothing to evaluate on: give --marvin-linzen PATH, --blimp PATH, or both")
+    if options.spelling == "treebank":
+        for items in tests.values():
+            items[:] = [item._replace(sentences=tuple(map(spell_as_treebank, item.sentences))) for item in items]
+    return tests
+
+
+def score_items(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    items: Sequence[Item],
+    end_counts: bool = True,
+    batch_size: int = 1024,
+) -> dict:
+    """Scores items by the metric `eval/minimal_pairs`.
+
+    Args:
+        model: any causal language model.
+        tokenizer: its tokenizer.
+        items: sentences with their conditions and groups.
+        end_counts: whether the `<eos>` after a sentence is predicted, too.
+        batch_size: different sentences in one batch.
+
+    Raises:
+        ValueError: if the tokenizer has no token to begin or to end a text with, or does not fit the model.
+    """
+    evaluate = import_extra("evaluate")
+    begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id
+    if begin is None or (end_counts and tokenizer.eos_token_id is None):
+        raise ValueError("the tokenizer needs an eos_token, which stands before and after each sentence")
+    end = (tokenizer.eos_token_id,) if end_counts else ()
+    sentences = list(dict.fromkeys(sentence for item in items for sentence in item.sentences))
+    encoded = dict(zip(sentences, encode_sentences(tokenizer, sentences), strict=True))
+    framed = [(begin, *encoded[sentence].ids, *end) for sentence in sentences]
+    log_probabilities = dict(zip(sentences, sequence_log_probabilities(model, framed, batch_size), strict=True))
+    metric = evaluate.load(str(Path(__file__).resolve().parent / "minimal_pairs"), keep_in_memory=True)
+    return metric.compute(
+        predictions=[[log_probabilities[sentence] for sentence in item.sentences] for item in items],
+        conditions=[item.condition for item in items],
+        groups=[item.group for item in items],
+        out_of_vocabulary=[
+            [
+                differ_in_unknown_word(encoded[item.sentences[first]], encoded[item.sentences[second]])
+                for first, second in COMPARED[len(item.sentences)]
+            ]
+            for item in items
+        ],
+    )
+
+
+def report(test: str, items: Sequence[Item], results: Sequence[dict]) -> str:
+    """The table of one test: the accuracy of each model, and its accuracy on the pairs that it knows the words of."""
+    published = PUBLISHED_MODELS if test == MARVIN_LINZEN else ()
+    header = [test, "pairs"]
+    for result in results:
+        header += [Path(result["model"]).name, "known pairs only"]
+    header += [f"{name} (published)" for name in published]
+
+    scores = [result["scores"][test] for result in results]
+    rows = []
+    for label, part, name in _layout(test, items, scores[0]):
+        row = [label]
+        if part is not None:
+            cells = [score[part][name] for score in scores] if part else scores
+            row += [str(cells[0]["num_pairs"]), *(text for cell in cells for text in _accuracies(cell))]
+            row += [f"{figure:.2f}" for figure in MARVIN_LINZEN_PUBLISHED.get(name, ())]
+        rows.append(row + [""] * (len(header) - len(row)))
+    ties = [f"{result['model']}: {score['num_ties']} ties" for result, score in zip(results, scores, strict=True)]
+    return "\n".join([format_table(header, rows), *ties, *([PUBLISHED_NOTE] if published else [])])
+
+
+def _layout(test: str, items: Sequence[Item], scores: dict) -> Iterator[tuple[str, str | None, str]]:
+    """The lines of a table: the label, and where in the scores its figures are (`""`: all, `None`: there are none)."""
+    if test == MARVIN_LINZEN:
+        for section, groups in MARVIN_LINZEN_SETS.items():
+            names = [
+                name
+                for group in groups
+                for name in scores["by_group"]
+                if name == group or name.startswith(f"{group} (")
+            ]
+            if names:
+                yield section, None, ""
+            for name in names:
+                yield f"  {name}", "by_group", name
+    else:
+        condition_groups = {item.condition: item.group for item in items}
+        for group in sorted(scores["by_group"]):
+            yield group, "by_group", group
+            for condition in scores["by_condition"]:
+                if condition_groups[condition] == group:
+                    yield f"  {condition}", "by_condition", condition
+    yield "all", "", ""
+
+
+def _accuracies(score: dict) -> tuple[str, str]:
+    known = 1 - score["num_out_of_vocabulary"] / score["num_pairs"]
+    accuracy = score["in_vocabulary_accuracy"]
+    return f"{score['accuracy']:.2f}", "-" if accuracy is None else f"{accuracy:.2f} of {known:.0%}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

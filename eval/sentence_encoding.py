@@ -1,0 +1,74 @@
+"""Sentences as a model reads them: their spelling, their tokens, and which of their words the model does not know."""
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from functools import cache
+from typing import NamedTuple
+
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerBase
+
+from onlstm_hf.tokenization import build_word_tokenizer
+
+TOKENIZED_AT_ONCE = 10_000
+
+
+class EncodedSentence(NamedTuple):
+    """A sentence in tokens.
+
+    Attributes:
+        ids: the ids of the tokens.
+        units: the same, with the text itself in place of an unknown token.
+    """
+
+    ids: tuple[int, ...]
+    units: tuple[int | str, ...]
+
+
+def encode_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> Iterator[EncodedSentence]:
+    """Encodes sentences without special tokens.
+
+    Raises:
+        ValueError: if the tokenizer does not tell where in the text its tokens are.
+    """
+    if not tokenizer.is_fast:
+        raise ValueError(f"{type(tokenizer).__name__} does not tell the places of its tokens; use a fast tokenizer")
+    unknown_id = tokenizer.unk_token_id
+    # The places of all tokens at once would take much memory.
+    for start in range(0, len(sentences), TOKENIZED_AT_ONCE):
+        texts = sentences[start : start + TOKENIZED_AT_ONCE]
+        encoding = tokenizer(
+            texts, add_special_tokens=False, return_attention_mask=False, return_offsets_mapping=True, verbose=False
+        )
+        for text, ids, places in zip(texts, encoding["input_ids"], encoding["offset_mapping"], strict=True):
+            units = [
+                text[first:last] if token == unknown_id else token
+                for token, (first, last) in zip(ids, places, strict=True)
+            ]
+            yield EncodedSentence(tuple(ids), tuple(units))
+
+
+def differ_in_unknown_word(first: EncodedSentence, second: EncodedSentence) -> bool:
+    """Whether a word that only one of two sentences has in its place is outside the vocabulary."""
+    if not any(isinstance(unit, str) for unit in first.units + second.units):
+        return False
+    edits = SequenceMatcher(None, first.units, second.units, autojunk=False).get_opcodes()
+    return any(
+        isinstance(unit, str)
+        for tag, start, end, other_start, other_end in edits
+        if tag != "equal"
+        for unit in first.units[start:end] + second.units[other_start:other_end]
+    )
+
+
+def spell_as_treebank(sentence: str) -> str:
+    """The sentence as the Penn Treebank text for language modelling has it: `He hasn't left.` is `he has n't left`."""
+    tokenizer = _treebank_tokenizer()
+    words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(sentence))
+    return " ".join(word for word, _ in words if any(character.isalnum() for character in word))
+
+
+@cache
+def _treebank_tokenizer() -> Tokenizer:
+    """A tokenizer of which only the splitting of text into words is used."""
+    return build_word_tokenizer(vocabulary=["N"], split="treebank", lowercase=True, digits_to_n=True).backend_tokenizer

@@ -1,0 +1,191 @@
+"""Minimal pairs to evaluate language models on: Marvin & Linzen (2018) and BLiMP (Warstadt et al. 2020)."""
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from random import Random
+from typing import IO, NamedTuple
+
+from reporting import import_extra
+
+
+class Item(NamedTuple):
+    """One item of a test.
+
+    Attributes:
+        condition: the set, or the part of it, that the item is from.
+        group: what is reported together.
+        sentences: the grammatical one first, the ungrammatical one last; between them, for negative polarity items,
+            the intrusive one.
+    """
+
+    condition: str
+    group: str
+    sentences: tuple[str, ...]
+
+
+# Test cases of Table 3 of the ON-LSTM paper (Shen et al. 2019), in its order, by what they are reported under here.
+MARVIN_LINZEN_SETS = {
+    "Short-term dependency": {
+        "agreement: simple": ["simple_agrmt"],
+        "agreement: in a sentential complement": ["sent_comp"],
+        "agreement: short VP coordination": ["vp_coord"],
+        "agreement: in an object relative clause": ["obj_rel_within_anim", "obj_rel_within_inanim"],
+        "agreement: in an object relative (no that)": ["obj_rel_no_comp_within_anim", "obj_rel_no_comp_within_inanim"],
+        "reflexives: simple": ["simple_reflexives"],
+        "reflexives: in a sentential complement": ["reflexive_sent_comp"],
+        "NPIs: simple": ["simple_npi_anim", "simple_npi_inanim"],
+    },
+    "Long-term dependency": {
+        "agreement: long VP coordination": ["long_vp_coord"],
+        "agreement: across a prepositional phrase": ["prep_anim", "prep_inanim"],
+        "agreement: across a subject relative clause": ["subj_rel"],
+        "agreement: across an object relative clause": ["obj_rel_across_anim", "obj_rel_across_inanim"],
+        "agreement: across an object relative (no that)": [
+            "obj_rel_no_comp_across_anim",
+            "obj_rel_no_comp_across_inanim",
+        ],
+        "reflexives: across a relative clause": ["reflexives_across"],
+        "NPIs: across a relative clause": ["npi_across_anim", "npi_across_inanim"],
+    },
+}
+# The accuracies of the same table: the papers' models, trained on 90 million words of Wikipedia.
+PUBLISHED_MODELS = ("ON-LSTM", "LSTM")
+MARVIN_LINZEN_PUBLISHED = {
+    "agreement: simple": (0.99, 1.00),
+    "agreement: in a sentential complement": (0.95, 0.98),
+    "agreement: short VP coordination": (0.89, 0.92),
+    "agreement: in an object relative clause": (0.84, 0.88),
+    "agreement: in an object relative (no that)": (0.78, 0.81),
+    "reflexives: simple": (0.89, 0.82),
+    "reflexives: in a sentential complement": (0.86, 0.80),
+    "NPIs: simple (grammatical vs. intrusive)": (0.18, 1.00),
+    "NPIs: simple (intrusive vs. ungrammatical)": (0.50, 0.01),
+    "NPIs: simple (grammatical vs. ungrammatical)": (0.07, 0.63),
+    "agreement: long VP coordination": (0.74, 0.74),
+    "agreement: across a prepositional phrase": (0.67, 0.68),
+    "agreement: across a subject relative clause": (0.66, 0.60),
+    "agreement: across an object relative clause": (0.57, 0.52),
+    "agreement: across an object relative (no that)": (0.54, 0.51),
+    "reflexives: across a relative clause": (0.57, 0.58),
+    "NPIs: across a relative clause (grammatical vs. intrusive)": (0.59, 0.95),
+    "NPIs: across a relative clause (intrusive vs. ungrammatical)": (0.20, 0.00),
+    "NPIs: across a relative clause (grammatical vs. ungrammatical)": (0.11, 0.04),
+}
+BLIMP_COLUMNS = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
+# BLiMP's paper has twelve phenomena; its files tell these paradigms apart by one more name.
+BLIMP_PHENOMENA = {"s-selection": "argument_structure"}
+
+
+def load_marvin_linzen(source: str, max_items: int | None = None) -> list[Item]:
+    """The items of Marvin & Linzen's sets.
+
+    Args:
+        source: a folder of `NAME.tsv` or `NAME.tsv.gz`, a file a set, with lines of condition, grammatical,
+            (intrusive,) and ungrammatical sentence; or a Hugging Face dataset with a configuration a set and these
+            four columns.
+        max_items: of each set, a random sample, always the same; all by default.
+
+    Raises:
+        FileNotFoundError, ValueError: if there are no such sets, a set has another name, or a line other columns.
+    """
+    group_of_set = {
+        name: group for groups in MARVIN_LINZEN_SETS.values() for group, names in groups.items() for name in names
+    }
+    items = []
+    for name, rows in _read_sets(source, ".tsv", _read_tsv, ("condition", "grammatical", "ungrammatical")).items():
+        if name not in group_of_set:
+            raise ValueError(f"{source}: {name} is not one of Marvin & Linzen's sets: {', '.join(group_of_set)}")
+        for row in _sample(rows, max_items):
+            sentences = tuple(row[key] for key in ("grammatical", "intrusive", "ungrammatical") if row.get(key))
+            items.append(Item(f"{name}/{row['condition']}", group_of_set[name], sentences))
+    return items
+
+
+def load_blimp(source: str, max_items: int | None = None) -> list[Item]:
+    """The pairs of BLiMP's paradigms.
+
+    Args:
+        source: a folder of `NAME.jsonl` or `NAME.jsonl.gz`, a file a paradigm; or a Hugging Face dataset such as
+            `nyu-mll/blimp`, with a configuration a paradigm.
+        max_items: of each paradigm, a random sample, always the same; all by default.
+
+    Raises:
+        FileNotFoundError, ValueError: if there are no such files, or a line lacks what BLiMP's lines have.
+    """
+    return [
+        Item(
+            row["UID"],
+            BLIMP_PHENOMENA.get(row["linguistics_term"], row["linguistics_term"]),
+            (row["sentence_good"], row["sentence_bad"]),
+        )
+        for rows in _read_sets(source, ".jsonl", _read_jsonl, BLIMP_COLUMNS).values()
+        for row in _sample(rows, max_items)
+    ]
+
+
+def _read_sets(
+    source: str, suffix: str, read: Callable[[IO[str]], Iterable[dict]], columns: Sequence[str]
+) -> dict[str, list[dict]]:
+    """The rows of each file of a folder, or of each configuration of a dataset, by its name."""
+    folder = Path(source)
+    if not folder.is_dir():
+        return _read_configurations(source, columns)
+    files = sorted([*folder.glob(f"*{suffix}"), *folder.glob(f"*{suffix}.gz")])
+    if not files:
+        raise FileNotFoundError(f"{source} has no files that end in {suffix} or {suffix}.gz")
+    sets = {}
+    for path in files:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+            try:
+                sets[path.name.removesuffix(".gz").removesuffix(suffix)] = list(read(file))
+            except ValueError as error:
+                raise ValueError(f"{path}: {error}") from error
+    return sets
+
+
+def _read_configurations(source: str, columns: Sequence[str]) -> dict[str, list[dict]]:
+    datasets = import_extra("datasets")
+    try:
+        names = datasets.get_dataset_config_names(source)
+        sets = {name: datasets.load_dataset(source, name, split="train") for name in names}
+    except Exception as error:  # its own exceptions share no base class
+        raise ValueError(f"{source} is no folder, and cannot be loaded as a dataset: {error}") from error
+    for name, rows in sets.items():
+        missing = [column for column in columns if column not in rows.column_names]
+        if missing:
+            raise ValueError(
+                f"{name} of {source} has no column {missing[0]!r}; there are {', '.join(rows.column_names)}"
+            )
+    return {name: list(rows) for name, rows in sets.items()}
+
+
+def _read_tsv(lines: Iterable[str]) -> Iterable[dict]:
+    for number, line in enumerate(lines, start=1):
+        condition, *sentences = line.rstrip("\r\n").split("\t")
+        if len(sentences) not in (2, 3) or not all(sentences):
+            raise ValueError(
+                f"line {number} has {len(sentences)} sentences, expected condition, grammatical, (intrusive,) "
+                "ungrammatical, with tabs between them"
+            )
+        yield {
+            "condition": condition,
+            "grammatical": sentences[0],
+            "intrusive": sentences[1] if len(sentences) == 3 else None,
+            "ungrammatical": sentences[-1],
+        }
+
+
+def _read_jsonl(lines: Iterable[str]) -> Iterable[dict]:
+    for number, line in enumerate(lines, start=1):
+        row = json.loads(line)
+        missing = [column for column in BLIMP_COLUMNS if column not in row]
+        if missing:
+            raise ValueError(f"line {number} lacks {', '.join(missing)}")
+        yield row
+
+
+def _sample(rows: list[dict], number: int | None) -> list[dict]:
+    """At most so many rows; at random, as the templates make the rows repeat themselves at regular distances."""
+    return rows if number is None or number >= len(rows) else Random(0).sample(rows, number)
