@@ -2,6 +2,7 @@
 
     python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --output results.json
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
+    python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --layer 1 --ensemble SECOND_MODEL THIRD_MODEL
 
 Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/treebank.py and onlstm_hf/parsing_scores.py).
 """
@@ -13,11 +14,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from reporting import check_writable, describe_run, format_table, load_column
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.checkpoints import load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
 from onlstm_hf.files import write_json, written_file
 from onlstm_hf.parsing_scores import ParsingScores, score_baselines, score_parses
+from onlstm_hf.tree_averaging import average_trees
 from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets, read_treebank
 from onlstm_hf.trees import InducedTree
 
@@ -72,6 +75,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="the papers' rule, or one that does not favour right branching (%(default)s)",
     )
     parser.add_argument(
+        "--ensemble",
+        nargs="*",
+        metavar="MODEL",
+        help="also average the trees of MODEL and of these further checkpoints, of each layer asked for: the binary "
+        "tree that agrees best with all of them; without a name the layers of MODEL alone",
+    )
+    parser.add_argument(
         "--max-words",
         type=positive_integer,
         default=PUBLISHED_MAX_WORDS,
@@ -97,12 +107,14 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     check_writable(options.output, options.trees)
     gold = read_gold_trees(options)
     model, tokenizer = load_checkpoint(options.model)
-    layers = range(model.config.num_hidden_layers) if options.layer == "all" else [options.layer]
-    sentences = [list(tree.words) for tree in gold]
-    induced = {
-        layer: model.parse(sentences, tokenizer, layer=layer, branching_bias=options.branching_bias)
-        for layer in layers
-    }
+    induced: dict[int | str, list[InducedTree]] = parse_layers(model, tokenizer, gold, options)
+    if options.ensemble is not None:
+        members = list(induced.values())
+        for name in options.ensemble:
+            members += parse_layers(*load_checkpoint(name), gold, options).values()
+        if len(members) == 1:
+            raise ValueError("one layer of one model is no ensemble: give --layer all, or --ensemble MODEL ...")
+        induced[f"ensemble of {len(members)}"] = [average_trees(trees) for trees in zip(*members, strict=True)]
     scores = {"all": score_layers_and_baselines(None, induced, gold, options.seed)}
     if any(len(tree.words) <= options.max_words for tree in gold):
         scores["short"] = score_layers_and_baselines(options.max_words, induced, gold, options.seed)
@@ -117,6 +129,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
             "task": "unsupervised constituency parsing",
             "model": options.model,
             "parse_layer": model.config.parse_layer,
+            "ensemble": options.ensemble,
             "treebank": options.treebank,
             "protocol": {"description": PROTOCOL, "branching_bias": options.branching_bias, "seed": options.seed},
             "note": options.note,
@@ -126,6 +139,18 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
             **describe_run("evaluate_parsing.py", arguments),
         }
         write_json(options.output, results)
+
+
+def parse_layers(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
+) -> dict[int, list[InducedTree]]:
+    """The trees that each layer asked for gives the sentences."""
+    layers = range(model.config.num_hidden_layers) if options.layer == "all" else [options.layer]
+    sentences = [list(tree.words) for tree in gold]
+    return {
+        layer: model.parse(sentences, tokenizer, layer=layer, branching_bias=options.branching_bias)
+        for layer in layers
+    }
 
 
 def read_gold_trees(options: argparse.Namespace) -> list[GoldTree]:
@@ -138,16 +163,21 @@ def read_gold_trees(options: argparse.Namespace) -> list[GoldTree]:
 
 
 def score_layers_and_baselines(
-    max_words: int | None, induced: dict[int, list[InducedTree]], gold: list[GoldTree], seed: int
+    max_words: int | None, induced: dict[int | str, list[InducedTree]], gold: list[GoldTree], seed: int
 ) -> dict[str, ParsingScores]:
-    """Scores of every layer and baseline, by name, on the sentences of at most `max_words` words."""
+    """Scores of every layer, ensemble and baseline, by name, on the sentences of at most `max_words` words."""
     chosen = [index for index, tree in enumerate(gold) if max_words is None or len(tree.words) <= max_words]
     chosen_gold = [gold[index] for index in chosen]
     scores = {
-        f"layer {layer + 1} (--layer {layer})": score_parses([trees[i] for i in chosen], chosen_gold, seed=seed)
-        for layer, trees in induced.items()
+        row_name(source): score_parses([trees[i] for i in chosen], chosen_gold, seed=seed)
+        for source, trees in induced.items()
     }
     return scores | score_baselines(chosen_gold, seed=seed)
+
+
+def row_name(source: int | str) -> str:
+    """What a layer, counted from 0, or an ensemble is called in the table."""
+    return source if isinstance(source, str) else f"layer {source + 1} (--layer {source})"
 
 
 def report(scores: dict[str, dict[str, ParsingScores]], max_words: int) -> str:
@@ -188,11 +218,11 @@ def _mean_and_max(figures: dict[str, float]) -> str:
     return f"{figures['mean']:.1f} / {figures['max']:.1f}"
 
 
-def write_trees(path: str, induced: dict[int, list[InducedTree]], gold: list[GoldTree]) -> None:
-    """Writes one JSON object a sentence: the gold tree, and the induced tree of each layer, counted from 0."""
+def write_trees(path: str, induced: dict[int | str, list[InducedTree]], gold: list[GoldTree]) -> None:
+    """Writes one JSON object a sentence: the gold tree, and the tree of each layer, counted from 0, and ensemble."""
     with written_file(path) as file:
         for index, gold_tree in enumerate(gold):
-            brackets = {str(layer): trees[index].to_bracket() for layer, trees in induced.items()}
+            brackets = {str(source): trees[index].to_bracket() for source, trees in induced.items()}
             file.write(json.dumps({"gold": gold_tree.to_bracket(), "induced": brackets}, ensure_ascii=False) + "\n")
 
 

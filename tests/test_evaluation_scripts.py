@@ -11,6 +11,7 @@ import torch
 
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.parsing_scores import score_baselines, score_parses
+from onlstm_hf.tree_averaging import average_trees
 from onlstm_hf.treebank import AS_WRITTEN, GoldTree, read_treebank
 
 pytest.importorskip("datasets")
@@ -246,6 +247,50 @@ def test_induced_trees_are_written_beside_the_gold_trees(capsys, tmp_path, check
     for layer in (0, 1):
         induced = [InducedTree.from_bracket(row["induced"][str(layer)]) for row in rows]
         assert induced == model.parse([list(tree.words) for tree in gold], tokenizer, layer=layer)
+
+
+@pytest.fixture(scope="module")
+def other_checkpoint(tmp_path_factory, model, tokenizer):
+    """The same words, other weights."""
+    torch.manual_seed(1)
+    other = ONLSTMForCausalLM(model.config).eval()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(6)
+    folder = tmp_path_factory.mktemp("other")
+    other.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder), other
+
+
+def test_the_trees_of_layers_or_checkpoints_are_averaged(
+    capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
+):
+    output, trees = tmp_path / "results.json", tmp_path / "trees.jsonl"
+    gold = read_treebank(treebank)
+    sentences = [list(tree.words) for tree in gold]
+    folder, other = other_checkpoint
+    for arguments, members in (
+        (["--layer", "1", "--ensemble", folder], [(model, 1), (other, 1)]),
+        (["--ensemble", folder], [(model, 0), (model, 1), (other, 0), (other, 1)]),
+        (["--ensemble"], [(model, 0), (model, 1)]),
+    ):
+        files = ["--output", str(output), "--trees", str(trees)]
+        assert evaluate_parsing.main([checkpoint, "--treebank", treebank, *files, *arguments]) == 0
+        parses = [member.parse(sentences, tokenizer, layer=layer) for member, layer in members]
+        expected = [average_trees(parse) for parse in zip(*parses, strict=True)]
+        name = f"ensemble of {len(members)}"
+        scores = json.loads(output.read_text())["scores"]
+        assert scores["all"][name] == as_json(score_parses(expected, gold))
+        assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
+        rows = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
+        assert [InducedTree.from_bracket(row["induced"][name]) for row in rows] == expected
+        assert f"\n{name} " in capsys.readouterr().out
+
+
+def test_one_tree_a_sentence_is_no_ensemble(capsys, checkpoint, treebank):
+    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "0", "--ensemble"]) == 1
+    assert "one layer of one model is no ensemble" in capsys.readouterr().err
 
 
 def test_trees_may_be_a_column_of_a_dataset(capsys, tmp_path, checkpoint, dataset):
