@@ -186,7 +186,12 @@ def test_help_documents_every_field(capsys):
             assert len(item.metadata["help"]) > 10
 
 
-RECIPES = sorted(path.stem for path in (Path(__file__).parent.parent / "training" / "recipes").glob("*.yaml"))
+# Of language models; those of train_logic.py begin with its task.
+RECIPES = sorted(
+    path.stem
+    for path in (Path(__file__).parent.parent / "training" / "recipes").glob("*.yaml")
+    if not path.stem.startswith("logic_")
+)
 
 
 @pytest.mark.parametrize("name", RECIPES)

@@ -49,6 +49,25 @@ def recover_folder(target: Path) -> bool:
     return target.exists()
 
 
+def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
+    """Whether a run goes on from `last/` in its folder; what an earlier run left is not overwritten unasked.
+
+    Raises:
+        FileExistsError: if there is an earlier run that should not be resumed.
+    """
+    if accelerator.is_main_process:
+        for name in ("best", "last"):
+            recover_folder(output_dir / name)
+    accelerator.wait_for_everyone()
+    found = [name for name in ("last", "best", "log.jsonl") if (output_dir / name).exists()]
+    if found and not resume:
+        raise FileExistsError(
+            f"{output_dir} holds an earlier run ({', '.join(found)}): pass --resume to go on from it, or choose "
+            "another output_dir"
+        )
+    return "last" in found
+
+
 @contextmanager
 def reported_damage(name: str) -> Iterator[None]:
     """Turns whatever reading a damaged file raises into a `ValueError` that says which file it is."""

@@ -1,6 +1,7 @@
 """The tokenizer and the model that a recipe asks for."""
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from checkpointing import reported_damage
@@ -83,11 +84,20 @@ def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTra
         with reported_damage(f"the checkpoint {arguments.init_from}"):
             known = AutoConfig.from_pretrained(arguments.init_from)
         fields = known.to_dict()
-    unknown = sorted(set(arguments.model) - set(known.to_dict()))
+    return changed_config(known, fields, arguments.model)
+
+
+def changed_config(known: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:
+    """A configuration of the class of `known` with `fields`, and over these the `changes` of a recipe.
+
+    Raises:
+        ValueError: if there is no such field, or its value is out of its range.
+    """
+    unknown = sorted(set(changes) - set(known.to_dict()))
     if unknown:
         raise ValueError(f"{type(known).__name__} has no fields {', '.join(unknown)}")
     try:
-        return type(known)(**{**fields, **arguments.model})
+        return type(known)(**{**fields, **changes})
     except TypeError as error:
         raise ValueError(f"the fields of the model do not fit {type(known).__name__}: {error}") from error
 

@@ -72,8 +72,8 @@ class DataArguments:
 
 
 @dataclass
-class ModelArguments:
-    """The model: a new one from configuration fields, or an earlier checkpoint."""
+class NewModelArguments:
+    """A new model from configuration fields."""
 
     _argument_group_name: ClassVar[str] = "model"
 
@@ -82,12 +82,18 @@ class ModelArguments:
         default="{}",
         metadata={"help": "Fields of its configuration, a mapping; override one with --model.hidden_size 650."},
     )
-    init_from: str | None = field(
-        default=None, metadata={"help": "Start from the weights of this checkpoint folder (finetuning stage)."}
-    )
 
     def __post_init__(self):
         self.model: dict[str, Any] = json.loads(self.model) if isinstance(self.model, str) else self.model
+
+
+@dataclass
+class ModelArguments(NewModelArguments):
+    """The model: a new one from configuration fields, or an earlier checkpoint."""
+
+    init_from: str | None = field(
+        default=None, metadata={"help": "Start from the weights of this checkpoint folder (finetuning stage)."}
+    )
 
 
 @dataclass
@@ -137,24 +143,30 @@ class OptimizationArguments:
 
 
 @dataclass
-class RunArguments:
-    """Where results go, and how often the run looks at itself."""
+class OutputArguments:
+    """Where results go, and what a run says of itself."""
 
     _argument_group_name: ClassVar[str] = "run"
 
     output_dir: str = field(metadata={"help": "Folder of the run: best/, last/, logs and results.json."})
     resume: bool = field(default=False, metadata={"help": "Go on from output_dir/last where it exists."})
+    log_every_steps: int = field(default=50, metadata={"help": "Updates between two log entries."})
+    trackers: list[str] = field(
+        default_factory=list, metadata={"help": "Trackers of Accelerate, for instance tensorboard."}
+    )
+    num_threads: int | None = field(default=None, metadata={"help": "CPU threads of each process."})
+
+
+@dataclass
+class RunArguments(OutputArguments):
+    """Where results go, and how often the run looks at itself."""
+
     eval_every_steps: int | None = field(default=None, metadata={"help": "Validate this often; default every epoch."})
     save_every_steps: int | None = field(
         default=None, metadata={"help": "Write output_dir/last this often in addition to every validation."}
     )
     eval_batch_size: int = field(default=10, metadata={"help": "Rows of the validation text."})
     test_batch_size: int = field(default=1, metadata={"help": "Rows of the test text."})
-    log_every_steps: int = field(default=50, metadata={"help": "Updates between two log entries."})
-    trackers: list[str] = field(
-        default_factory=list, metadata={"help": "Trackers of Accelerate, for instance tensorboard."}
-    )
-    num_threads: int | None = field(default=None, metadata={"help": "CPU threads of each process."})
 
 
 ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, RunArguments)
@@ -180,6 +192,11 @@ SMALLEST_VALUES = {
     "test_batch_size": 1,
     "log_every_steps": 1,
     "num_threads": 1,
+    "num_pairs": 1,
+    "pairs_seed": 0,
+    "max_train_operators": 0,
+    "holdout_every": 2,
+    "patience": 1,
 }
 
 # A run that is resumed has its place in batches and its optimiser's state by these.
@@ -212,19 +229,7 @@ class Recipe:
     run: RunArguments
 
     def __post_init__(self):
-        values = self.fields()
-        for name, smallest in SMALLEST_VALUES.items():
-            if values[name] is not None and not values[name] >= smallest:
-                raise ValueError(f"{name} must be at least {smallest}, not {values[name]}")
-        for name in ("learning_rate", "max_grad_norm", "adam_epsilon"):
-            if not values[name] > 0:
-                raise ValueError(f"{name} must be above 0, not {values[name]}")
-        for name in ("adam_beta1", "adam_beta2"):
-            if not values[name] < 1:
-                raise ValueError(f"{name} must be below 1, not {values[name]}")
-        for name in ("learning_rate", "weight_decay"):
-            if not math.isfinite(values[name]):
-                raise ValueError(f"{name} must be finite, not {values[name]}")
+        check_ranges(self.fields())
         self._check_data()
         self._check_optimization()
 
@@ -255,11 +260,27 @@ class Recipe:
                 raise ValueError(f"{name} is for the optimizer nt-asgd, not {arguments.optimizer}")
 
 
+def check_ranges(values: dict[str, Any]) -> None:
+    """Raises a `ValueError` for a number of a recipe, by the name of its field, that is out of its range."""
+    for name, smallest in SMALLEST_VALUES.items():
+        if values.get(name) is not None and not values[name] >= smallest:
+            raise ValueError(f"{name} must be at least {smallest}, not {values[name]}")
+    for name in ("learning_rate", "max_grad_norm", "adam_epsilon"):
+        if not values[name] > 0:
+            raise ValueError(f"{name} must be above 0, not {values[name]}")
+    for name in ("adam_beta1", "adam_beta2"):
+        if not values[name] < 1:
+            raise ValueError(f"{name} must be below 1, not {values[name]}")
+    for name in ("learning_rate", "weight_decay"):
+        if not math.isfinite(values[name]):
+            raise ValueError(f"{name} must be finite, not {values[name]}")
+
+
 class RecipeParser(HfArgumentParser):
     """An argument parser whose errors are a `ValueError` instead of the end of the process."""
 
     def error(self, message: str) -> NoReturn:
-        raise ValueError(f"{message}; see train_lm.py --help")
+        raise ValueError(f"{message}; see {self.prog} --help")
 
 
 def parse_recipe(arguments: list[str]) -> Recipe:
@@ -269,29 +290,45 @@ def parse_recipe(arguments: list[str]) -> Recipe:
         FileNotFoundError: if the recipe file does not exist.
         ValueError: for unknown keys, values of the wrong kind or out of range, or fields that contradict each other.
     """
+    return Recipe(*parse_groups(arguments, ARGUMENTS, "train_lm.py", "Trains a language model."))
+
+
+def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, description: str) -> list:
+    """Reads one dataclass of fields after the other from `[recipe.yaml] [--name value ...]`.
+
+    Args:
+        arguments: of the command line.
+        groups: the dataclasses; one of them is a `NewModelArguments`.
+        program: the script's name, for its help and errors.
+        description: what the script does, in a sentence.
+
+    Raises:
+        FileNotFoundError: if the recipe file does not exist.
+        ValueError: for unknown keys and values of the wrong kind.
+    """
     parser = RecipeParser(
-        ARGUMENTS,
-        prog="train_lm.py",
+        groups,
+        prog=program,
         usage="accelerate launch training/%(prog)s RECIPE.yaml [--name value ...]",
-        description="Trains a language model. Every field may stand in the recipe file and on the command line.",
+        description=f"{description} Every field may stand in the recipe file and on the command line.",
         allow_abbrev=False,
     )
     texts: list[str] = []
     model_fields: dict[str, Any] = {}
     if arguments and not arguments[0].startswith("-"):
-        texts, model_fields = _read_yaml(Path(arguments[0]))
+        texts, model_fields = _read_yaml(Path(arguments[0]), groups, program)
         arguments = arguments[1:]
     overrides, model_overrides = _split_model_overrides(arguments)
     model = json.dumps(model_fields | model_overrides)
-    *groups, unknown = parser.parse_args_into_dataclasses(
+    *values, unknown = parser.parse_args_into_dataclasses(
         [*texts, *overrides, "--model", model], return_remaining_strings=True, look_for_args_file=False
     )
     if unknown:
-        raise ValueError(f"unknown arguments: {' '.join(unknown)}; see train_lm.py --help")
-    return Recipe(*groups)
+        raise ValueError(f"unknown arguments: {' '.join(unknown)}; see {program} --help")
+    return values
 
 
-def _read_yaml(path: Path) -> tuple[list[str], dict[str, Any]]:
+def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list[str], dict[str, Any]]:
     """A recipe file as command-line arguments, and its `model` section."""
     if not path.is_file():
         raise FileNotFoundError(f"there is no recipe {path}")
@@ -304,10 +341,10 @@ def _read_yaml(path: Path) -> tuple[list[str], dict[str, Any]]:
     model_fields = content.pop("model", None) or {}
     if not isinstance(model_fields, dict):
         raise ValueError(f"the model section of {path} must be a mapping of configuration fields to values")
-    known = {item.name for group in ARGUMENTS for item in fields(group)}
+    known = {item.name for group in groups for item in fields(group)}
     unknown = sorted(str(name) for name in set(content) - known)
     if unknown:
-        raise ValueError(f"{path} has unknown fields: {', '.join(unknown)}; see train_lm.py --help")
+        raise ValueError(f"{path} has unknown fields: {', '.join(unknown)}; see {program} --help")
     texts: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):

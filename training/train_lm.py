@@ -22,7 +22,7 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, load, set_seed
-from checkpointing import recover_folder, replaced_folder, reported_damage, without_notices
+from checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
 from model_setup import build_model, build_tokenizer, check_model_arguments
 from optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
 from progress import Progress
@@ -88,7 +88,7 @@ class TrainingRun:
             project_dir=str(self.output_dir),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
-        resuming = self._find_checkpoint()
+        resuming = find_checkpoint(self.output_dir, recipe.run.resume, self.accelerator)
         if resuming:
             data = replace(data, tokenizer=str(self.last))
             model_arguments = ModelArguments(init_from=str(self.last))
@@ -302,20 +302,6 @@ class TrainingRun:
         """What must not change when the run is resumed."""
         fields = self.recipe.fields()
         return {name: fields[name] for name in FIXED_BY_A_RUN} | {"num_processes": self.accelerator.num_processes}
-
-    def _find_checkpoint(self) -> bool:
-        """Whether the run goes on from `last/`; what an earlier run left is not overwritten unasked."""
-        if self.accelerator.is_main_process:
-            for name in ("best", "last"):
-                recover_folder(self.output_dir / name)
-        self.accelerator.wait_for_everyone()
-        found = [name for name in ("last", "best", "log.jsonl") if (self.output_dir / name).exists()]
-        if found and not self.recipe.run.resume:
-            raise FileExistsError(
-                f"{self.output_dir} holds an earlier run ({', '.join(found)}): pass --resume to go on from it, or "
-                "choose another output_dir"
-            )
-        return "last" in found
 
     def _evaluate_best(self) -> dict:
         """Scores `best/` on validation and test text and gold trees, and writes `results.json`."""

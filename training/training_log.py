@@ -30,6 +30,7 @@ class TrainingLog:
         vocab_size: a loss counts as diverged at twice that of guessing among so many words.
         total_steps: updates of the whole run, for the time that is left; `None` if that is not known.
         state: `state_dict()` of the log of the run that is resumed.
+        unit: what is predicted and counted.
     """
 
     def __init__(
@@ -40,8 +41,10 @@ class TrainingLog:
         vocab_size: int,
         total_steps: int | None,
         state: dict | None = None,
+        unit: str = "tokens",
     ):
         self.accelerator, self.output_dir, self.progress = accelerator, output_dir, progress
+        self.unit = unit
         self.guessing_loss = math.log(vocab_size)
         self._clear()
         if state is not None:
@@ -113,8 +116,9 @@ class TrainingLog:
         """Writes an entry on the updates since the last one."""
         loss = self.mean_loss()
         perplexity, speed = math.exp(loss), self.num_tokens / (time.perf_counter() - self.start)
-        self.bar.set_postfix(loss=f"{loss:.3f}", ppl=f"{perplexity:.1f}", tokens_per_s=f"{speed:.0f}")
-        self._write({"loss": loss, "perplexity": perplexity, "tokens_per_s": speed, "learning_rate": learning_rate})
+        speed_name = f"{self.unit}_per_s"
+        self.bar.set_postfix({"loss": f"{loss:.3f}", "ppl": f"{perplexity:.1f}", speed_name: f"{speed:.0f}"})
+        self._write({"loss": loss, "perplexity": perplexity, speed_name: speed, "learning_rate": learning_rate})
         self._clear()
 
     def write_validation(self, scores: dict[str, float]) -> None:
