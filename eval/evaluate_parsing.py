@@ -70,9 +70,9 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--branching-bias",
-        choices=["right", "none"],
+        choices=["right", "none", "ranges"],
         default="right",
-        help="the papers' rule, or one that does not favour right branching (%(default)s)",
+        help="the papers' rule, one without that bias, or that of a PRPN's hard gates (%(default)s)",
     )
     parser.add_argument(
         "--ensemble",
@@ -128,7 +128,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         results = {
             "task": "unsupervised constituency parsing",
             "model": options.model,
-            "parse_layer": model.config.parse_layer,
+            "parse_layer": getattr(model.config, "parse_layer", None),
             "ensemble": options.ensemble,
             "treebank": options.treebank,
             "protocol": {"description": PROTOCOL, "branching_bias": options.branching_bias, "seed": options.seed},
@@ -143,13 +143,17 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
 
 def parse_layers(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
-) -> dict[int, list[InducedTree]]:
-    """The trees that each layer asked for gives the sentences."""
-    layers = range(model.config.num_hidden_layers) if options.layer == "all" else [options.layer]
+) -> dict[int | str, list[InducedTree]]:
+    """The trees that each layer asked for gives the sentences; "induced trees" of a model without such layers."""
+    chosen: dict[int | str, dict] = {"induced trees": {}}
+    if options.layer != "all":
+        chosen = {options.layer: {"layer": options.layer}}
+    elif hasattr(model.config, "parse_layer"):
+        chosen = {layer: {"layer": layer} for layer in range(model.config.num_hidden_layers)}
     sentences = [list(tree.words) for tree in gold]
     return {
-        layer: model.parse(sentences, tokenizer, layer=layer, branching_bias=options.branching_bias)
-        for layer in layers
+        source: model.parse(sentences, tokenizer, branching_bias=options.branching_bias, **layer)
+        for source, layer in chosen.items()
     }
 
 

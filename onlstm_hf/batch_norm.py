@@ -26,38 +26,33 @@ class MaskedBatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(num_channels))
 
     def forward(self, inputs: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Normalises `inputs`, in float32 or better.
+        """Normalises `inputs`; half precision is computed in float32.
 
         Args:
             inputs: `[B, C]` or `[B, C, T]`.
             mask: optional booleans, `[B]` or `[B, T]`, `False` at positions that do not count.
         """
-        inputs = inputs.to(torch.promote_types(inputs.dtype, self.weight.dtype))
+        values = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
         if not self.training:
-            return self._normalized(inputs, self.running_mean, self.running_var)
-        if mask is None and not _is_distributed():
-            return F.batch_norm(
-                inputs,
-                self.running_mean,
-                self.running_var,
-                self.weight,
-                self.bias,
-                training=True,
-                momentum=self.momentum,
-                eps=self.epsilon,
-            )
-        mean, variance, count = _statistics(inputs, mask)
+            return self._normalized(values, self.running_mean, self.running_var).to(inputs.dtype)
+        is_plain = mask is None and not _is_distributed()
+        # PyTorch's own, which is faster, takes neither one position alone nor weights of another precision.
+        if is_plain and values.numel() > values.shape[1] and values.dtype == self.weight.dtype:
+            moments = self.running_mean, self.running_var
+            outputs = F.batch_norm(values, *moments, self.weight, self.bias, True, self.momentum, self.epsilon)
+            return outputs.to(inputs.dtype)
+        mean, variance, count = _statistics(values, mask)
         with torch.no_grad():
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             unbiased = variance * (count / (count - 1).clamp(min=1))
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
-        return self._normalized(inputs, mean, variance)
+        return self._normalized(values, mean, variance).to(inputs.dtype)
 
-    def _normalized(self, inputs: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-        scale = self.weight * torch.rsqrt(variance + self.epsilon)
-        shift = self.bias - mean * scale
-        shape = (-1,) + (1,) * (inputs.dim() - 2)
-        return torch.addcmul(shift.view(shape), inputs, scale.view(shape))
+    def _normalized(self, values: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        mean, variance, weight, bias = (tensor.to(values.dtype) for tensor in (mean, variance, self.weight, self.bias))
+        scale = weight * torch.rsqrt(variance + self.epsilon)
+        shape = (-1,) + (1,) * (values.dim() - 2)
+        return torch.addcmul((bias - mean * scale).view(shape), values, scale.view(shape))
 
 
 def _statistics(inputs: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

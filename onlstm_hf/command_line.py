@@ -153,9 +153,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parse.add_argument(
         "--branching-bias",
-        choices=["right", "none"],
+        choices=["right", "none", "ranges"],
         default="right",
-        help="the papers' rule, which favours right branching, or one without bias (%(default)s)",
+        help="the papers' rule, which favours right branching, or one without bias, or the one of a PRPN's gates at "
+        "infinite temperature (%(default)s)",
+    )
+    parse.add_argument(
+        "--hard",
+        action="store_const",
+        dest="branching_bias",
+        const="ranges",
+        help="trees of hard gates, as --branching-bias ranges",
     )
     parse.add_argument(
         "--units",

@@ -22,6 +22,7 @@ from .recurrent_language_model import (
     RecurrentPreTrainedModel,
 )
 from .recurrent_state import ModelState
+from .trees import InducedTree
 
 
 @dataclass
@@ -116,10 +117,13 @@ class ParsingNetwork(nn.Module):
             mask: `[B, T]` booleans, `False` at padding, or `None`.
         """
         inputs = self.dropout(torch.cat([lookback.to(embeddings.dtype), embeddings], dim=1)).transpose(1, 2)
-        features = self.norm(self.convolution(inputs), mask).relu()
+        features = self.convolution(inputs)
         # Gates are differences of distances over a small resolution: half precision would be too coarse.
+        features = self.norm(features.to(torch.promote_types(features.dtype, torch.float32)), mask).relu()
+        output = self.distance_convolution
         with torch.autocast(features.device.type, enabled=False):
-            distances = self.distance_convolution(self.dropout(features)).sigmoid()
+            weight, bias = output.weight.to(features.dtype), output.bias.to(features.dtype)
+            distances = F.conv1d(self.dropout(features), weight, bias, groups=output.groups).sigmoid()
         return distances[:, 0], distances[:, 1]
 
 
@@ -189,8 +193,8 @@ class ReadingLayer(nn.Module):
             of_input, of_newest = self.key_projection.weight.split([inputs.shape[-1], size], dim=1)
             input_keys = F.linear(self.key_dropout(inputs), of_input, self.key_projection.bias)
         else:
-            # Attention to a single open memory is 1, whatever the key.
-            memories, gates = tuple(states[:, -1:] for states in memories), torch.ones_like(gates[..., -1:])
+            # Attention to the newest memory alone: what it is does not depend on the key.
+            gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
             input_keys, of_newest = input_gates.new_zeros(batch_size, length, size), input_gates.new_zeros(size, size)
         weights = ReadingWeights(
             of_newest,
@@ -251,7 +255,8 @@ class PredictNetwork(nn.Module):
         """
         features, attention = hidden, None
         if self.has_attention:
-            summary, attention = attend_to_windows(self.key_projection(self.dropout(hidden)), tape, gates)
+            keys = self.key_projection(self.dropout(hidden)).to(tape.dtype)
+            summary, attention = attend_to_windows(keys, tape, gates)
             features = torch.cat([hidden, summary.to(hidden.dtype)], dim=-1)
         features = features.flatten(0, 1)
         flat_mask = None if mask is None else mask.flatten()
@@ -471,6 +476,32 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
         self.lm_head = nn.Linear(config.embedding_size, config.vocab_size)
         self.post_init()
 
+    @property
+    def induces_trees(self) -> bool:
+        """Whether there is a parsing network."""
+        return self.config.parsing_network
+
+    def parse(self, sentences, tokenizer=None, *, hard: bool = False, **options) -> InducedTree | list[InducedTree]:
+        """Returns the constituency trees that the model induces; arguments as for `ParsingMixin.parse`, and:
+
+        Args:
+            sentences: see there.
+            tokenizer: see there.
+            hard: make the trees of the gates, at infinite temperature, instead of splitting at the largest distance.
+                A word's gate is then open to the words back to the last one with a larger distance, and to no others;
+                these dependency ranges never overlap in part (the paper's appendix). It is the `branching_bias`
+                `"ranges"`.
+            options: further ones of `ParsingMixin.parse`.
+
+        Raises:
+            ValueError: as there, or if `hard` meets another `branching_bias`.
+        """
+        if hard and options.setdefault("branching_bias", "ranges") != "ranges":
+            raise ValueError(
+                f'hard=True is the branching_bias "ranges", not {options["branching_bias"]!r}: give one of them'
+            )
+        return super().parse(sentences, tokenizer, **options)
+
     def syntactic_distances(
         self,
         input_ids: torch.LongTensor,
@@ -484,19 +515,21 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
             input_ids: `(batch_size, sequence_length)`.
             attention_mask: the same shape, 0 at padding.
             state: where to go on from.
-            layer: there is one parsing network for all layers: `None` or 0.
+            layer: `None`, as one parsing network serves all layers.
 
         Returns:
             The distances `(batch_size, sequence_length)`, and the state to go on from.
 
         Raises:
-            ValueError: if there is no such layer, or the model has no parsing network.
+            ValueError: if a layer is given, or the model has no parsing network.
         """
         parsing_network = self.model.parsing_network
         if parsing_network is None:
             raise ValueError("this PRPN induces no trees: it has no parsing network (parsing_network=False)")
-        if layer not in (None, 0):
-            raise ValueError(f"layer {layer} does not exist: a PRPN has one parsing network; leave the layer out")
+        if layer is not None:
+            raise ValueError(
+                f"layer {layer} has no distances of its own: a PRPN has one parsing network; leave it out"
+            )
         outputs = self.model(
             input_ids, attention_mask=attention_mask, state=state, use_cache=True, output_distances=True
         )

@@ -78,8 +78,9 @@ class ParsingMixin:
                 list of sentences; for one sentence that is split into words give a list with one list. A generator is
                 read as the work goes on. `<bos>`, `<eos>` and padding at either end of token ids are left out.
             tokenizer: needed for strings and words; with token ids it only names the tokens.
-            layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default.
-            branching_bias: `"right"`, the papers' rule, or `"none"` (see `tree_from_distances`).
+            layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default. A PRPN
+                has the same distances for all layers, and takes none.
+            branching_bias: `"right"`, the papers' rule, `"none"` or `"ranges"` (see `tree_from_distances`).
             units: what the leaves are: `"words"`, or `"tokens"` for the tokenizer's own (sub)words. The leaves of a
                 sentence given as token ids are always its tokens.
             batch_size: sentences in one pass through the model. Long sentences get smaller batches.
@@ -162,6 +163,9 @@ class ParsingMixin:
         Returns:
             An SVG document, which `tree_drawing.save_figure` writes to a file.
         """
+        if layer is None and not hasattr(self.config, "parse_layer"):
+            (tree,) = self.parse([sentence], tokenizer, **options)
+            return distances_to_svg(tree, [tree.distances], ["syntactic distances"], title)
         chosen = self.config.parse_layer if layer is None else layer
         layers = range(self.config.num_hidden_layers)
         trees = [self.parse([sentence], tokenizer, layer=layer, **options)[0] for layer in layers]

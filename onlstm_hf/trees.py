@@ -69,7 +69,7 @@ def tree_from_distances(
 ) -> InducedTree:
     """Builds the binary tree that splits a sentence at its largest syntactic distance, and its parts likewise.
 
-    Of equal distances the first counts as the largest.
+    Of equal distances the first counts as the largest, except with the rule `"ranges"`.
 
     Args:
         distances: one number per word (a sequence, or a NumPy array or tensor of shape `[num_words]`). The distance of
@@ -78,7 +78,10 @@ def tree_from_distances(
         branching_bias: `"right"` is the papers' rule: where word `i` has the largest distance, split into
             `[words before i, [word i, words after i]]` (Shen et al., ICLR 2018 and ICLR 2019). Random distances give
             more right than left branches under it (Dyer, Melis & Blunsom 2019). `"none"` has no such bias: it splits
-            into `[words before i, words from i]`, so the distance of the first word is not used.
+            into `[words before i, words from i]`, so the distance of the first word is not used. `"ranges"` is the
+            rule of the dependency ranges, which the gates of a PRPN are at infinite temperature (Shen et al., ICLR
+            2018, appendix on partial overlap): what stands before word `i` in its constituent reaches back to the
+            last word with a larger distance. That is `"none"` with the last of equal distances as the largest.
 
     Returns:
         The tree. 10,000 words take milliseconds, whatever the distances.
@@ -105,8 +108,12 @@ def tree_from_distances(
             spans += [(start, end), (word_index, end)]
     elif branching_bias == "none":
         spans = [(start, end + 1) for start, end in _ranges_of_maxima(distances[1:])]
+    elif branching_bias == "ranges":
+        last_word = len(words) - 1
+        backwards = _ranges_of_maxima(distances[:0:-1])
+        spans = [(last_word - end, last_word - start + 1) for start, end in backwards]
     else:
-        raise ValueError(f'branching_bias must be "right" or "none", got {branching_bias!r}')
+        raise ValueError(f'branching_bias must be "right", "none" or "ranges", got {branching_bias!r}')
     return InducedTree.from_spans(words, spans, distances)
 
 

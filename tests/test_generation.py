@@ -95,7 +95,8 @@ class RecordingStreamer(BaseStreamer):
 def lengths_read(model):
     """How many tokens a row the model reads in each of its calls."""
     lengths = []
-    handle = model.model.layers[0].register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[0]))
+    embeddings = model.get_input_embeddings()
+    handle = embeddings.register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[1]))
     yield lengths
     handle.remove()
 

@@ -19,8 +19,6 @@ from transformers.utils import logging
 from onlstm_hf import build_word_tokenizer, convert_original_checkpoint
 
 SHARED = {
-    "awd_lstm.py",
-    "configuration_awd_lstm.py",
     "configuration_recurrent.py",
     "dropout.py",
     "linear.py",
@@ -29,6 +27,7 @@ SHARED = {
     "sequence_pair_classification.py",
     "vocabulary_loss.py",
 }
+AWD_LSTM = {"awd_lstm.py", "configuration_awd_lstm.py"}
 PARSING = {
     "constituency_parsing.py",
     "files.py",
@@ -47,8 +46,17 @@ RECURRENCE = {
     "step_graphs.py",
 }
 CARRIED = {
-    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py"} | RECURRENCE | SHARED | PARSING,
-    "rnn": {"configuration_rnn.py", "modeling_rnn.py"} | SHARED,
+    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py"} | RECURRENCE | AWD_LSTM | SHARED | PARSING,
+    "prpn": {
+        "batch_norm.py",
+        "configuration_prpn.py",
+        "deviation_norm.py",
+        "memory_reading.py",
+        "modeling_prpn.py",
+    }
+    | SHARED
+    | PARSING,
+    "rnn": {"configuration_rnn.py", "modeling_rnn.py"} | AWD_LSTM | SHARED,
 }
 SENTENCE = "the old cat saw the dog on the mat"
 PROMPT = [3, 4, 5, 6]

@@ -206,8 +206,8 @@ def test_a_checkpoint_of_another_kind_of_model_is_an_error(kind, tmp_path):
 def test_a_configuration_that_contradicts_itself_is_an_error(model, tmp_path):
     model.save_pretrained(tmp_path)
     config = json.loads((tmp_path / "config.json").read_text())
-    (tmp_path / "config.json").write_text(json.dumps(config | {"hidden_dropout": 5}))
-    with pytest.raises(ValueError, match="hidden_dropout is a probability"):
+    (tmp_path / "config.json").write_text(json.dumps(config | {"input_dropout": 5}))
+    with pytest.raises(ValueError, match="input_dropout is a probability"):
         AutoModelForCausalLM.from_pretrained(tmp_path)
 
 
@@ -333,6 +333,8 @@ def test_trainer_lowers_the_loss_and_its_checkpoints_load(kind, make_model, toke
     assert not torch.equal(logits_of(earlier, ids), logits_of(model, ids))
 
 
+# A PRPN in training normalises by the batch: the halves of one differ from it.
+@pytest.mark.parametrize("kind", ["onlstm", "rnn"], indirect=True)
 def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_model, tokenizer, tmp_path):
     dataset = Sentences(tokenizer)
     at_once, accumulated = make_model(**kind.no_dropout), make_model(**kind.no_dropout)

@@ -82,6 +82,21 @@ def test_unbiased_rule_does_not_use_the_first_distance(distances, other):
     assert tree == tree_from_distances([other, *distances[1:]], words, branching_bias="none")
 
 
+@given(DISTANCES)
+def test_rule_of_ranges_equals_its_recursion(distances):
+    """The unbiased rule on the sentence backwards, where the last of equal distances comes first."""
+    words = numbered(len(distances))
+
+    def split(start, end):
+        if end - start == 1:
+            return words[start]
+        last = max(range(start + 1, end), key=lambda index: (distances[index], index))
+        return [split(start, last), split(last, end)]
+
+    tree = tree_from_distances(distances, words, branching_bias="ranges")
+    assert tree.to_nested() == (split(0, len(words)) if words else [])
+
+
 @pytest.mark.parametrize("name", ["onlstm_small", "onlstm_chunk1"])
 def test_trees_equal_those_of_the_authors_code(shared_dir, name):
     forget_distances = load_file(shared_dir / "golden" / f"{name}.safetensors")["eval.distance_forget"]
@@ -101,7 +116,7 @@ def test_splits_at_the_largest_distance_by_either_rule():
     assert tree_from_distances([4, 1, 3, 2], words, branching_bias="none").to_bracket() == "((the cat) (sat down))"
 
 
-@pytest.mark.parametrize("bias", ["right", "none"])
+@pytest.mark.parametrize("bias", ["right", "none", "ranges"])
 def test_no_word_one_word_and_two_words(bias):
     nested = [tree_from_distances([1.0] * n, ["a", "b"][:n], bias).to_nested() for n in range(3)]
     assert nested == [[], "a", ["a", "b"]]

@@ -11,6 +11,9 @@ from onlstm_hf import (
     ONLSTMForCausalLM,
     ONLSTMForSequencePairClassification,
     ONLSTMModel,
+    PRPNConfig,
+    PRPNForCausalLM,
+    PRPNModel,
     RNNConfig,
     RNNForCausalLM,
     RNNForSequencePairClassification,
@@ -68,9 +71,16 @@ AWD_LSTMS = {
     "gru": Kind(**_RNN_CLASSES, options={"cell_type": "gru"}),
     "rnn": Kind(**_RNN_CLASSES, options={"cell_type": "rnn"}),
 }
-KINDS = {**AWD_LSTMS}
+PRPN = Kind(
+    PRPNConfig,
+    PRPNModel,
+    PRPNForCausalLM,
+    {"num_slots": 3, "lookback": 2},
+    no_dropout=dict.fromkeys(("input_dropout", "output_dropout", "recurrent_dropout"), 0.0),
+)
+KINDS = {**AWD_LSTMS, "prpn": PRPN}
 # One kind of each model type, for what depends on the classes and not on the recurrence.
-MODEL_TYPES = {"onlstm": KINDS["onlstm"], "rnn": KINDS["lstm"]}
+MODEL_TYPES = {"onlstm": KINDS["onlstm"], "prpn": PRPN, "rnn": KINDS["lstm"]}
 
 
 def random_rows() -> list[torch.Tensor]:
