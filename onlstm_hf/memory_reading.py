@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from .deviation_norm import EPSILON, gradient_factors, normalize, normalize_backward
+from .linear import linear
 
 IMPLEMENTATIONS = ("auto", "reference", "fused")
 ATTENTION_EPSILON = 1e-8
@@ -245,7 +246,7 @@ def _fused_forward(
     # Scores are divided by sqrt(H): the keys are, as a whole.
     scaled_keys = input_keys / math.sqrt(size)
     key_product, recurrent_product = (
-        _product_with(weight.t(), in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
+        _product_with(weight, in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
     )
     biased_gates = input_gates + gates_bias
 
@@ -302,11 +303,11 @@ def _(input_gates, input_keys, key_weight, recurrent_weight, recurrent_bias, gat
 
 
 def _product_with(weight: torch.Tensor, in_bfloat16: bool):
-    """A function that multiplies a matrix with the weight, in bfloat16 or in the weight's own precision."""
+    """A function that maps `[B, in]` by the weight `[out, in]`, in bfloat16 or in the weight's own precision."""
     if not in_bfloat16:
-        return lambda matrix: matrix @ weight
+        return lambda matrix: linear(matrix, weight)
     half_weight = weight.to(torch.bfloat16)
-    return lambda matrix: matrix.to(torch.bfloat16) @ half_weight
+    return lambda matrix: F.linear(matrix.to(torch.bfloat16), half_weight)
 
 
 @torch.library.custom_op(f"{_OPERATORS}::read_sequence_backward", mutates_args=())
@@ -342,7 +343,8 @@ def _fused_backward(
     batch_size, length, num_slots = gates.shape
     size = key_weight.shape[0]
     key_product, recurrent_product = (
-        _product_with(weight, in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
+        _product_with(weight.t().contiguous(), in_bfloat16)
+        for weight in (key_weight / math.sqrt(size), recurrent_weight)
     )
 
     # With the forward values at hand the gates' gradients are linear in those of the hidden and the cell state.
