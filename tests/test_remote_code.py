@@ -24,10 +24,9 @@ SHARED = {
     "linear.py",
     "recurrent_language_model.py",
     "recurrent_state.py",
-    "sequence_pair_classification.py",
     "vocabulary_loss.py",
 }
-AWD_LSTM = {"awd_lstm.py", "configuration_awd_lstm.py"}
+AWD_LSTM = {"awd_lstm.py", "configuration_awd_lstm.py", "sequence_pair_classification.py"}
 PARSING = {
     "constituency_parsing.py",
     "files.py",
