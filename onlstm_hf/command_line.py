@@ -1,4 +1,4 @@
-"""The console command `onlstm-hf`: trees and scores of sentences, and conversion of checkpoints."""
+"""The console command `onlstm-hf`: trees and scores of sentences, conversion and sharing of checkpoints."""
 
 import argparse
 import json
@@ -14,6 +14,7 @@ from typing import TextIO
 from .checkpoints import default_model, load_checkpoint, quiet_transformers
 from .evaluation import StreamScore, score_sentences
 from .files import read_lines, read_text_file, written_file, written_folder
+from .hub import push_metric, push_model
 from .original_checkpoint import convert_original_checkpoint
 from .tree_drawing import save_figure, tree_to_text
 from .trees import InducedTree
@@ -25,6 +26,7 @@ examples:
   onlstm-hf parse "the old cat sat on the mat"
   onlstm-hf score --file sentences.txt
   onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
+  onlstm-hf push my-checkpoint user/my-checkpoint
 
 The model is a checkpoint folder or a name on the Hub. Where --model is not given, it is the environment variable
 ONLSTM_MODEL, or else the folder model_cards/onlstm-ptb-small of the current directory or of the checkout that the
@@ -72,6 +74,23 @@ CONVERT_EXAMPLES = """\
 examples:
   onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
   onlstm-hf convert state_dict.pt my-checkpoint --weight-dropout 0.45 --vocab-from train.txt valid.txt test.txt
+"""
+PUSH_DESCRIPTION = """\
+Shares a checkpoint folder on the Hugging Face Hub. First the folder is checked: that the model loads and parses, that
+its weights are in safetensors files, that it carries its code and nothing else, and that its card is valid. The card
+is written from results.json where the folder has one, and is its README.md otherwise. Then everything is uploaded as
+one commit, after which the repository has these files and no others. If the upload fails, it stays as it was.
+"""
+PUSH_METRIC_DESCRIPTION = """\
+Shares a metric folder as a Space of the Hugging Face Hub, as one commit. evaluate.load("user/name") then finds the
+metric; it looks for name.py, so the Space must have the name of the folder's module.
+"""
+PUSH_EXAMPLES = """\
+examples:
+  onlstm-hf push model_cards/onlstm-ptb-small user/onlstm-ptb-small --private
+  onlstm-hf push-metric eval/parsing_f1 user/parsing_f1
+
+The token is that of `hf auth login` or of the environment variable HF_TOKEN unless it is given.
 """
 
 
@@ -224,6 +243,21 @@ def build_parser() -> argparse.ArgumentParser:
         "they must have as many different words as the model",
     )
     convert.set_defaults(run=_convert)
+
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("folder", metavar="FOLDER", help="what to upload")
+    shared.add_argument("repository", metavar="USER/NAME", help="where to; it is created if it does not exist")
+    shared.add_argument("--private", action="store_true", help="nobody else can see it")
+    shared.add_argument("--revision", metavar="BRANCH", help="branch to commit to, created if need be (main)")
+    shared.add_argument("--token", metavar="TOKEN", help="a token with write access")
+    for name, push, help_text, description in [
+        ("push", push_model, "share a checkpoint folder on the Hub", PUSH_DESCRIPTION),
+        ("push-metric", push_metric, "share a metric folder as a Space", PUSH_METRIC_DESCRIPTION),
+    ]:
+        command = commands.add_parser(
+            name, parents=[shared], help=help_text, description=description, epilog=PUSH_EXAMPLES, **shown_as_written
+        )
+        command.set_defaults(run=_push, push=push)
     return parser
 
 
@@ -393,6 +427,11 @@ def _convert(options: argparse.Namespace) -> None:
         f"{out}: {type(model).__name__}, {model.num_parameters():,} parameters, {model.config.vocab_size} words, "
         f"{'with its tokenizer' if tokenizer else 'without a tokenizer (--vocab-from builds it)'}"
     )
+
+
+def _push(options: argparse.Namespace) -> None:
+    given = {name: getattr(options, name) for name in ("private", "revision", "token")}
+    print(options.push(options.folder, options.repository, **given))
 
 
 if __name__ == "__main__":

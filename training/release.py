@@ -14,26 +14,21 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from checkpointing import replaced_folder
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
-from model_descriptions import ModelDescription, describe_model
 from text_batches import TextLines, encode_stream
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
-    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 
-import onlstm_hf
 from onlstm_hf.evaluation import parse_treebank, stream_log_likelihood
 from onlstm_hf.files import write_json
+from onlstm_hf.model_card import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
+from onlstm_hf.model_descriptions import describe_model
 from onlstm_hf.parsing_scores import score_baselines
 from onlstm_hf.treebank import GoldTree, read_treebank
 
-SHORT = 10
-SHOWN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
-VALIDATION_ROWS = 10
 PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees")
 TRAINING_COMMAND = (
     "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files ptb/train.txt "
@@ -87,85 +82,6 @@ def export(checkpoint: Path, folder: Path) -> None:
     write_json(folder / "config.json", config | {"dtype": "float32"})
 
 
-def model_card(name: str, config: PreTrainedConfig, results: dict) -> ModelCard:
-    """The model card, metadata included; with a section on parsing where the results have one."""
-    description = describe_model(config)
-    return ModelCard.from_template(
-        _metadata(name, config, description, results),
-        template_path=str(Path(__file__).parent / "model_card.md"),
-        name=name,
-        model=description,
-        millions=f"{results['parameters'] / 1e6:.1f}",
-        version=onlstm_hf.__version__,
-        date=results["date"],
-        machine=results["machine"],
-        release_command=results["command"].replace(" --", " \\\n    --"),
-        training_command=results["training"]["command"].replace(" --", " \\\n    --"),
-        validation_rows=VALIDATION_ROWS,
-        validation=f"{results['perplexity']['validation']:.2f}",
-        test=f"{results['perplexity']['test']:.2f}",
-        updates=f"{results['training']['updates']:,}",
-        note=results["training"]["note"],
-        vocab_size=f"{config.vocab_size:,}",
-        **(_parsing_section(config, results["parsing"]) if "parsing" in results else {}),
-    )
-
-
-def _parsing_section(config: PreTrainedConfig, parsing: dict) -> dict:
-    """What the model card's section on parsing shows."""
-    main_row = parsing["all"][_main_row(config)]
-    recall = {label: counts["recall"] for label, counts in main_row["label_recall"].items() if label in SHOWN_LABELS}
-    return {
-        "main_row": _main_row(config),
-        "num_sentences": f"{main_row['num_sentences']:,}",
-        "short": SHORT,
-        "parsing_rows": [
-            {"name": row} | {part: f"{100 * parsing[part][row]['sentence_f1']:.1f}" for part in ("all", "short")}
-            for row in parsing["all"]
-        ],
-        "label_recall": ", ".join(f"{label} {100 * value:.1f} %" for label, value in recall.items()),
-        "depth": f"{main_row['average_depth']:.1f}",
-    }
-
-
-def _metadata(name: str, config: PreTrainedConfig, description: ModelDescription, results: dict) -> ModelCardData:
-    text = {"dataset_type": "ptb_text_only", "dataset_name": "Penn Treebank (language modelling)"}
-    perplexity = {"task_type": "text-generation", "metric_type": "perplexity"}
-    eval_results = [
-        EvalResult(
-            **perplexity,
-            **text,
-            dataset_split=split,
-            metric_value=round(value, 2),
-            metric_name=f"{split} perplexity",
-        )
-        for split, value in results["perplexity"].items()
-    ]
-    if "parsing" in results:
-        sentence_f1 = results["parsing"]["all"][_main_row(config)]["sentence_f1"]
-        eval_results.append(
-            EvalResult(
-                task_type="token-classification",
-                task_name="Unsupervised constituency parsing",
-                dataset_type="wsj_sample",
-                dataset_name="Penn Treebank, Wall Street Journal sample (wsj_0001 to wsj_0199)",
-                metric_type="f1",
-                metric_name=f"sentence F1, {_main_row(config)}; the sentences' words are in the training text",
-                metric_value=round(100 * sentence_f1, 2),
-            )
-        )
-    return ModelCardData(
-        language="en",
-        license="apache-2.0",
-        library_name="transformers",
-        pipeline_tag="text-generation",
-        tags=list(description.tags),
-        datasets=["ptb-text-only/ptb_text_only"],
-        model_name=name,
-        eval_results=eval_results,
-    )
-
-
 def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
     """The gold trees for a model that induces trees, `None` for another.
 
@@ -187,24 +103,15 @@ def _perplexity(
 
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:
     """Scores of every layer that gives distances and of the baselines, on all sentences and on the short ones."""
-    options = {_main_row(model.config): {}}
+    options = {main_row(model.config): {}}
     if hasattr(model.config, "parse_layer"):
-        options = {_layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
-    options[f"{_main_row(model.config)}, no branching bias"] = {"branching_bias": "none"}
+        options = {layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
+    options[f"{main_row(model.config)}, no branching bias"] = {"branching_bias": "none"}
     scores = {}
     for name, trees in {"all": treebank, "short": [tree for tree in treebank if len(tree.words) <= SHORT]}.items():
         rows = {row: parse_treebank(model, tokenizer, trees, **chosen) for row, chosen in options.items()}
         scores[name] = {row: score.to_dict() for row, score in (rows | score_baselines(trees)).items()}
     return scores
-
-
-def _layer_row(layer: int) -> str:
-    return f"layer {layer + 1}"
-
-
-def _main_row(config: PreTrainedConfig) -> str:
-    """The name of the trees that `parse` gives by default, of a layer where several give distances."""
-    return _layer_row(config.parse_layer) if hasattr(config, "parse_layer") else "induced trees"
 
 
 def _without_paths(training: dict) -> dict:

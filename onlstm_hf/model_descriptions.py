@@ -40,7 +40,7 @@ def describe_model(config: PreTrainedConfig) -> ModelDescription:
     if config.model_type not in _DESCRIPTIONS:
         raise ValueError(
             f'there is no model card for models of type "{config.model_type}", only for {", ".join(_DESCRIPTIONS)}: '
-            "add a description to training/model_descriptions.py"
+            "add a description to onlstm_hf/model_descriptions.py"
         )
     return _DESCRIPTIONS[config.model_type](config)
 

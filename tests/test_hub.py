@@ -1,0 +1,386 @@
+"""Sharing with the real client and a Hub on the loopback interface: all or nothing, and the same model back."""
+
+import json
+import shutil
+from functools import partial
+from itertools import count
+from pathlib import Path
+
+import pytest
+import torch
+from hub_client import (
+    attempt_to_load,
+    client_process,
+    hide_package,
+    list_files,
+    load_each_way,
+    load_model,
+    run_command,
+    score_trees,
+)
+from hub_server import Fault, HubServer
+from safetensors.torch import load_file, save_file
+from test_model_cards import CHECKPOINTS
+from tiny_models import KINDS
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.hub import push_metric, push_model
+
+CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\n---\n\n# A tiny model\n"
+names = (f"ada/tiny-{number}" for number in count())
+# Weights that the server has not seen: those that it has are not uploaded again.
+scales = count(3)
+
+
+@pytest.fixture(scope="module")
+def hub():
+    with HubServer() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def no_faults_are_left(hub):
+    hub.faults.clear()
+    yield
+    assert [fault for fault in hub.faults if fault.times and fault.times < 50] == []
+
+
+@pytest.fixture(scope="module")
+def variables(hub, tmp_path_factory):
+    return {
+        "HF_ENDPOINT": hub.url,
+        "HF_HOME": str(tmp_path_factory.mktemp("home")),
+        "HF_TOKEN": "hf_writer",
+        "HF_HUB_OFFLINE": "0",
+        "HF_HUB_DISABLE_XET": "1",  # the server speaks LFS, which the client then negotiates
+        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
+        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+        "NO_PROXY": "127.0.0.1,localhost",
+    }
+
+
+@pytest.fixture(scope="module")
+def client(variables):
+    with client_process(**variables) as call:
+        yield call
+
+
+@pytest.fixture(scope="module")
+def client_without_package(variables):
+    with client_process(**variables) as call:
+        call(hide_package)
+        yield call
+
+
+def make_checkpoint(folder: Path, scale: float = 1.0) -> Path:
+    tokenizer = build_word_tokenizer(["the company said it expects to report a loss"])
+    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0, pad_token_id=2)
+    with torch.no_grad():
+        model.lm_head.bias.mul_(scale)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "README.md").write_text(CARD)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory):
+    return make_checkpoint(tmp_path_factory.mktemp("checkpoints") / "first")
+
+
+@pytest.fixture(scope="module")
+def second(tmp_path_factory):
+    return make_checkpoint(tmp_path_factory.mktemp("checkpoints") / "second", scale=2.0)
+
+
+@pytest.fixture
+def shared(hub, client, first):
+    """The name of a repository that has the first checkpoint."""
+    name = next(names)
+    assert client(run_command, "push", str(first), name).code == 0
+    return name
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def seen(hub: HubServer, name: str, **options) -> dict[str, bytes]:
+    return {path: content for path, content in hub.files(name, **options).items() if path != ".gitattributes"}
+
+
+# Released checkpoints
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
+def test_each_released_checkpoint_can_be_shared_and_loads_each_way(
+    folder, hub, client, client_without_package, variables
+):
+    name = f"ada/{folder.name}"
+    outcome = client(run_command, "push", str(folder), name)
+    assert (outcome.code, outcome.errors) == (0, "")
+    assert len(hub.repositories["model", name].commits) == 2  # that of the new repository, and one with everything
+    card = hub.files(name)["README.md"].decode()
+    assert f'path = "{name}"' in card and f"# {folder.name}\n" in card
+    uploaded, local = seen(hub, name), contents(folder)
+    assert {**uploaded, "README.md": b""} == {**local, "README.md": b""}
+    assert client(list_files, name) == sorted([".gitattributes", *local])
+
+    expected = client(load_each_way, str(folder))
+    assert client(load_each_way, name) == expected
+    carried = client_without_package(load_each_way, name, True)
+    with client_process(**{**variables, "HF_HUB_OFFLINE": "1"}) as offline:
+        offline(hide_package)
+        from_cache = offline(load_each_way, name, True)
+    assert from_cache == carried
+    for part in ("module", "pipeline"):
+        if part in expected:
+            assert expected.pop(part).startswith("onlstm_hf.")
+            assert carried.pop(part).startswith("transformers_modules.ada.")
+    assert carried.pop("logits") == pytest.approx(expected.pop("logits"), abs=1e-4)
+    assert carried == expected
+
+
+# Pushing
+
+
+def test_one_commit_makes_the_repository_the_folder(hub, client, shared, first, second, tmp_path):
+    assert seen(hub, shared) == contents(first)
+    folder = shutil.copytree(second, tmp_path / "folder")
+    (folder / "LICENSE").write_text("Apache-2.0")
+    assert client(run_command, "push", str(folder), shared).code == 0
+    assert seen(hub, shared) == contents(folder)
+    assert client(run_command, "push", str(second), shared).code == 0  # LICENSE goes
+    assert seen(hub, shared) == contents(second)
+    assert len(hub.repositories["model", shared].commits) == 4
+
+
+def test_a_pinned_revision_stays_what_it_was(hub, client, shared, first, second):
+    pinned = hub.repositories["model", shared].branches["main"]
+    assert client(run_command, "push", str(second), shared).code == 0
+    old, new = client(load_model, str(first)), client(load_model, str(second))
+    assert old["logits"] != new["logits"]
+    assert client(load_model, shared)["logits"] == pytest.approx(new["logits"])
+    report = client(partial(load_model, revision=pinned), shared)
+    assert report["logits"] == pytest.approx(old["logits"])
+
+
+def test_a_branch_and_a_private_repository(hub, client, first, second):
+    name = next(names)
+    assert client(run_command, "push", str(first), name, "--private").code == 0
+    assert client(run_command, "push", str(second), name, "--revision", "second").code == 0
+    assert hub.repositories["model", name].private
+    assert seen(hub, name) == contents(first)
+    assert seen(hub, name, revision="second") == contents(second)
+
+
+def test_a_public_repository_is_not_taken_for_a_private_one(hub, client, shared, second):
+    before = hub.files(shared)
+    outcome = client(run_command, "push", str(second), shared, "--private")
+    assert outcome.code == 1 and "exists and is public" in outcome.errors
+    assert hub.files(shared) == before
+
+
+@pytest.mark.parametrize(
+    ("token", "name", "message"),
+    [
+        ("hf_wrong", "ada/denied", "Invalid user token"),
+        ("hf_reader", "ada/denied", "403 Forbidden"),
+        ("hf_writer", "eve/denied", "403 Forbidden"),
+    ],
+)
+def test_without_the_right_to_write_nothing_is_made(hub, client, first, token, name, message):
+    outcome = client(run_command, "push", str(first), name, "--token", token)
+    assert outcome.code == 1 and message in outcome.errors
+    assert seen(hub, name) == {}
+
+
+@pytest.mark.parametrize(
+    ("fault", "wait"),
+    [
+        (Fault("POST", "/preupload/", 429, headers={"Retry-After": "7"}), 7),
+        (Fault("POST", "/objects/batch", 500), 1),
+        (Fault("PUT", "/lfs/upload/", 500), 1),
+        (Fault("PUT", "/lfs/upload/", "cut"), 1),
+        (Fault("POST", "/lfs/verify", 503), 1),
+    ],
+    ids=lambda value: f"{value.pattern} {value.action}" if isinstance(value, Fault) else None,
+)
+def test_a_fault_that_passes_is_waited_for(hub, client, shared, tmp_path, fault, wait):
+    folder = make_checkpoint(tmp_path / "folder", scale=next(scales))
+    hub.faults.append(fault)
+    outcome = client(run_command, "push", str(folder), shared)
+    assert outcome.code == 0, outcome.errors
+    assert any(waited == pytest.approx(wait, abs=1) for waited in outcome.waits)
+    assert seen(hub, shared) == contents(folder)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        (Fault("POST", "/repos/create", 500), "500"),
+        (Fault("POST", "/preupload/", 404), "404"),
+        (Fault("POST", "/commit/", 409), "409"),
+        (Fault("POST", "/commit/", 429, headers={"Retry-After": "7"}), "429"),
+        (Fault("POST", "/commit/", 500), "500"),
+        (Fault("POST", "/commit/", "cut"), "isconnected"),
+        (Fault("PUT", "/lfs/upload/", 500, times=50), "500"),
+        (Fault("PUT", "/lfs/upload/", "cut", times=50), ""),
+        (Fault("PUT", "/lfs/upload/", "damage"), "checksum"),
+    ],
+    ids=lambda value: f"{value.pattern} {value.action}" if isinstance(value, Fault) else None,
+)
+def test_a_fault_that_stays_leaves_the_repository_as_it_was(hub, client, shared, tmp_path, fault, message):
+    folder = make_checkpoint(tmp_path / "folder", scale=next(scales))
+    before = hub.files(shared)
+    hub.faults.append(fault)
+    outcome = client(run_command, "push", str(folder), shared)
+    assert outcome.code == 1 and f"the upload to {shared} did not succeed" in outcome.errors
+    assert message in outcome.errors
+    assert hub.files(shared) == before
+    hub.faults.clear()
+    assert client(run_command, "push", str(folder), shared).code == 0
+    assert seen(hub, shared) == contents(folder)
+
+
+def test_a_lost_answer_to_the_commit_is_an_error_and_the_model_is_whole(hub, client, shared, second):
+    hub.faults.append(Fault("POST", "/commit/", "lost"))
+    assert client(run_command, "push", str(second), shared).code == 1
+    assert seen(hub, shared) == contents(second)
+
+
+# Loading
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("GET", "/lfs/download/", "truncate"),
+        Fault("GET", "/lfs/download/", "cut"),
+        Fault("GET", "/lfs/download/", 429, headers={"Retry-After": "2"}),
+    ],
+    ids=lambda fault: str(fault.action),
+)
+def test_a_download_that_breaks_off_goes_on(hub, client, shared, first, tmp_path, fault):
+    hub.faults.append(fault)
+    expected = client(load_model, str(first))
+    assert client(attempt_to_load, shared, str(tmp_path)) == expected
+
+
+@pytest.mark.parametrize("action", [401, 403, 404, 500, "cut"])
+def test_a_download_that_fails_is_an_error_and_leaves_no_weights(hub, client, shared, first, tmp_path, action):
+    hub.faults.append(Fault("GET", "/lfs/download/", action, times=50))
+    report = client(attempt_to_load, shared, str(tmp_path))
+    assert isinstance(report, str), report
+    assert list(tmp_path.rglob("*.safetensors")) == []
+    hub.faults.clear()
+    assert client(attempt_to_load, shared, str(tmp_path)) == client(load_model, str(first))
+
+
+def test_weights_that_are_not_the_shared_ones_are_found_out(hub, client, shared):
+    """The client compares sizes alone when it downloads; `onlstm-hf` compares the checksum."""
+    hub.faults.append(Fault("GET", "/lfs/download/", "corrupt"))
+    arguments = ("parse", "--model", shared, "the company said it")
+    outcome = client(run_command, *arguments)
+    assert outcome.code == 1 and "checksum" in outcome.errors
+
+
+def test_what_is_not_there_is_a_clear_error(client):
+    outcome = client(run_command, "parse", "--model", "ada/missing", "the company")
+    assert outcome.code == 1 and "ada/missing" in outcome.errors
+
+
+# Metrics
+
+
+def test_a_metric_becomes_a_space_that_evaluate_loads(hub, client, project_root):
+    folder = project_root / "eval" / "parsing_f1"
+    outcome = client(run_command, "push-metric", str(folder), "ada/parsing_f1")
+    assert (outcome.code, outcome.errors) == (0, "")
+    assert seen(hub, "ada/parsing_f1", repo_type="space") == {
+        path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()
+    }
+    assert client(score_trees, "ada/parsing_f1") == pytest.approx(0.5714, abs=1e-4)
+
+
+def test_a_metric_must_be_named_as_its_module_and_be_complete(project_root, tmp_path):
+    folder = project_root / "eval" / "parsing_f1"
+    with pytest.raises(FileNotFoundError, match="lacks my_f1.py"):
+        push_metric(folder, "ada/my_f1")
+    copy = shutil.copytree(folder, tmp_path / "parsing_f1")
+    (copy / "notes.txt").write_text("to do")
+    with pytest.raises(ValueError, match="remove them: notes.txt"):
+        push_metric(copy, "ada/parsing_f1")
+    (copy / "notes.txt").unlink()
+    (copy / "README.md").write_text("---\ntitle: F1\n---\n")
+    with pytest.raises(ValueError, match="name no sdk"):
+        push_metric(copy, "ada/parsing_f1")
+
+
+# What is checked before anything is sent
+
+
+def remove(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def write(name, content):
+    def change(folder):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(content)
+
+    return change
+
+
+def forget_the_code(folder):
+    config = json.loads((folder / "config.json").read_text())
+    del config["auto_map"], config["custom_pipelines"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def spoil_the_weights(folder):
+    weights = load_file(folder / "model.safetensors")
+    weights["lm_head.bias"][0] = float("nan")
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def cut_the_weights(folder):
+    path = folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (remove("config.json"), "config.json"),
+        (remove("model.safetensors"), "no weights in a .safetensors file"),
+        (write("pytorch_model.bin", "pickle"), "remove them: pytorch_model.bin"),
+        (write("optimizer.pt", "pickle"), "remove them: optimizer.pt"),
+        (write("logs/events.txt", "1"), "remove them: logs/events.txt"),
+        (write("extra.py", "import os"), "remove them: extra.py"),
+        (remove("modeling_onlstm.py"), "lacks code that it refers to: modeling_onlstm.py"),
+        (remove("trees.py"), "trees.py"),
+        (forget_the_code, "does not carry its code"),
+        (spoil_the_weights, "NaN or infinity"),
+        (cut_the_weights, "cannot load the model"),
+        (remove("tokenizer.json"), "tokenizer"),
+        (remove("README.md"), "neither results.json"),
+        (write("README.md", "# no metadata\n"), "name no license"),
+        (write("README.md", "---\n: [\n---\n"), "not valid"),
+        (write("results.json", "{}"), "these results lack 'perplexity'"),
+    ],
+)
+def test_a_folder_that_is_not_fit_to_be_shared_is_refused(first, tmp_path, change, message):
+    folder = shutil.copytree(first, tmp_path / "folder")
+    change(folder)
+    with pytest.raises((ValueError, OSError), match=message):
+        push_model(folder, "ada/refused")
+
+
+def test_the_name_of_the_repository_is_checked_first(tmp_path):
+    for name in ("tiny", "ada/tiny/x", "https://huggingface.co/ada/tiny"):
+        with pytest.raises(ValueError, match="named as user/name"):
+            push_model(tmp_path, name)
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        push_model(tmp_path / "missing", "ada/tiny")
