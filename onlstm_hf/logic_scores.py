@@ -10,10 +10,12 @@ from .logic import RELATIONS
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Attributes:
-    correct: pairs whose relation was told.
-    total: all pairs.
-    accuracy: the share of the former, from 0 to 1.
+    """Of one group of pairs.
+
+    Attributes:
+        correct: pairs whose relation was told.
+        total: all pairs.
+        accuracy: the share of the former, from 0 to 1.
     """
 
     correct: int

@@ -11,13 +11,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from onlstm_hf.logic_scores import score_logic
 from onlstm_hf.parsing_scores import baseline_trees, score_parses
 from onlstm_hf.treebank import AS_WRITTEN, GoldTree, gold_trees_from_brackets, read_treebank
 from onlstm_hf.trees import InducedTree
 
 evaluate = pytest.importorskip("evaluate")
 
-METRICS = ("minimal_pairs", "parsing_f1", "perplexity")
+METRICS = ("logical_inference", "minimal_pairs", "parsing_f1", "perplexity")
 GOLD = "( (S (NP-SBJ (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .)) )"
 NESTED = [["the", ["old", "cat"]], [["sat", "on"], "it"]]
 
@@ -303,6 +304,15 @@ def test_minimal_pairs_refuses_what_it_cannot_score(arguments, message):
         evaluate.load("eval/minimal_pairs", keep_in_memory=True).compute(**arguments)
 
 
+def test_logical_inference_scores_batches_and_single_pairs_as_a_whole(project_folder_and_fresh_caches):
+    metric = evaluate.load("eval/logical_inference")
+    metric.add_batch(predictions=["<", "#"], references=["<", "v"], num_operators=[0, 12])
+    metric.add(prediction="=", reference="=", num_operators=12)
+    assert metric.compute() == score_logic(["<", "#", "="], ["<", "v", "="], [0, 12, 12]).to_dict()
+    with pytest.raises(ValueError, match="prediction 0 must be one of"):
+        metric.compute(predictions=["~"], references=["<"], num_operators=[1])
+
+
 @pytest.mark.parametrize("name", METRICS)
 def test_examples_of_the_card_run(name, project_root):
     results = doctest.testfile(str(project_root / "eval" / name / "README.md"), module_relative=False)
@@ -337,6 +347,7 @@ def test_web_page_compiles(name, project_root, tmp_path):
     [
         ("parsing_f1", ("((the (old cat)) ((sat on) it))\n\n(yes)", f"{GOLD}\n(UH Yes)\n"), "sentence_f1"),
         ("perplexity", ("-1 -2\n\n-3.5", "sentence"), "mean_perplexity"),
+        ("logical_inference", ("< < 1\n\n# v 2",), "accuracy"),
         ("minimal_pairs", ("-1 -2\n\n-3.5 -3", ""), "accuracy"),
     ],
 )
@@ -349,4 +360,4 @@ def test_function_behind_the_web_page(monkeypatch, project_root, name, arguments
     spec.loader.exec_module(app)
     assert 0 < app.score(*arguments)[key] < 100
     with pytest.raises(RuntimeError):
-        app.score("(", arguments[1])
+        app.score("(", *arguments[1:])

@@ -1,0 +1,62 @@
+"""Accuracy of logical inference, as a metric of the `evaluate` library."""
+
+import datasets
+import evaluate
+
+from onlstm_hf.logic_scores import score_logic
+
+_DESCRIPTION = """\
+How often a model tells the relation of two formulas of propositional logic: overall, by number of operators, by
+relation, with a macro average over the seven relations and their confusions. The task and the relations are those of
+Bowman, Manning & Potts (2015); the figure of the ON-LSTM paper is the accuracy by number of operators.
+"""
+
+_INPUTS_DESCRIPTION = """
+Args:
+    predictions: for each pair the predicted relation: `<`, `>`, `=`, `^`, `|`, `#` or `v`.
+    references: for each pair the gold relation.
+    num_operators: for each pair the number of `not`, `and` and `or` in the formula that has more of them.
+Returns:
+    `accuracy`, `num_pairs`, `macro_accuracy` (the mean of the relations' accuracies), `by_relation` and `by_operators`
+    (each `correct`, `total` and `accuracy`), and `confusion`: how often each relation was predicted, by gold relation.
+Examples:
+    >>> import evaluate
+    >>> logical_inference = evaluate.load("eval/logical_inference")
+    >>> scores = logical_inference.compute(
+    ...     predictions=["<", "#", "#", "="], references=["<", "#", "v", "="], num_operators=[1, 1, 2, 2]
+    ... )
+    >>> scores["accuracy"], scores["by_operators"]["2"]["accuracy"], scores["confusion"]["v"]["#"]
+    (0.75, 0.5, 1)
+"""
+
+_CITATION = """\
+@inproceedings{bowman2015tree,
+  title = {Tree-Structured Composition in Neural Networks without Tree-Structured Architectures},
+  author = {Bowman, Samuel R. and Manning, Christopher D. and Potts, Christopher},
+  booktitle = {NIPS Workshop on Cognitive Computation: Integrating Neural and Symbolic Approaches},
+  year = {2015},
+  url = {https://arxiv.org/abs/1506.04834}
+}
+"""
+
+
+class LogicalInference(evaluate.Metric):
+    """Leaves the scores to `onlstm_hf.logic_scores`."""
+
+    def _info(self):
+        return evaluate.MetricInfo(
+            description=_DESCRIPTION,
+            citation=_CITATION,
+            inputs_description=_INPUTS_DESCRIPTION,
+            features=datasets.Features(
+                {
+                    "predictions": datasets.Value("string"),
+                    "references": datasets.Value("string"),
+                    "num_operators": datasets.Value("int64"),
+                }
+            ),
+            reference_urls=["https://arxiv.org/abs/1506.04834", "https://openreview.net/forum?id=B1l6qiR5F7"],
+        )
+
+    def _compute(self, predictions: list[str], references: list[str], num_operators: list[int]) -> dict:
+        return score_logic(predictions, references, num_operators).to_dict()
