@@ -68,6 +68,29 @@ def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
     )
 
 
+def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
+    return ModelDescription(
+        kind="A PRPN ([Shen, Lin, Huang & Courville, ICLR 2018](https://arxiv.org/abs/1711.02013))",
+        ability="It predicts the next word, and its parsing network gives a constituency tree of each sentence, "
+        "although it was never shown a tree.",
+        example='print(model.parse("the company said it expects to report a loss", tokenizer))',
+        published="Published for the paper's model (44 million parameters): test 61.98.",
+        published_parsing="Published for the paper's language model on another test set, section 23 of the full "
+        "treebank (mean of five seeds, as measured by Shen et al. 2019): 37.4 on all sentences; on WSJ10, 70.5.",
+        caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
+        "the score comes from the right-branching rule by which distances become trees "
+        '(`branching_bias="none"` is the rule without it, `hard=True` that of the gates). It is meant for research '
+        "and teaching: do not use it where a parser or a text generator is needed.",
+        tags=("prpn", "grammar-induction", "unsupervised-parsing", "constituency-parsing"),
+        citation="""@inproceedings{shen2018neural,
+  title={Neural Language Modeling by Jointly Learning Syntax and Lexicon},
+  author={Shen, Yikang and Lin, Zhouhan and Huang, Chin-Wei and Courville, Aaron},
+  booktitle={International Conference on Learning Representations},
+  year={2018}
+}""",
+    )
+
+
 def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
     kinds = {"lstm": "An LSTM", "gru": "A GRU", "rnn": "A simple recurrent network"}
     return ModelDescription(
@@ -92,5 +115,6 @@ def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
 
 _DESCRIPTIONS: dict[str, Callable[[PreTrainedConfig], ModelDescription]] = {
     "onlstm": _describe_onlstm,
+    "prpn": _describe_prpn,
     "rnn": _describe_rnn,
 }

@@ -1,6 +1,7 @@
 """Learning rates and the rule that starts averaging, against the papers' definitions."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -23,6 +24,17 @@ def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
 def test_a_constant_schedule_needs_no_length():
     arguments = OptimizationArguments(schedule="constant", warmup_steps=2)
     assert [learning_rate_factor(step, arguments, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
+
+
+@given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(0, 3))
+def test_plateaus_halve_the_rate_as_the_scheduler_of_pytorch_does(losses, patience):
+    arguments = OptimizationArguments(schedule="plateau", plateau_patience=patience)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=patience, threshold=0)
+    for count, loss in enumerate(losses, start=1):
+        scheduler.step(loss)
+        factor = learning_rate_factor(0, arguments, None, losses[:count])
+        assert factor == pytest.approx(optimizer.param_groups[0]["lr"])
 
 
 @given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(1, 6))
@@ -55,6 +67,7 @@ def test_optimizers_have_the_values_of_the_recipe():
     )
     (group,) = build_optimizer(model, arguments).param_groups
     assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.0, 0.9), 1e-9, 0.2)
+    assert type(build_optimizer(model, replace(arguments, optimizer="adam"))) is torch.optim.Adam
 
 
 def test_the_average_is_the_mean_of_all_weights_that_it_was_given():

@@ -12,7 +12,11 @@ from onlstm_hf.toy_english import generate_toy_treebank, write_toy_corpus
 from onlstm_hf.treebank import GoldTree
 
 TINY = ["--model.embedding_size=8", "--model.hidden_size=12", "--max_steps", "3", "--mixed_precision", "no"]
-RECIPES = {"onlstm": ["onlstm_ptb_small", "--model.chunk_size=4"], "rnn": ["lstm_ptb_small"]}
+RECIPES = {
+    "onlstm": ["onlstm_ptb_small", "--model.chunk_size=4"],
+    "prpn": ["prpn_ptb_small"],
+    "rnn": ["lstm_ptb_small"],
+}
 
 
 @pytest.fixture(scope="module")

@@ -77,6 +77,14 @@ def recurrent_project(project):
     return project
 
 
+@pytest.fixture
+def prpn_project(project):
+    """The same with a PRPN."""
+    recipe = Path("recipe.yaml")
+    recipe.write_text("model_type: prpn\n" + recipe.read_text().replace("chunk_size: 4", "num_slots: 4, lookback: 2"))
+    return project
+
+
 def command(output_dir, *overrides):
     return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, overrides)]
 
@@ -394,6 +402,27 @@ def test_a_recurrent_baseline_is_stopped_and_resumed_too(recurrent_project, monk
     check_resumption(monkeypatch, [*options, "--model.cell_type", cell_type])
     assert AutoModelForCausalLM.from_pretrained("parts/best").config.cell_type == cell_type
     assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
+
+
+@pytest.mark.parametrize("options", [ADAMW, NT_ASGD], ids=["adamw", "nt-asgd"])
+def test_a_prpn_is_stopped_and_resumed_too(prpn_project, monkeypatch, options):
+    check_resumption(monkeypatch, [*options, "--gold_trees", "gold.mrg"])
+    assert "parsing_f1" in log_of("parts", "validation_loss")[-1]
+
+
+def test_a_prpn_reads_characters_with_the_papers_memory(prpn_project):
+    sizes = ["--model.lookback", "10", "--model.num_slots", "20", "--split", "characters"]
+    train("run", *ADAMW, *sizes, "--batch_size", "2", "--bptt_length", "30")
+    config = AutoModelForCausalLM.from_pretrained("run/best").config
+    assert (config.lookback, config.num_slots) == (10, 20)
+    assert config.vocab_size < 40
+    assert log_of("run", "loss")[-1]["loss"] < log_of("run", "loss")[0]["loss"]
+
+
+def test_a_prpn_learns_from_sentences_on_their_own(prpn_project):
+    adam = ["--optimizer", "adam", "--adam_beta1", "0", "--learning_rate", "0.01", "--schedule", "plateau"]
+    train("run", *adam, "--independent_sentences", "true")
+    assert log_of("run", "loss")[-1]["loss"] < log_of("run", "loss")[0]["loss"]
 
 
 def check_resumption(monkeypatch, options):

@@ -1,6 +1,7 @@
 """Optimisers and learning rates of the recipes."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from recipe import OptimizationArguments
@@ -9,10 +10,10 @@ from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 
 def build_optimizer(model: nn.Module, arguments: OptimizationArguments) -> torch.optim.Optimizer:
-    """AdamW, or the plain SGD that NT-ASGD starts from."""
+    """Adam, AdamW, or the plain SGD that NT-ASGD starts from."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if arguments.optimizer == "adamw":
-        return torch.optim.AdamW(
+    if arguments.optimizer != "nt-asgd":
+        return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[arguments.optimizer](
             parameters,
             lr=arguments.learning_rate,
             betas=(arguments.adam_beta1, arguments.adam_beta2),
@@ -28,20 +29,36 @@ def average_of(model: nn.Module) -> AveragedModel:
     return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn())
 
 
-def learning_rate_factor(step: int, arguments: OptimizationArguments, total_steps: int | None) -> float:
-    """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then constant or half a cosine.
+def learning_rate_factor(
+    step: int, arguments: OptimizationArguments, total_steps: int | None, validation_losses: Sequence[float] = ()
+) -> float:
+    """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then the recipe's schedule.
 
     Args:
         step: updates made so far. The cosine is 0 at `total_steps`, when the run has ended.
         arguments: the recipe's.
-        total_steps: updates of the whole run; may be `None` with a constant schedule.
+        total_steps: updates of the whole run; only the cosine needs it.
+        validation_losses: those of all checks so far; only the plateaus need them.
     """
     if step < arguments.warmup_steps:
         return (step + 1) / arguments.warmup_steps
     if arguments.schedule == "constant":
         return 1.0
+    if arguments.schedule == "plateau":
+        return 0.5 ** num_plateaus(validation_losses, arguments.plateau_patience)
     done = (step - arguments.warmup_steps) / max(1, total_steps - arguments.warmup_steps)
     return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
+
+
+def num_plateaus(losses: Sequence[float], patience: int) -> int:
+    """How often more than `patience` checks in a row brought no loss below the lowest one before them."""
+    lowest, without_improvement, count = math.inf, 0, 0
+    for loss in losses:
+        without_improvement = 0 if loss < lowest else without_improvement + 1
+        lowest = min(lowest, loss)
+        if without_improvement > patience:
+            without_improvement, count = 0, count + 1
+    return count
 
 
 def has_stalled(losses: list[float], interval: int) -> bool:

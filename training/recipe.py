@@ -102,17 +102,26 @@ class OptimizationArguments:
 
     _argument_group_name: ClassVar[str] = "optimization"
 
-    optimizer: Literal["nt-asgd", "adamw"] = field(
+    optimizer: Literal["nt-asgd", "adam", "adamw"] = field(
         default="nt-asgd",
         metadata={"help": "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018)."},
     )
     learning_rate: float = field(default=30.0, metadata={"help": "Peak learning rate."})
-    weight_decay: float = field(default=1.2e-6, metadata={"help": "L2 penalty (nt-asgd) or decoupled decay (adamw)."})
-    adam_beta1: float = field(default=0.9, metadata={"help": "AdamW's first-moment decay."})
-    adam_beta2: float = field(default=0.999, metadata={"help": "AdamW's second-moment decay."})
-    adam_epsilon: float = field(default=1e-8, metadata={"help": "AdamW's epsilon."})
-    schedule: Literal["constant", "cosine"] = field(
-        default="constant", metadata={"help": "Learning rate after warm-up; cosine falls to 0 at the end."}
+    weight_decay: float = field(
+        default=1.2e-6, metadata={"help": "L2 penalty (nt-asgd, adam) or decoupled decay (adamw)."}
+    )
+    adam_beta1: float = field(default=0.9, metadata={"help": "First-moment decay of adam and adamw."})
+    adam_beta2: float = field(default=0.999, metadata={"help": "Second-moment decay of adam and adamw."})
+    adam_epsilon: float = field(default=1e-8, metadata={"help": "Epsilon of adam and adamw."})
+    schedule: Literal["constant", "cosine", "plateau"] = field(
+        default="constant",
+        metadata={
+            "help": "Learning rate after warm-up; cosine falls to 0 at the end, plateau halves it where validation "
+            "does not improve."
+        },
+    )
+    plateau_patience: int = field(
+        default=2, metadata={"help": "plateau: checks without improvement before the one that halves the rate."}
     )
     warmup_steps: int = field(default=0, metadata={"help": "Steps of linear warm-up."})
     max_grad_norm: float = field(
@@ -180,6 +189,7 @@ SMALLEST_VALUES = {
     "adam_beta1": 0,
     "adam_beta2": 0,
     "warmup_steps": 0,
+    "plateau_patience": 0,
     "nonmonotone_interval": 1,
     "batch_size": 1,
     "gradient_accumulation_steps": 1,

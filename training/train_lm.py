@@ -46,7 +46,7 @@ from validation import load_gold_trees, load_held_out_text
 import onlstm_hf
 from onlstm_hf.evaluation import parse_treebank
 from onlstm_hf.files import write_json
-from onlstm_hf.recurrent_state import RecurrentState
+from onlstm_hf.recurrent_state import ModelState
 
 # The other processes wait while the first one scores the test text row by row.
 LONGEST_EVALUATION = timedelta(hours=24)
@@ -102,7 +102,7 @@ class TrainingRun:
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
-        self.state: RecurrentState | None = None
+        self.state: ModelState | None = None
         log_state = self._load_training_state() if resuming else None
 
         self.treebank = load_gold_trees(data)
@@ -179,7 +179,7 @@ class TrainingRun:
     def update(self, batches: list[Batch]) -> None:
         """One update of the weights, from the gradients of all `batches`: a mean over their tokens."""
         arguments, device = self.recipe.optimization, self.accelerator.device
-        factor = learning_rate_factor(self.progress.step, arguments, self.total_steps)
+        factor = learning_rate_factor(self.progress.step, arguments, self.total_steps, self.progress.validation_losses)
         factor *= sum(batch.lr_scale for batch in batches) / len(batches)
         for group in self.optimizer.param_groups:
             group["lr"] = arguments.learning_rate * factor
@@ -275,8 +275,7 @@ class TrainingRun:
             write_json(folder / "run.json", state)
             if self.progress.num_averaged:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
-        recurrent_state = None if self.state is None else self.state.layers
-        process_state = {"recurrent_state": recurrent_state, "log": self.log.state_dict()}
+        process_state = {"model_state": self.state, "log": self.log.state_dict()}
         torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
 
     def _load_training_state(self) -> dict:
@@ -293,8 +292,8 @@ class TrainingRun:
             if self.progress.num_averaged:
                 self.averaged.load_state_dict(torch.load(folder / "averaged.pt", weights_only=True))
             process_state = torch.load(folder / f"process_{process}.pt", weights_only=True)
-        if process_state["recurrent_state"] is not None:
-            self.state = RecurrentState(process_state["recurrent_state"]).to(self.accelerator.device)
+        if process_state["model_state"] is not None:
+            self.state = process_state["model_state"].to(self.accelerator.device)
         self.accelerator.print(f"resumed after {self.progress.step} updates ({self.progress.epoch} epochs)")
         return process_state["log"]
 
