@@ -169,11 +169,12 @@ def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
         assert inputs["attention_mask_pair"][index].sum() == len(pair.right)
 
 
-@pytest.mark.parametrize("name", ["logic_onlstm", "logic_lstm"])
+@pytest.mark.parametrize("name", ["logic_onlstm", "logic_lstm", "logic_tree_lstm"])
 def test_the_recipes_have_the_authors_settings(project_root, name):
     recipe = parse_logic_recipe([str(project_root / "training" / "recipes" / f"{name}.yaml")])
     model = train_logic.build_pair_model(recipe, build_logic_tokenizer())
-    assert model.config.layer_sizes == [400] and model.config.num_labels == 7
+    assert model.classifier.output.in_features == 400 and model.config.num_labels == 7
+    assert {model.config.input_dropout, model.config.classifier_dropout} == {0.2}
     assert model.model.embeddings.weight.abs().max() <= 0.1
     optimization = recipe.optimization
     assert (optimization.batch_size, optimization.num_epochs, optimization.adam_epsilon) == (128, 50, 1e-9)
