@@ -148,7 +148,8 @@ def _log_probabilities(model: PreTrainedModel, sequences: list[torch.Tensor]) ->
             piece = slice(start, start + length)
             output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True)
             state = output.state
-            log_probabilities = output.logits.float().log_softmax(dim=-1)
+            logits = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32))
+            log_probabilities = logits.log_softmax(dim=-1)
             pieces.append(log_probabilities.gather(-1, targets[:, piece, None]).squeeze(-1))
     rows = torch.cat(pieces, dim=1)
     if not rows[mask.bool()].isfinite().all():

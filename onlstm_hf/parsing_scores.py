@@ -52,7 +52,7 @@ class ParsingScores:
             the authors' code. The whole sentence never counts. Precision and recall of each sentence, and their F1,
             have 1e-8 added to their denominators; a sentence without gold constituents has recall 1, and precision 1
             as well if nothing was predicted (otherwise 0, so that its F1 is 0); then the mean over sentences.
-        sentence_f1_interval: bootstrap confidence interval of `sentence_f1`, over sentences.
+        sentence_f1_interval, corpus_f1_interval: bootstrap confidence intervals, over sentences; `None` without it.
         num_plain_sentences: sentences with at least one gold constituent besides the whole sentence.
         plain_sentence_precision, plain_sentence_recall, plain_sentence_f1: the plain rule: the mean over these
             sentences alone, with nothing added. `None` if there are none.
@@ -77,6 +77,7 @@ class ParsingScores:
     corpus_precision: float
     corpus_recall: float
     corpus_f1: float
+    corpus_f1_interval: tuple[float, float] | None
     evalb_precision: float
     evalb_recall: float
     evalb_f1: float
@@ -90,8 +91,9 @@ class ParsingScores:
         for label, counts in self.label_recall.items():
             scores["label_recall"][label]["recall"] = counts.recall
         scores["by_length"] = list(scores["by_length"])
-        if self.sentence_f1_interval is not None:
-            scores["sentence_f1_interval"] = list(self.sentence_f1_interval)
+        for name in ("sentence_f1_interval", "corpus_f1_interval"):
+            if scores[name] is not None:
+                scores[name] = list(scores[name])
         return scores
 
 
@@ -110,8 +112,8 @@ def score_parses(
         predicted: trees (anything with `words` and `spans()`, a [`GoldTree`] too) or nested lists of words.
         gold: the gold trees, in the same order.
         length_limits: largest lengths of the groups of `by_length`, increasing; longer sentences are one more group.
-        num_resamples: bootstrap samples for the confidence interval; 0 leaves it out.
-        confidence: of the interval.
+        num_resamples: bootstrap samples for the confidence intervals; 0 leaves them out.
+        confidence: of the intervals.
         seed: of the bootstrap.
 
     Raises:
@@ -153,12 +155,19 @@ def score_parses(
     plain = _plain_rule(*inner_counts[:, has_gold]) if has_gold.any() else (None, None, None)
     corpus = _rates(*inner_counts.sum(axis=1).tolist())
     evalb = _rates(*counts.sum(axis=0).tolist())
+    sentence_interval, corpus_interval = (
+        _bootstrap_interval(statistic, len(gold), num_resamples, confidence, seed) if num_resamples else None
+        for statistic in (
+            lambda sample: f1[sample].mean(),
+            lambda sample: _rates(*(inner_counts @ np.bincount(sample, minlength=len(gold))).tolist())[2],
+        )
+    )
     return ParsingScores(
         num_sentences=len(gold),
         sentence_precision=float(precision.mean()),
         sentence_recall=float(recall.mean()),
         sentence_f1=float(f1.mean()),
-        sentence_f1_interval=_bootstrap_interval(f1, num_resamples, confidence, seed) if num_resamples else None,
+        sentence_f1_interval=sentence_interval,
         num_plain_sentences=int(has_gold.sum()),
         plain_sentence_precision=plain[0],
         plain_sentence_recall=plain[1],
@@ -166,6 +175,7 @@ def score_parses(
         corpus_precision=corpus[0],
         corpus_recall=corpus[1],
         corpus_f1=corpus[2],
+        corpus_f1_interval=corpus_interval,
         evalb_precision=evalb[0],
         evalb_recall=evalb[1],
         evalb_f1=evalb[2],
@@ -208,12 +218,14 @@ def _rates(overlap: int, predicted: int, gold: int) -> tuple[float, float, float
     return precision, recall, 2 * overlap / (predicted + gold) if predicted + gold else 1.0
 
 
-def _bootstrap_interval(values: np.ndarray, num_resamples: int, confidence: float, seed: int) -> tuple[float, float]:
-    """Percentile interval of the mean."""
+def _bootstrap_interval(
+    statistic: Callable[[np.ndarray], float], num_sentences: int, num_resamples: int, confidence: float, seed: int
+) -> tuple[float, float]:
+    """Percentile interval of a statistic of the indices of sentences, which are drawn with replacement."""
     generator = np.random.default_rng(seed)
-    means = [values[generator.integers(0, len(values), len(values))].mean() for _ in range(num_resamples)]
+    values = [statistic(generator.integers(0, num_sentences, num_sentences)) for _ in range(num_resamples)]
     tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
+    low, high = np.quantile(values, [tail, 1 - tail])
     return float(low), float(high)
 
 

@@ -74,7 +74,7 @@ def _score_prefix_tree(model: PreTrainedModel, sequences: list[tuple[int, ...]])
         memory = {} if output is None else _select_memory(output, prefix_of_sequence[firsts].to(model.device))
         unread = prefixes[:, -1:] if memory else prefixes
         output = model(unread.to(model.device), use_cache=True, **memory)
-        logits = output.logits[:, -1].float()
+        logits = output.logits[:, -1].to(torch.promote_types(output.logits.dtype, torch.float32))
         targets = input_ids[unfinished, length].to(logits.device)
         indices = prefix.to(logits.device)
         totals[unfinished] += (logits[indices, targets] - logits.logsumexp(dim=-1)[indices]).double().cpu()

@@ -1,3 +1,4 @@
+import copy
 import doctest
 import gzip
 import importlib.util
@@ -8,9 +9,12 @@ import types
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tiny_models import KINDS
 
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.logic_scores import score_logic
 from onlstm_hf.parsing_scores import baseline_trees, score_parses
 from onlstm_hf.treebank import AS_WRITTEN, GoldTree, gold_trees_from_brackets, read_treebank
@@ -186,6 +190,34 @@ def test_perplexity_per_word_and_bits_per_character(perplexity, log_probabilitie
 def test_uniform_model_has_the_perplexity_of_its_vocabulary(perplexity):
     scores = perplexity.compute(predictions=np.full((4, 25), -np.log(10_000)).astype(np.float32))
     assert scores["perplexity"] == pytest.approx(10_000, rel=1e-5)
+
+
+@pytest.mark.parametrize("protocol", ["stream", "sentence"])
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-12), (torch.float32, 1e-5)])
+def test_perplexity_of_a_model_agrees_with_float64(protocol, dtype, tolerance):
+    texts = ["the cat sat", "it", "the old cat sat on it"]
+    tokenizer = build_word_tokenizer(texts)
+    model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0)
+    log_likelihoods = []
+    sentences = [[*tokenizer(text)["input_ids"], 0] for text in texts]
+    for tokens in [sum(sentences, [])] if protocol == "stream" else sentences:
+        with torch.no_grad():
+            logits = copy.deepcopy(model).double()(torch.tensor([[0, *tokens[:-1]]])).logits[0]
+        log_likelihoods.append(logits.log_softmax(-1)[range(len(tokens)), tokens].sum().item())
+
+    metric = evaluate.load("eval/perplexity", "texts", keep_in_memory=True)
+    counts = {"num_words": [4, 2, 7], "num_characters": [12, 3, 22]}
+    arguments = {"protocol": protocol, "model": model.to(dtype), "tokenizer": tokenizer, **counts}
+    scores = metric.compute(predictions=texts, **arguments)
+    total = sum(log_likelihoods)
+    assert scores["num_tokens"] == 13
+    assert scores["log_likelihood"] == pytest.approx(total, rel=tolerance)
+    assert scores["perplexity"] == pytest.approx(np.exp(-total / 13), rel=tolerance * 10)
+    assert scores["word_perplexity"] == pytest.approx(np.exp(-total / 13), rel=tolerance * 10)
+    assert scores["bits_per_character"] == pytest.approx(-total / 37 / np.log(2), rel=tolerance)
+    if protocol == "sentence":
+        expected = [np.exp(-part / len(tokens)) for part, tokens in zip(log_likelihoods, sentences, strict=True)]
+        assert scores["perplexities"] == pytest.approx(expected, rel=tolerance * 10)
 
 
 def test_impossible_token_makes_perplexity_infinite(perplexity):

@@ -171,6 +171,24 @@ def test_confidence_interval_is_seeded_and_close_to_the_normal_one():
     assert score_parses(predicted, gold, num_resamples=0).sentence_f1_interval is None
 
 
+def test_interval_of_corpus_f1_is_close_to_that_of_the_delta_method():
+    generator = Random(0)
+    gold = [random_gold(generator.randint(5, 12), generator) for _ in range(300)]
+    predicted = [uniform_random_tree(tree.words, generator) for tree in gold]
+    scores = score_parses(predicted, gold, seed=1)
+    overlaps, sizes = [], []
+    for tree, gold_tree in zip(predicted, gold, strict=True):
+        spans, gold_spans = set(tree.spans()), set(gold_tree.spans())
+        overlaps.append(2 * (len(spans & gold_spans) - 1))
+        sizes.append(len(spans) + len(gold_spans) - 2)
+    assert scores.corpus_f1 == pytest.approx(sum(overlaps) / sum(sizes))
+    residuals = np.array(overlaps) - scores.corpus_f1 * np.array(sizes)
+    margin = 1.96 * residuals.std() / np.mean(sizes) / np.sqrt(len(gold))
+    expected = scores.corpus_f1 - margin, scores.corpus_f1 + margin
+    assert scores.corpus_f1_interval == pytest.approx(expected, abs=0.2 * margin)
+    assert score_parses(predicted, gold, num_resamples=0).corpus_f1_interval is None
+
+
 def test_dictionary_is_json_ready_and_complete():
     scores = score_parses([GOLD], [GOLD])
     dictionary = scores.to_dict()

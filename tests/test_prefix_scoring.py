@@ -57,6 +57,12 @@ def test_neither_order_nor_company_changes_a_score(sequences, batch_size):
     assert sequence_log_probabilities(model, sequences, batch_size) == pytest.approx(expected, abs=1e-4)
 
 
+def test_a_model_in_float64_scores_in_float64():
+    model = MODELS["onlstm"]().double()
+    expected = [log_probability(model, sequence) for sequence in SEQUENCES]
+    assert sequence_log_probabilities(model, SEQUENCES, 3) == pytest.approx(expected, rel=1e-12)
+
+
 def test_every_prefix_is_read_once(model, monkeypatch):
     num_tokens = []
     forward = type(model).forward
