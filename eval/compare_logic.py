@@ -1,0 +1,109 @@
+"""Logical inference: the accuracy of several runs by number of operators, as a table and as the papers' figure.
+
+    python eval/compare_logic.py runs/logic_onlstm/results.json runs/logic_lstm/results.json --plot logic.png
+
+The results are those that training/train_logic.py leaves. The picture needs the extra `benchmark`.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from reporting import check_writable, format_table, import_extra
+
+from onlstm_hf.command_line import run_program
+from onlstm_hf.logic import MAX_OPERATORS
+
+TASK = "logical inference"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    return run_program("compare_logic.py", lambda: compare_logic(options))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="what training/train_logic.py wrote")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="of the runs, in their order")
+    parser.add_argument("--plot", metavar="FILE", help="the figure; its kind is that of the ending (.png, .svg, .pdf)")
+    return parser
+
+
+def compare_logic(options: argparse.Namespace) -> None:
+    """Prints the table and draws the figure."""
+    check_writable(options.plot)
+    runs = [read_results(path) for path in options.results]
+    names = options.names or [run["name"] for run in runs]
+    if len(names) != len(runs):
+        raise ValueError(f"there are {len(runs)} results and {len(names)} names")
+    print(f"accuracy by number of operators, in per cent; {MAX_OPERATORS} means {MAX_OPERATORS} or more\n")
+    print(report(names, runs))
+    if options.plot:
+        draw_accuracies(names, runs, options.plot)
+
+
+def read_results(path: str) -> dict:
+    """The results of one run.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is none of logical inference.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        results = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a JSON file: {error}") from error
+    if not isinstance(results, dict) or results.get("task") != TASK:
+        raise ValueError(f"{path} holds no results of {TASK}, as training/train_logic.py writes them")
+    return results
+
+
+def report(names: Sequence[str], runs: Sequence[dict]) -> str:
+    """A row for every number of operators, the number of its pairs, and a column for every run."""
+    rows = []
+    for number in numbers_of_operators(runs):
+        groups = [run["test"]["by_operators"].get(number) for run in runs]
+        total = next(group["total"] for group in groups if group)
+        rows.append([number, str(total), *(f"{100 * group['accuracy']:.1f}" if group else "-" for group in groups)])
+    summary = [
+        ["all", "", *(f"{100 * run['test']['accuracy']:.1f}" for run in runs)],
+        ["macro average", "", *(f"{100 * run['test']['macro_accuracy']:.1f}" for run in runs)],
+        ["validation", "", *(f"{100 * run['validation_accuracy']:.1f}" for run in runs)],
+        ["parameters", "", *(str(run["parameters"]) for run in runs)],
+        ["epochs", "", *(str(run["epochs"]) for run in runs)],
+    ]
+    return format_table(["operators", "pairs", *names], [*rows, [], *summary])
+
+
+def numbers_of_operators(runs: Sequence[dict]) -> list[str]:
+    """The numbers that occur, ascending."""
+    return sorted({number for run in runs for number in run["test"]["by_operators"]}, key=int)
+
+
+def draw_accuracies(names: Sequence[str], runs: Sequence[dict], path: str) -> None:
+    """Writes the figure: a curve for every run, and a line behind the longest pairs that all were trained on."""
+    pyplot = import_extra("matplotlib.pyplot", extra="benchmark")
+    figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
+    for name, run in zip(names, runs, strict=True):
+        by_operators = run["test"]["by_operators"]
+        numbers = sorted(by_operators, key=int)
+        accuracies = [100 * by_operators[number]["accuracy"] for number in numbers]
+        axes.plot(list(map(int, numbers)), accuracies, marker=".", label=name)
+    trained = min(run["recipe"]["max_train_operators"] for run in runs)
+    axes.axvline(trained + 0.5, color="grey", linestyle="--", label=f"trained on at most {trained}")
+    axes.set(xlabel="number of operators", ylabel="accuracy (%)")
+    axes.set_xticks([int(number) for number in numbers_of_operators(runs)])
+    axes.grid(alpha=0.3)
+    axes.legend(frameon=False)
+    figure.savefig(path, dpi=150)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
