@@ -11,7 +11,8 @@ from transformers import Pipeline
 from .word_alignment import encode_sentence
 
 CONSTITUENCY_PARSING = "constituency-parsing"
-PARSE_OPTIONS = ("branching_bias", "max_length")
+# Options of `parse` that the pipeline sets itself.
+OWN_OPTIONS = ("batch_size", "progress", "units")
 
 
 class ConstituencyParsingPipeline(Pipeline):
@@ -36,8 +37,8 @@ class ConstituencyParsingPipeline(Pipeline):
       `word_start` and `word_end` in words.
     - `distances`: a number for each word.
 
-    Options, here or in a call: `batch_size` (64; it changes the speed alone), `branching_bias` and `max_length` (see
-    `parse`), and those of the model's `syntactic_distances`, such as `layer`.
+    Options, here or in a call: `batch_size` (64; it changes the speed alone) and those of the model's `parse`, which
+    are `layer`, `branching_bias`, `max_length`, and what only some models have, such as `hard`.
 
     Raises:
         ValueError: if the model induces no trees or lacks an option, or the input is no text.
@@ -62,8 +63,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return super().__call__(inputs, **options) if inputs != [] else []
 
     def _sanitize_parameters(self, **options) -> tuple[dict, dict, dict]:
-        of_model = list(inspect.signature(self.model.syntactic_distances).parameters)
-        known = [*PARSE_OPTIONS, *(name for name in of_model if name not in ("input_ids", "attention_mask", "state"))]
+        known = [name for name in _parse_options(type(self.model)) if name not in OWN_OPTIONS]
         for name in options:
             if name not in known:
                 raise ValueError(
@@ -117,6 +117,13 @@ class ConstituencyParsingPipeline(Pipeline):
             "spans": spans,
             "distances": list(tree.distances),
         }
+
+
+def _parse_options(model_class: type) -> list[str]:
+    """The names of the options of `parse`, where a class may add its own to those of the next."""
+    methods = [vars(base)["parse"] for base in model_class.__mro__ if "parse" in vars(base)]
+    parameters = [parameter for method in methods for parameter in inspect.signature(method).parameters.values()]
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
 __all__ = ["ConstituencyParsingPipeline"]

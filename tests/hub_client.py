@@ -83,6 +83,16 @@ def load_each_way(name: str, trust: bool = False) -> dict:
     return report
 
 
+def push_by_methods(folder: str, name: str) -> None:
+    """Shares a checkpoint by the `push_to_hub` of its model and of its tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    import onlstm_hf  # noqa: F401
+
+    AutoModelForCausalLM.from_pretrained(folder).push_to_hub(name)
+    AutoTokenizer.from_pretrained(folder).push_to_hub(name)
+
+
 def list_files(name: str, repo_type: str = "model") -> list[str]:
     """The files of a repository, from its tree."""
     from huggingface_hub import HfApi

@@ -111,6 +111,14 @@ def test_options_hold_for_a_call_or_from_construction_on(parse, checkpoint, mode
     assert configured(SENTENCES[-1], layer=1, branching_bias="right") == parse(SENTENCES[-1])
 
 
+def test_an_option_that_only_one_kind_of_model_has_is_passed_on(tokenizer):
+    model = KINDS["prpn"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
+    parse = pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
+    text = " ".join(SENTENCES)
+    hard = model.parse(text, tokenizer, hard=True).to_bracket()
+    assert parse(text, hard=True)["brackets"] == hard != parse(text)["brackets"]
+
+
 def test_the_code_of_the_package_needs_no_trust_even_after_saving(model, tokenizer, checkpoint, tmp_path):
     assert "constituency-parsing" in json.loads(Path(checkpoint, "config.json").read_text())["custom_pipelines"]
     assert not hasattr(AutoConfig.from_pretrained(checkpoint), "custom_pipelines")
@@ -121,10 +129,11 @@ def test_the_code_of_the_package_needs_no_trust_even_after_saving(model, tokeniz
     assert pipeline("constituency-parsing", model=str(tmp_path), device="cpu")("dog")["brackets"] == "(dog)"
 
 
-@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn"])
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn", "prpn"])
 def test_a_model_without_trees_is_refused(kind, tokenizer):
-    model = KINDS[kind].make(vocab_size=len(tokenizer))
-    with pytest.raises(ValueError, match='type "rnn" induces no trees'):
+    without_trees = {"parsing_network": False} if kind == "prpn" else {}
+    model = KINDS[kind].make(vocab_size=len(tokenizer), **without_trees)
+    with pytest.raises(ValueError, match=f'type "{model.config.model_type}" induces no trees'):
         pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
 
 
@@ -134,7 +143,7 @@ def test_what_is_no_text_and_unknown_options_are_errors(parse, checkpoint):
             parse(inputs)
     with pytest.raises(ValueError, match="sentences that are strings, not list"):
         parse([["the", "cat"]])
-    with pytest.raises(ValueError, match="has no option hard in parsing, only branching_bias, max_length, layer"):
+    with pytest.raises(ValueError, match="has no option hard in parsing, only layer, branching_bias, max_length"):
         parse("the cat", hard=True)
     with pytest.raises(ValueError, match="no option layers"):
         pipeline("constituency-parsing", model=checkpoint, device="cpu", layers=2)

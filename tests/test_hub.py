@@ -15,6 +15,7 @@ from hub_client import (
     list_files,
     load_each_way,
     load_model,
+    push_by_methods,
     run_command,
     score_trees,
 )
@@ -164,6 +165,15 @@ def test_a_pinned_revision_stays_what_it_was(hub, client, shared, first, second)
     assert client(load_model, shared)["logits"] == pytest.approx(new["logits"])
     report = client(partial(load_model, revision=pinned), shared)
     assert report["logits"] == pytest.approx(old["logits"])
+
+
+def test_the_methods_of_transformers_share_a_model_with_its_code(client, client_without_package, first):
+    name = next(names)
+    client(push_by_methods, str(first), name)
+    assert {path.name for path in first.glob("*.py")} <= set(client(list_files, name))
+    report = client_without_package(load_each_way, name, True)
+    assert report["logits"] == pytest.approx(client(load_model, str(first))["logits"], abs=1e-5)
+    assert report["brackets"].count("(") == 8
 
 
 def test_a_branch_and_a_private_repository(hub, client, first, second):
