@@ -43,6 +43,13 @@ class PRPNState(ModelState):
 
 
 @dataclass
+class ParsingState(ModelState):
+    """What the parsing network alone needs to go on: the `lookback` of a `PRPNState`."""
+
+    lookback: torch.Tensor
+
+
+@dataclass
 class PRPNModelOutput(RecurrentModelOutput):
     r"""
     Output of `PRPNModel`.
@@ -396,6 +403,33 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         )
         return output if return_dict else output.to_tuple()
 
+    def distances(
+        self,
+        input_ids: torch.LongTensor,
+        attention_mask: torch.Tensor | None = None,
+        state: PRPNState | ParsingState | None = None,
+    ) -> tuple[torch.Tensor, ParsingState]:
+        """The syntactic distances of a text, without reading it: the parsing network does not need the others.
+
+        Args:
+            input_ids: `(batch_size, sequence_length)`.
+            attention_mask: the same shape, 0 at padding on either side.
+            state: where to go on from; the start of a text when not given.
+
+        Returns:
+            The distances `(batch_size, sequence_length)`, 0 at padding, and the state to go on from.
+        """
+        self.check_inputs(input_ids, None)
+        mask = self.time_first_mask(attention_mask, *input_ids.shape)
+        padding = Padding(None if mask is None else mask.t())
+        if state is None:
+            state = self.initial_state(len(input_ids))
+        embeddings = padding.to_end(self.embeddings(input_ids))
+        lookback = state.lookback.to(embeddings)
+        distances, _ = self.parsing_network(embeddings, lookback, padding.mask)
+        lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
+        return padding.back_or_zero(distances), ParsingState(lookback)
+
     def _parse(
         self, embeddings: torch.Tensor, state: PRPNState, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
@@ -506,10 +540,10 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
         self,
         input_ids: torch.LongTensor,
         attention_mask: torch.Tensor | None = None,
-        state: PRPNState | None = None,
+        state: PRPNState | ParsingState | None = None,
         layer: int | None = None,
-    ) -> tuple[torch.Tensor, PRPNState]:
-        """What `parse` builds trees from.
+    ) -> tuple[torch.Tensor, ParsingState]:
+        """What `parse` builds trees from; only the parsing network is run.
 
         Args:
             input_ids: `(batch_size, sequence_length)`.
@@ -530,10 +564,7 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
             raise ValueError(
                 f"layer {layer} has no distances of its own: a PRPN has one parsing network; leave it out"
             )
-        outputs = self.model(
-            input_ids, attention_mask=attention_mask, state=state, use_cache=True, output_distances=True
-        )
-        return outputs.distances, outputs.state
+        return self.model.distances(input_ids, attention_mask, state)
 
 
 __all__ = ["PRPNForCausalLM", "PRPNModel", "PRPNPreTrainedModel"]

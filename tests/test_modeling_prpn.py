@@ -179,6 +179,19 @@ def test_without_reading_attention_a_layer_goes_on_from_its_newest_memory():
     torch.testing.assert_close(few(input_ids).logits, many(input_ids).logits)
 
 
+@SIDES
+def test_distances_do_not_need_the_text_to_be_read(side):
+    model = make_model()
+    input_ids, mask, _ = pad(random_rows(), side)
+    outputs = model(input_ids, attention_mask=mask, output_distances=True)
+    distances, state = model.syntactic_distances(input_ids, mask)
+    torch.testing.assert_close(distances, outputs.distances)
+    torch.testing.assert_close(state.lookback, outputs.state.lookback)
+    more = model(input_ids, state=outputs.state, output_distances=True).distances
+    for before in (state, outputs.state):
+        torch.testing.assert_close(model.syntactic_distances(input_ids, state=before)[0], more)
+
+
 def test_layers_have_no_distances_of_their_own():
     model = make_model(eos_token_id=0)
     with pytest.raises(ValueError, match="layer 0 has no distances of its own"):
