@@ -1,8 +1,10 @@
-"""Peak memory of a training step above the weights and their gradients, measured in a process of its own.
+"""Peak memory of a training step above the weights and their gradients, each measured in a process of its own.
 
-On a GPU it is what PyTorch's allocator counts. On a CPU it is the peak of the resident memory (Linux: VmHWM, set back
-before the step), which also sees what operators take behind PyTorch's back. The C library is told to hand freed blocks
-back at once, so that only memory in use counts.
+The gradients are there before the step, as when they are accumulated, so that what comes on top of both is what the
+step itself takes: activations, temporary results, and what an operator keeps for itself. On a GPU it is what PyTorch's
+allocator counts. On a CPU it is the peak of the resident memory (Linux: VmHWM, set back before the step), which also
+sees what operators take behind PyTorch's back. The C library is told to hand freed blocks back at once, so that only
+memory in use counts.
 """
 
 import json
@@ -16,6 +18,7 @@ import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 
+TINY = {"vocab_size": 20, "embedding_size": 8, "hidden_size": 8, "chunk_size": 4}
 STATUS, CLEAR_REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -39,44 +42,44 @@ def peak_memory(
     """
     if device == "cpu" and not CLEAR_REFERENCES.exists():
         raise ValueError("the peak of a process's memory is only known on Linux")
-    arguments = [config, batch_size, length, contestants, device, torch.get_num_threads()]
     paths = os.pathsep.join(path for path in sys.path if path)
-    ended = subprocess.run(
-        [sys.executable, __file__, json.dumps(arguments)],
-        env=os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "PYTHONPATH": paths},
-        capture_output=True,
-        text=True,
-    )
-    if ended.returncode:
-        raise ValueError(f"peak memory could not be measured: {ended.stderr.strip().splitlines()[-1]}")
-    return json.loads(ended.stdout)
+    environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "PYTHONPATH": paths}
+    peaks = {}
+    for name, contestant in contestants.items():
+        arguments = [config, batch_size, length, *contestant, device, torch.get_num_threads()]
+        ended = subprocess.run(
+            [sys.executable, __file__, json.dumps(arguments)], env=environment, capture_output=True, text=True
+        )
+        if ended.returncode:
+            raise ValueError(f"peak memory could not be measured: {ended.stderr.strip().splitlines()[-1]}")
+        peak = json.loads(ended.stdout)
+        if peak is not None:
+            peaks[name] = peak
+    return peaks
 
 
-def _measure(config, batch_size, length, contestants, device, num_threads) -> dict[str, int]:
+def _measure(config, batch_size, length, implementation, autocast, device, num_threads) -> int | None:
     torch.set_num_threads(num_threads)
     torch.manual_seed(0)
+    try:  # thread pools and libraries
+        _step(ONLSTMForCausalLM(ONLSTMConfig(**config | TINY)).to(device), implementation, autocast, 2, 16)
+    except ValueError:
+        return None
     model = ONLSTMForCausalLM(ONLSTMConfig(**config)).to(device).train()
-    gradients = sum(parameter.nbytes for parameter in model.parameters())
+    for parameter in model.parameters():
+        parameter.grad = torch.zeros_like(parameter)
+    before = _start_counting(device)
+    _step(model, implementation, autocast, batch_size, length)
+    return _peak(device) - before
 
-    def step(implementation: str, autocast: bool, steps: int) -> None:
-        for layer in model.model.layers:
-            layer.implementation = implementation
-        input_ids = torch.randint(model.config.vocab_size, (batch_size, steps), device=device)
-        with torch.autocast(device, dtype=torch.bfloat16, enabled=autocast):
-            loss = model(input_ids, labels=input_ids, skip_logits=True).loss
-        loss.backward()
-        model.zero_grad()
 
-    peaks = {}
-    for name, (implementation, autocast) in contestants.items():
-        try:
-            step(implementation, autocast, 2)  # thread pools and libraries
-        except ValueError:
-            continue
-        before = _start_counting(device)
-        step(implementation, autocast, length)
-        peaks[name] = _peak(device) - before - gradients
-    return peaks
+def _step(model: ONLSTMForCausalLM, implementation: str, autocast: bool, batch_size: int, length: int) -> None:
+    for layer in model.model.layers:
+        layer.implementation = implementation
+    input_ids = torch.randint(model.config.vocab_size, (batch_size, length), device=model.device)
+    with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=autocast):
+        loss = model(input_ids, labels=input_ids, skip_logits=True).loss
+    loss.backward()
 
 
 def _start_counting(device: str) -> int:

@@ -85,6 +85,7 @@ class AWDLSTMModel(RecurrentModel):
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
+        num_layers: int | None = None,
         **kwargs,
     ) -> AWDLSTMModelOutput | tuple:
         r"""
@@ -97,6 +98,7 @@ class AWDLSTMModel(RecurrentModel):
             use_cache: whether to return the state; `config.use_cache` when not given.
             output_hidden_states: whether to return the output of every layer.
             return_dict: whether to return the `output_class` (default) or a tuple of what is not `None`.
+            num_layers: run only that many layers, from the lowest on; the state of the others stays as it is.
             kwargs: what `further_outputs` takes.
 
         Raises:
@@ -116,7 +118,8 @@ class AWDLSTMModel(RecurrentModel):
 
         hidden_states = [inputs_embeds.transpose(0, 1)]
         layer_outputs, new_state = [], []
-        for layer, layer_state in zip(self.layers, state.layers, strict=True):
+        num_layers = len(self.layers) if num_layers is None else num_layers
+        for layer, layer_state in zip(self.layers[:num_layers], state.layers[:num_layers], strict=True):
             dropout = self.hidden_dropout if layer_outputs else self.input_dropout
             output = layer(dropout(hidden_states[-1]), *layer_state, mask)
             hidden_states.append(output.outputs)
@@ -127,7 +130,7 @@ class AWDLSTMModel(RecurrentModel):
 
         output = self.output_class(
             last_hidden_state=last_hidden_state.transpose(0, 1),
-            state=RecurrentState(tuple(new_state)) if use_cache else None,
+            state=RecurrentState((*new_state, *state.layers[num_layers:])) if use_cache else None,
             hidden_states=tuple(h.transpose(0, 1) for h in hidden_states) if output_hidden_states else None,
             raw_last_hidden_state=raw_output.transpose(0, 1) if self.training else None,
             **self.further_outputs(layer_outputs, mask, **kwargs),

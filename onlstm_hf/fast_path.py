@@ -23,9 +23,12 @@ class FastPath(NamedTuple):
             the first hidden `[B, H]` and cell state `[B, C, K]`. The first three may be `None`.
         obstacle: why the path cannot run on a sequence `[T, B, ...]`, or `None` where it can.
         is_worthwhile: whether it should be chosen for one, before the slower ones.
+        takes_recurrent_mask: whether `forward` and `backward` have a last argument `recurrent_mask`, `[G, H]` booleans
+            or `None`, and read the weight through it; the others are given the product of both.
     """
 
     forward: Callable[..., tuple[torch.Tensor, ...]]
     backward: Callable[..., tuple[torch.Tensor, ...]]
     obstacle: Callable[[torch.Tensor], str | None]
     is_worthwhile: Callable[[torch.Tensor], bool]
+    takes_recurrent_mask: bool = False

@@ -7,7 +7,7 @@ from torch import nn
 
 from .awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
 from .configuration_onlstm import ONLSTMConfig
-from .dropout import drop_connect
+from .dropout import kept_connections
 from .linear import linear
 from .ordered_neurons import OrderedNeuronsOutput, ordered_neurons
 from .parsing import ParsingMixin
@@ -72,17 +72,21 @@ class ONLSTMLayer(nn.Module):
     ) -> OrderedNeuronsOutput:
         """`inputs` `[T, B, input_size]`, `hidden` `[B, H]`, `cell` `[B, C, K]`, `mask` `[T, B]` or `None`."""
         bias = self.input_projection.bias + self.recurrent_projection.bias
-        recurrent_weight, recurrent_scale = self.recurrent_projection.weight, 1 - self.weight_dropout
+        # Drop-connect (see dropout.py): the recurrence folds mask and factor into the weight as it reads it.
+        weight, mask_of_weight, factor = self.recurrent_projection.weight, None, 1 - self.weight_dropout
         if self.training:
-            recurrent_weight, recurrent_scale = drop_connect(recurrent_weight, self.weight_dropout, True), 1.0
+            factor = 1.0
+            if self.weight_dropout > 0:
+                mask_of_weight = kept_connections(weight, self.weight_dropout)
         return ordered_neurons(
             linear(inputs, self.input_projection.weight, bias),
-            recurrent_weight,
+            weight,
             hidden,
             cell,
             mask,
             self.implementation,
-            recurrent_scale,
+            recurrent_scale=factor,
+            recurrent_mask=mask_of_weight,
         )
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -178,7 +182,12 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM)
                 f"layer {layer} does not exist: this model's layers are 0 to {self.config.num_hidden_layers - 1}"
             )
         outputs = self.model(
-            input_ids, attention_mask=attention_mask, state=state, use_cache=True, output_distances=True
+            input_ids,
+            attention_mask=attention_mask,
+            state=state,
+            use_cache=True,
+            output_distances=True,
+            num_layers=layer + 1,
         )
         return outputs.forget_distances[layer], outputs.state
 

@@ -296,20 +296,35 @@ void for_row_tiles(int64_t batch_size, Function function) {
     }
 }
 
+// The recurrent weight as it is used: what drop-connect leaves of it, times a factor.
+struct Weight {
+    const float* entries;
+    const uint8_t* kept;  // may be null: all
+    float scale;
+
+    Vector operator()(int64_t index, int64_t count) const {
+        const Vector values = load(entries + index, count) * scale;
+        if (!kept) return values;
+        using Bytes = uint8_t __attribute__((vector_size(LANES)));
+        Bytes bytes{};
+        std::memcpy(&bytes, kept + index, std::min<int64_t>(count, LANES));
+        return select(__builtin_convertvector(bytes, Integers) != 0, values, Vector{});
+    }
+};
+
 // A stream of LANES columns of the transposed weight: entry (k, lane) is weight[first + lane][k], where `lane` is below
 // `count`, else 0. Transposed through a tile of 32-bit entries, each a float or a pair of bfloat16.
 template <class Product>
-void pack_rows(const float* weight, int64_t row_size, int64_t first, int64_t count, float scale, Product* stream) {
+void pack_rows(const Weight& weight, int64_t row_size, int64_t first, int64_t count, Product* stream) {
     constexpr int PAIR = Operand<Product>::PAIR, TILE = LANES * PAIR;
     int32_t tile[LANES][LANES] = {};
     for (int64_t k = 0; k < row_size; k += TILE) {
         for (int64_t lane = 0; lane < count; lane++)
             for (int part = 0; part < PAIR; part++) {
                 const int64_t begin = k + part * LANES;
-                const float* source = weight + (first + lane) * row_size + begin;
                 const int64_t inside = std::clamp<int64_t>(row_size - begin, 0, LANES);
                 store(reinterpret_cast<Product*>(tile[lane]) + part * LANES,
-                      inside ? load(source, inside) * scale : Vector{});
+                      inside ? weight((first + lane) * row_size + begin, inside) : Vector{});
             }
         const int64_t entries = std::min<int64_t>(LANES, (row_size - k + PAIR - 1) / PAIR);
         for (int64_t entry = 0; entry < entries; entry++) {
@@ -321,17 +336,16 @@ void pack_rows(const float* weight, int64_t row_size, int64_t first, int64_t cou
 }
 
 // A stream of LANES columns of the weight itself: entry (k, lane) is weight[k][first + lane], else as above.
-void pack_columns(const float* weight, int64_t num_rows, int64_t row_size, int64_t first, int64_t count, float scale,
+void pack_columns(const Weight& weight, int64_t num_rows, int64_t row_size, int64_t first, int64_t count,
                   float* stream) {
-    for (int64_t k = 0; k < num_rows; k++)
-        store(stream + k * LANES, load(weight + k * row_size + first, count) * scale);
+    for (int64_t k = 0; k < num_rows; k++) store(stream + k * LANES, weight(k * row_size + first, count));
 }
-void pack_columns(const float* weight, int64_t num_rows, int64_t row_size, int64_t first, int64_t count, float scale,
+void pack_columns(const Weight& weight, int64_t num_rows, int64_t row_size, int64_t first, int64_t count,
                   BFloat16* stream) {
     for (int64_t k = 0; k < num_rows; k += 2) {
-        const float* source = weight + k * row_size + first;
-        const Unsigned even = bfloat16_bits(load(source, count) * scale);
-        const Unsigned odd = k + 1 < num_rows ? bfloat16_bits(load(source + row_size, count) * scale) : Unsigned{};
+        const Unsigned even = bfloat16_bits(weight(k * row_size + first, count));
+        const Unsigned odd =
+            k + 1 < num_rows ? bfloat16_bits(weight((k + 1) * row_size + first, count)) : Unsigned{};
         const Unsigned pairs = even | odd << 16;
         std::memcpy(stream + k * LANES, &pairs, sizeof pairs);
     }
@@ -348,10 +362,11 @@ struct Sizes {
 };
 
 // What the forward pass reads and writes. The sequences (input_gates, outputs) are float32 or bfloat16, the rest is
-// float32. mask may be null; so may cells, softmaxes and activations, when there will be no backward pass.
+// float32. The masks may be null; so may cells, softmaxes and activations, when there will be no backward pass.
 struct Forward {
     const void* input_gates;         // [T, B, G]
     const float* recurrent_weight;   // [G, H]
+    const uint8_t* recurrent_mask;   // [G, H]
     const float* hidden;             // [B, H]
     const float* cell;               // [B, H]
     const uint8_t* mask;             // [T, B]
@@ -364,12 +379,13 @@ struct Forward {
 };
 
 // grad_outputs, grad_gates: float32 or bfloat16 as the sequences; grad_outputs, grad_last_cell and grad_distances may
-// be null.
+// be null, and the masks.
 struct Backward {
     const void* grad_outputs;        // [T, B, H]
     const float* grad_last_cell;     // [B, H]
     const float* grad_distances;     // [T, B, 2]
     const float* recurrent_weight;   // [G, H]
+    const uint8_t* recurrent_mask;   // [G, H]
     const float* last_cell;          // [B, H]
     const uint8_t* mask;             // [T, B]
     const float* cells;              // [T, B, H]
@@ -418,9 +434,11 @@ void run_forward(const Sizes& sizes, const Forward& f) {
     const auto* input_gates = static_cast<const Sequence*>(f.input_gates);
     auto* outputs = static_cast<Sequence*>(f.outputs);
 
+    const Weight weight{f.recurrent_weight, f.recurrent_mask, sizes.recurrent_scale};
     workspace.restart();
-    auto* master_weight = workspace.take<Product>(master_streams * stream_size);
+    // The largest comes first, here and in the backward pass, so that both use the same memory for it.
     auto* unit_weight = workspace.take<Product>(unit_blocks * 4 * stream_size);
+    auto* master_weight = workspace.take<Product>(master_streams * stream_size);
     auto* hiddens = workspace.take<Product>(2 * B * stride);
     auto* carried = f.mask ? workspace.take<float>(B * padded) : nullptr;  // h_t before rounding
     auto* cell = workspace.take<float>(B * padded);
@@ -439,12 +457,12 @@ void run_forward(const Sizes& sizes, const Forward& f) {
         const Product* streams[MAX_STREAMS];
 
         for (int64_t s = my_streams.begin; s < my_streams.end; s++)
-            pack_rows(f.recurrent_weight, H, s * LANES, std::min<int64_t>(LANES, 2 * C - s * LANES),
-                      sizes.recurrent_scale, master_weight + s * stream_size);
+            pack_rows(weight, H, s * LANES, std::min<int64_t>(LANES, 2 * C - s * LANES),
+                      master_weight + s * stream_size);
         for (int64_t block = my_blocks.begin; block < my_blocks.end; block++)
             for (int64_t gate = 0; gate < 4; gate++)
-                pack_rows(f.recurrent_weight, H, 2 * C + gate * H + block * LANES,
-                          std::min<int64_t>(LANES, H - block * LANES), sizes.recurrent_scale,
+                pack_rows(weight, H, 2 * C + gate * H + block * LANES,
+                          std::min<int64_t>(LANES, H - block * LANES),
                           unit_weight + (block * 4 + gate) * stream_size);
         for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
             for (int64_t u = 0; u < padded; u++) cell[b * padded + u] = u < H ? f.cell[b * H + u] : 0.0f;
@@ -548,8 +566,9 @@ void run_backward(const Sizes& sizes, const Backward& f) {
     const auto* grad_outputs = static_cast<const Sequence*>(f.grad_outputs);
     auto* grad_gates = static_cast<Sequence*>(f.grad_gates);
 
+    const Weight weight{f.recurrent_weight, f.recurrent_mask, sizes.recurrent_scale};
     workspace.restart();
-    auto* weight = workspace.take<Product>(num_streams * stream_size);
+    auto* packed = workspace.take<Product>(num_streams * stream_size);
     auto* step_gates = workspace.take<Product>(B * stride);
     auto* grad_masters = workspace.take<float>(B * 2 * C);
     auto* scratch = workspace.take<float>(sizes.num_threads * 4 * (H + LANES));
@@ -571,8 +590,8 @@ void run_backward(const Sizes& sizes, const Backward& f) {
         const Product* streams[MAX_STREAMS];
 
         for (int64_t s = my_streams.begin; s < my_streams.end; s++)
-            pack_columns(f.recurrent_weight, G, H, s * LANES, std::min<int64_t>(LANES, H - s * LANES),
-                         sizes.recurrent_scale, weight + s * stream_size);
+            pack_columns(weight, G, H, s * LANES, std::min<int64_t>(LANES, H - s * LANES),
+                         packed + s * stream_size);
         for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
             for (int64_t k = G; k < stride; k++) step_gates[b * stride + k] = from_float<Product>(0.0f);
             for (int64_t u = 0; u < H; u++) {
@@ -688,7 +707,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                 const int count = static_cast<int>(std::min<int64_t>(MAX_STREAMS, my_streams.end - s));
                 for (int64_t k = 0; k < stride; k += BLOCK) {
                     const int64_t size = std::min(BLOCK, stride - k);
-                    for (int i = 0; i < count; i++) streams[i] = weight + (s + i) * stream_size + k * LANES;
+                    for (int i = 0; i < count; i++) streams[i] = packed + (s + i) * stream_size + k * LANES;
                     for_row_tiles(B, [&](int64_t first, int rows) {
                         for (int row = 0; row < rows; row++)
                             for (int i = 0; i < count; i++) {
@@ -732,7 +751,7 @@ int ordered_neurons_interface() {
 #if defined(__AVX2__)
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return 0;
 #endif
-    return 1;
+    return 2;
 }
 
 // Both return 0, or 1 when memory runs out.

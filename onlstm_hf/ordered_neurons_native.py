@@ -17,7 +17,7 @@ from .fast_path import FastPath
 # From the most capable to the plainest. Each library knows which CPUs can run it.
 INSTRUCTION_SETS = ("avx512bf16", "avx512", "avx2", "generic")
 # That of the structures below; a checkpoint's copy of this file may meet another version of the installed package.
-INTERFACE = 1
+INTERFACE = 2
 # Steps from which on packing the weight pays.
 SHORTEST = 4
 
@@ -41,8 +41,8 @@ class _Forward(ctypes.Structure):
     _fields_ = [
         (name, _Address)
         for name in (
-            "input_gates", "recurrent_weight", "hidden", "cell", "mask", "outputs", "last_cell", "distances", "cells",
-            "softmaxes", "activations",
+            "input_gates", "recurrent_weight", "recurrent_mask", "hidden", "cell", "mask", "outputs", "last_cell",
+            "distances", "cells", "softmaxes", "activations",
         )
     ]  # fmt: skip
 
@@ -51,8 +51,8 @@ class _Backward(ctypes.Structure):
     _fields_ = [
         (name, _Address)
         for name in (
-            "grad_outputs", "grad_last_cell", "grad_distances", "recurrent_weight", "last_cell", "mask", "cells",
-            "softmaxes", "activations", "grad_gates", "grad_hidden", "grad_cell",
+            "grad_outputs", "grad_last_cell", "grad_distances", "recurrent_weight", "recurrent_mask", "last_cell",
+            "mask", "cells", "softmaxes", "activations", "grad_gates", "grad_hidden", "grad_cell",
         )
     ]  # fmt: skip
 
@@ -104,6 +104,7 @@ def forward(
     recurrent_scale: float,
     product_in_bfloat16: bool,
     save_for_backward: bool,
+    recurrent_mask: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, ...]:
     """See `FastPath.forward`."""
     length, batch_size, _ = input_gates.shape
@@ -115,11 +116,8 @@ def forward(
     last_cell, distances = new(cell.shape), new(length, batch_size, 2)
     cells, softmaxes = new(saved_length, batch_size, size), new(saved_length, batch_size, 2, num_chunks)
     activations = new(saved_length, batch_size, 4, size)
-    tensors = [tensor.contiguous() for tensor in (input_gates, recurrent_weight, hidden, cell)]
-    mask = None if mask is None else mask.contiguous()
-    arguments = _Forward(
-        *map(_address, [*tensors, mask, outputs, last_cell, distances, cells, softmaxes, activations])
-    )
+    inputs = _contiguous(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask)
+    arguments = _Forward(*map(_address, [*inputs, outputs, last_cell, distances, cells, softmaxes, activations]))
     sizes = _sizes(input_gates, cell.shape, recurrent_scale, product_in_bfloat16)
     _run(load_library().ordered_neurons_forward, sizes, arguments)
     return outputs, last_cell, distances, cells, softmaxes, activations
@@ -138,12 +136,15 @@ def backward(
     mask: torch.Tensor | None,
     recurrent_scale: float,
     product_in_bfloat16: bool,
+    recurrent_mask: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """See `FastPath.backward`."""
     grad_gates = outputs.new_empty(*outputs.shape[:2], recurrent_weight.shape[0])
     grad_hidden, grad_cell = torch.empty_like(cells[0]), torch.empty_like(last_cell)
-    inputs = [grad_outputs, grad_last_cell, grad_distances, recurrent_weight, last_cell, mask, cells, softmaxes]
-    inputs = [tensor if tensor is None else tensor.contiguous() for tensor in [*inputs, activations]]
+    inputs = _contiguous(
+        grad_outputs, grad_last_cell, grad_distances, recurrent_weight, recurrent_mask, last_cell, mask, cells,
+        softmaxes, activations,
+    )  # fmt: skip
     arguments = _Backward(*map(_address, [*inputs, grad_gates, grad_hidden, grad_cell]))
     sizes = _sizes(outputs, last_cell.shape, recurrent_scale, product_in_bfloat16)
     _run(load_library().ordered_neurons_backward, sizes, arguments)
@@ -163,6 +164,10 @@ def _sizes(
     )
 
 
+def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
+    return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
 def _address(tensor: torch.Tensor | None) -> int | None:
     return tensor.data_ptr() if tensor is not None and tensor.numel() else None
 
@@ -172,4 +177,4 @@ def _run(function, *structures: ctypes.Structure) -> None:
         raise MemoryError("not enough memory for the packed recurrent weight")
 
 
-PATH = FastPath(forward, backward, obstacle, is_worthwhile)
+PATH = FastPath(forward, backward, obstacle, is_worthwhile, takes_recurrent_mask=True)

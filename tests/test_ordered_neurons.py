@@ -117,9 +117,9 @@ def run_by_the_equations(problem: Problem):
     return outputs, cell, forget_distances, input_distances
 
 
-def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), scale=1.0):
+def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), **options):
     """Gradients of a random function of the outputs whose positions are in `used`."""
-    outputs = ordered_neurons(*problem, implementation, scale)
+    outputs = ordered_neurons(*problem, implementation, **options)
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) for o in outputs]
     value = sum((weights[index] * outputs[index]).sum() for index in used)
@@ -263,18 +263,23 @@ def test_half_precision_weights_are_computed_with_in_float32(dtype, implementati
 
 
 @pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
-@pytest.mark.parametrize("scale", [0.55, 0.0])
+@pytest.mark.parametrize("scale", [1.0, 0.55, 0.0])
+@pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_the_recurrent_scale_is_a_factor_of_the_weight(implementation, scale, precision):
+def test_factor_and_mask_of_the_recurrent_weight_are_folded_into_it(implementation, scale, dropped, precision):
     problem = make_problem(6, 3, 4, 5, torch.float32, padding="left")
-    scaled = problem._replace(recurrent_weight=(problem.recurrent_weight.detach() * scale).requires_grad_())
-    expected = (*ordered_neurons(*scaled, "reference"), *gradients(scaled, "reference"))
+    weight = problem.recurrent_weight.detach()
+    kept = torch.rand(weight.shape) < 0.6 if dropped else None
+    factors = scale * (torch.ones_like(weight) if kept is None else kept)
+    folded = problem._replace(recurrent_weight=(weight * factors).requires_grad_())
+    expected = (*ordered_neurons(*folded, "reference"), *gradients(folded, "reference"))
+    options = {"recurrent_scale": scale, "recurrent_mask": kept}
     with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-        outputs = ordered_neurons(*problem, implementation, scale)
-        ours = (*outputs, *gradients(problem, implementation, scale=scale))
+        outputs = ordered_neurons(*problem, implementation, **options)
+        ours = (*outputs, *gradients(problem, implementation, **options))
     tolerance = 1e-5 if precision == torch.float32 else 0.03
     for index, (actual, wanted) in enumerate(zip(ours, expected, strict=True)):
-        wanted = wanted * scale if index == 5 else wanted  # the gradient of the weight before scaling
+        wanted = wanted * factors if index == 5 else wanted  # the gradient of the weight as it was given
         assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
 
 
@@ -357,4 +362,4 @@ def test_the_fused_operator_keeps_the_rules_of_torch_compile(padding):
     """Schema, the shapes that it promises the compiler, and its registration with autograd."""
     problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(module._forward_operator, (*problem, 1.0, False, True, "fused"), test_utils=checks)
+    torch.library.opcheck(module._forward_operator, (*problem, None, 1.0, False, True, "fused"), test_utils=checks)

@@ -58,6 +58,21 @@ def test_values_and_gradients_are_those_of_the_reference(instruction_set, shape,
     assert_near_the_reference(make_problem(*shape, torch.float32, state, padding), 5e-6)
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_mask_of_the_recurrent_weight_is_that_of_the_reference(instruction_set, shape, precision):
+    problem = make_problem(*shape, torch.float32)
+    options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
+    double = to_double(problem)
+    expected = (*ordered_neurons(*double, "reference", **options), *gradients(double, "reference", **options))
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        outputs = ordered_neurons(*problem, "native", **options)
+        ours = (*outputs, *gradients(problem, "native", **options))
+    tolerance = 5e-6 if precision == torch.float32 else 0.03
+    for actual, wanted in zip(ours, expected, strict=True):
+        assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
+
+
 @built
 @settings(max_examples=40, deadline=None)
 @given(
@@ -209,5 +224,5 @@ def test_an_operator_of_another_version_is_not_used(monkeypatch):
 def test_the_operator_keeps_the_rules_of_torch_compile(padding):
     problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    arguments = (*problem, 0.5, False, True, "native")
+    arguments = (*problem, None, 0.5, False, True, "native")
     torch.library.opcheck(module._forward_operator, arguments, test_utils=checks)

@@ -82,11 +82,11 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
         return weight
     if not training:
         return weight * (1 - probability)
-    return weight * _kept(weight, probability)
+    return weight * kept_connections(weight, probability)
 
 
-def _kept(weight: torch.Tensor, probability: float) -> torch.Tensor:
-    """Booleans of the weight's shape, each false with `probability`.
+def kept_connections(weight: torch.Tensor, probability: float) -> torch.Tensor:
+    """What `drop_connect` keeps in training: booleans of the weight's shape, each false with `probability`.
 
     The weight has millions of entries, for which `bernoulli_` takes as long on a CPU as many steps of the recurrence.
     Sixteen random bits are enough for each.

@@ -53,6 +53,7 @@ def ordered_neurons(
     mask: torch.Tensor | None = None,
     implementation: str = "auto",
     recurrent_scale: float = 1.0,
+    recurrent_mask: torch.Tensor | None = None,
 ) -> OrderedNeuronsOutput:
     """Runs one ordered-neurons layer over a sequence.
 
@@ -62,7 +63,7 @@ def ordered_neurons(
 
     Args:
         input_gates: `[T, B, G]`, the affine map of the layer's input, with both biases in it.
-        recurrent_weight: `[G, H]`, the map of the previous hidden state (drop-connect already applied).
+        recurrent_weight: `[G, H]`, the map of the previous hidden state.
         hidden: `[B, H]`, the hidden state before the first step.
         cell: `[B, C, K]`, the cell state before the first step; its shape says how many chunks there are.
         mask: optional `[T, B]` booleans, `False` where a step must leave the state as it is (padding).
@@ -70,16 +71,18 @@ def ordered_neurons(
             `"native"`, the compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`,
             the fastest one that fits the tensors.
         recurrent_scale: factor of `recurrent_weight`, folded into it once per sequence.
+        recurrent_mask: optional `[G, H]` booleans, `False` where drop-connect leaves out an entry of
+            `recurrent_weight`; folded into it as well.
 
     Raises:
         ValueError: if the shapes do not fit together, the implementation is unknown, or the tensors do not fit it.
     """
-    _check_shapes(input_gates, recurrent_weight, hidden, cell, mask)
+    _check_shapes(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask)
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
     run = _reference if implementation == "reference" else _fast
     outputs, last_cell, distances = run(
-        input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, implementation
+        input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, implementation
     )
     input_distances, one_minus_forget = distances.unbind(dim=-1)
     return OrderedNeuronsOutput(outputs, last_cell, 1 - one_minus_forget, input_distances)
@@ -116,11 +119,13 @@ def ordered_neurons_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch
     return hidden.reshape(batch_size, size), cell, torch.stack([master_input_gate, master_forget_gate], dim=1)
 
 
-def _reference(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, _):
+def _reference(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, _):
     """The definition: one step after the other, differentiated by autograd."""
     input_dtype, dtype = input_gates.dtype, _state_dtype(input_gates)
     input_gates, hidden, cell = input_gates.to(dtype), hidden.to(dtype), cell.to(dtype)
     recurrent_weight = recurrent_weight.to(dtype) * recurrent_scale
+    if recurrent_mask is not None:
+        recurrent_weight = recurrent_weight * recurrent_mask
     outputs, distances = [], []
     for step, gates in enumerate(input_gates):
         gates = gates + torch.nn.functional.linear(hidden, recurrent_weight).to(dtype)
@@ -134,7 +139,7 @@ def _reference(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scal
     return torch.stack(outputs).to(input_dtype), cell, torch.stack(distances)
 
 
-def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, implementation):
+def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, implementation):
     """One opaque operator for the whole sequence: no graph over time, a hand-derived backward pass."""
     input_dtype, dtype = input_gates.dtype, _state_dtype(input_gates)
     product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
@@ -145,7 +150,7 @@ def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, im
     # Where there is nothing to differentiate or to compile, decoding token by token goes without an operator's costs.
     run = _forward_operator if differentiable or torch.compiler.is_compiling() else _forward
     outputs, last_cell, distances, *_ = run(
-        *tensors, mask, recurrent_scale, product_in_bfloat16, differentiable, implementation
+        *tensors, mask, recurrent_mask, recurrent_scale, product_in_bfloat16, differentiable, implementation
     )
     return outputs.to(input_dtype), last_cell, distances
 
@@ -177,7 +182,7 @@ def _product_dtype(tensor: torch.Tensor, state_dtype: torch.dtype) -> torch.dtyp
     return state_dtype
 
 
-def _check_shapes(input_gates, recurrent_weight, hidden, cell, mask) -> None:
+def _check_shapes(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask) -> None:
     if input_gates.dim() != 3 or input_gates.shape[0] == 0:
         raise ValueError(f"input_gates must be [T, B, G] with T >= 1, not {list(input_gates.shape)}")
     length, batch_size, num_gates = input_gates.shape
@@ -189,14 +194,16 @@ def _check_shapes(input_gates, recurrent_weight, hidden, cell, mask) -> None:
         "recurrent_weight": (recurrent_weight, [num_gates, size]),
         "hidden": (hidden, [batch_size, size]),
         "mask": (mask, [length, batch_size]),
+        "recurrent_mask": (recurrent_mask, [num_gates, size]),
     }
     for name, (tensor, shape) in expected.items():
         if tensor is not None and list(tensor.shape) != shape:
             raise ValueError(
                 f"{name} must be {shape} for a cell state of {list(cell.shape)}, not {list(tensor.shape)}"
             )
-    if mask is not None and mask.dtype != torch.bool:
-        raise ValueError(f"mask must hold booleans, not {mask.dtype}")
+    for name, booleans in (("mask", mask), ("recurrent_mask", recurrent_mask)):
+        if booleans is not None and booleans.dtype != torch.bool:
+            raise ValueError(f"{name} must hold booleans, not {booleans.dtype}")
 
 
 def _forward(
@@ -205,15 +212,33 @@ def _forward(
     hidden: torch.Tensor,
     cell: torch.Tensor,
     mask: torch.Tensor | None,
+    recurrent_mask: torch.Tensor | None,
     recurrent_scale: float,
     product_in_bfloat16: bool,
     save_for_backward: bool,
     implementation: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """The recurrence by one of the fast paths (see `FastPath.forward`)."""
-    return _choose(implementation, input_gates).forward(
-        input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, product_in_bfloat16, save_for_backward
+    path = _choose(implementation, input_gates)
+    recurrent_weight, *recurrent_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
+    return path.forward(
+        input_gates,
+        recurrent_weight,
+        hidden,
+        cell,
+        mask,
+        recurrent_scale,
+        product_in_bfloat16,
+        save_for_backward,
+        *recurrent_mask,
     )
+
+
+def _drop_connections(path: FastPath, recurrent_weight: torch.Tensor, recurrent_mask: torch.Tensor | None) -> tuple:
+    """The weight and the mask for the paths that take it, else the weight that it leaves."""
+    if path.takes_recurrent_mask:
+        return recurrent_weight, recurrent_mask
+    return (recurrent_weight if recurrent_mask is None else recurrent_weight * recurrent_mask,)
 
 
 def _backward(
@@ -228,6 +253,7 @@ def _backward(
     recurrent_weight: torch.Tensor,
     hidden: torch.Tensor,
     mask: torch.Tensor | None,
+    recurrent_mask: torch.Tensor | None,
     recurrent_scale: float,
     product_in_bfloat16: bool,
     implementation: str,
@@ -236,7 +262,9 @@ def _backward(
 
     The weight's gradient is one product over all steps at the end.
     """
-    grad_gates, grad_hidden, grad_cell = _choose(implementation, outputs).backward(
+    path = _choose(implementation, outputs)
+    weight, *remaining_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
+    grad_gates, grad_hidden, grad_cell = path.backward(
         grad_outputs,
         grad_last_cell,
         grad_distances,
@@ -245,16 +273,24 @@ def _backward(
         cells,
         softmaxes,
         activations,
-        recurrent_weight,
+        weight,
         mask,
         recurrent_scale,
         product_in_bfloat16,
+        *remaining_mask,
     )
     product_dtype = torch.bfloat16 if product_in_bfloat16 else recurrent_weight.dtype
-    previous = torch.cat([hidden.unsqueeze(0).to(outputs.dtype), outputs[:-1]]).flatten(0, 1).to(product_dtype)
-    grad_weight = (grad_gates.flatten(0, 1).to(product_dtype).t() @ previous).to(recurrent_weight.dtype)
+    grad_weight = torch.zeros_like(recurrent_weight)
+    for gates, hiddens in ((grad_gates[1:], outputs[:-1]), (grad_gates[:1], hidden.unsqueeze(0))):
+        gates, hiddens = (tensor.flatten(0, 1).to(product_dtype) for tensor in (gates, hiddens))
+        if product_dtype == grad_weight.dtype:
+            grad_weight.addmm_(gates.t(), hiddens)
+        else:
+            grad_weight += gates.t() @ hiddens
     if recurrent_scale != 1:
         grad_weight *= recurrent_scale
+    if recurrent_mask is not None:
+        grad_weight *= recurrent_mask
     return grad_gates, grad_weight, grad_hidden, grad_cell
 
 
@@ -268,7 +304,8 @@ _forward_operator, _backward_operator = (
 
 
 @_forward_operator.register_fake
-def _(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, product_in_bfloat16, save_for_backward, _):
+def _(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask, recurrent_scale, product_in_bfloat16,
+      save_for_backward, _):  # fmt: skip
     length, batch_size, _ = input_gates.shape
     saved_length = length if save_for_backward else 0
     return (
@@ -293,17 +330,17 @@ def _(grad_outputs, grad_last_cell, grad_distances, outputs, last_cell, cells, s
 
 
 def _save_for_backward(ctx, inputs, output):
-    _, recurrent_weight, hidden, _, mask, *ctx.options, _, ctx.implementation = inputs
+    _, recurrent_weight, hidden, _, mask, recurrent_mask, *ctx.options, _, ctx.implementation = inputs
     outputs, last_cell, _, *saved = output
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(outputs, last_cell, *saved, recurrent_weight, hidden, mask)
+    ctx.save_for_backward(outputs, last_cell, *saved, recurrent_weight, hidden, mask, recurrent_mask)
 
 
 def _differentiate(ctx, grad_outputs, grad_last_cell, grad_distances, *_):
     gradients = _backward_operator(
         grad_outputs, grad_last_cell, grad_distances, *ctx.saved_tensors, *ctx.options, ctx.implementation
     )
-    return *gradients, None, None, None, None, None
+    return *gradients, *[None] * 6
 
 
 _forward_operator.register_autograd(_differentiate, setup_context=_save_for_backward)

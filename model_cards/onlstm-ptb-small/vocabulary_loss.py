@@ -175,7 +175,10 @@ class _SummedProjectedCrossEntropy(torch.autograd.Function):
                 grad_bias += grad_logits.sum(dim=0)
                 grad_logits = grad_logits.to(hidden_states.dtype)
                 grad_hidden[rows] = grad_logits @ product_weight
-                grad_weight += grad_logits.t() @ hidden_states[rows]
+                if grad_weight.dtype == hidden_states.dtype:
+                    grad_weight.addmm_(grad_logits.t(), hidden_states[rows])
+                else:
+                    grad_weight += grad_logits.t() @ hidden_states[rows]
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.weight_dtype = weight.dtype
         return total
