@@ -171,7 +171,8 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM)
             layer: which layer, counted from 0; `config.parse_layer` when not given.
 
         Returns:
-            The distances `(batch_size, sequence_length)`, and the state to go on from.
+            The distances `(batch_size, sequence_length)`, and the state to go on from. The layers above are not run,
+            and their state stays as it was.
 
         Raises:
             ValueError: if there is no such layer.
