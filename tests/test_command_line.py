@@ -169,6 +169,19 @@ def test_svg_shows_the_tree_and_the_distances_of_every_layer(run, checkpoint, mo
         assert f"The: {first_distance:.4g}" in svg
 
 
+def test_a_prpn_is_parsed_drawn_and_scored(run, tokenizer, tmp_path):
+    model = MODEL_TYPES["prpn"].make(vocab_size=len(WORDS), eos_token_id=0)
+    model.save_pretrained(tmp_path / "prpn")
+    tokenizer.save_pretrained(tmp_path / "prpn")
+    checkpoint = ("--model", tmp_path / "prpn")
+    for options, hard in (((), False), (("--hard",), True)):
+        trees = model.parse(TEXT, tokenizer, hard=hard)
+        assert run("parse", *TEXT, *checkpoint, *options).splitlines() == [tree.to_bracket() for tree in trees]
+    assert "syntactic distances" in run("parse", TEXT[0], *checkpoint, "--format", "svg")
+    (score,) = score_sentences(model, tokenizer, TEXT[:1], 1)
+    assert f"{score.total().total_log_likelihood:.2f}" in run("score", TEXT[0], *checkpoint)
+
+
 def test_pictures_of_several_sentences_are_numbered_in_a_new_folder(run, checkpoint, tmp_path):
     run("parse", *TEXT, "--model", checkpoint, "--format", "svg", "--output", tmp_path / "figures", "--batch-size", 3)
     assert names_in(tmp_path) == ["figures"]
