@@ -10,6 +10,9 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # The models of the tests are so small that threads only wait for each other; must be set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+import torch  # noqa: E402
+from accelerate.state import AcceleratorState, GradientState  # noqa: E402
+
 
 @pytest.fixture(scope="session")
 def project_root() -> Path:
@@ -23,3 +26,13 @@ def shared_dir() -> Path:
     if not path.is_dir():
         pytest.skip(f"reference data not found at {path}; set ONLSTM_SHARED to its folder")
     return path
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerate():
+    """Accelerate keeps one state a process; every run in a test stands for a process of its own."""
+    threads = torch.get_num_threads()
+    yield
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    torch.set_num_threads(threads)

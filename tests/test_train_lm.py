@@ -41,16 +41,6 @@ DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_drop
 NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
 
 
-@pytest.fixture(autouse=True)
-def fresh_accelerate():
-    """Accelerate keeps one state a process; every run here stands for a process of its own."""
-    threads = torch.get_num_threads()
-    yield
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    torch.set_num_threads(threads)
-
-
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with `recipe.yaml`, `train.txt`, `valid.txt` and `gold.mrg`, which is the working directory."""

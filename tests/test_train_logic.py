@@ -31,15 +31,6 @@ num_threads: 1
 """
 
 
-@pytest.fixture(autouse=True)
-def fresh_accelerate():
-    """Accelerate keeps one state a process; every run here stands for a process of its own."""
-    threads = torch.get_num_threads()
-    yield
-    reset_accelerate()
-    torch.set_num_threads(threads)
-
-
 def reset_accelerate():
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
