@@ -298,9 +298,10 @@ def _write(path: Path, text: str) -> None:
 
 
 def _dataset_card(splits: Mapping[str, Sequence[str]], seed: int, max_words: int) -> str:
+    # It does not list the files: `datasets` finds splits by their names, and where a card lists them, neither path nor
+    # content goes into the name of the cache, so that one corpus would be taken for another.
     num_sentences = sum(map(len, splits.values()))
     size = next(name for name, limit in SIZE_CATEGORIES.items() if num_sentences < limit)
-    data_files = "\n".join(f"  - split: {split}\n    path: {split}.jsonl" for split in splits)
     table = "\n".join(
         f"| {split} | {len(trees):,} | {sum(len(_words(tree)) for tree in trees):,} |"
         for split, trees in splits.items()
@@ -318,10 +319,6 @@ tags:
 - constituency-parsing
 - grammar-induction
 - synthetic
-configs:
-- config_name: default
-  data_files:
-{data_files}
 ---
 
 # Toy English

@@ -1,4 +1,5 @@
 import os
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,9 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+# Data sets of the tests are neither taken from the user's cache nor left there.
+_dataset_cache = tempfile.TemporaryDirectory(prefix="datasets-")
+os.environ["HF_DATASETS_CACHE"] = _dataset_cache.name
 # The models of the tests are so small that threads only wait for each other; must be set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
