@@ -52,7 +52,7 @@ class RecurrentConfig(PreTrainedConfig):
         """
         model_type = config_dict.get("model_type", cls.model_type)
         if model_type != cls.model_type:
-            raise ValueError(f'this is the configuration of a "{model_type}" model, not of an "{cls.model_type}"')
+            raise ValueError(f'this is the configuration of a "{model_type}" model, and "{cls.model_type}" is needed')
         if config_dict.get("custom_pipelines", {}).keys() <= PIPELINE_REGISTRY.supported_tasks.keys():
             config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
         return super().from_dict(config_dict, **kwargs)

@@ -108,7 +108,7 @@ def test_a_file_that_was_edited_is_checked_when_it_is_loaded(unusual_config, tmp
 
 
 def test_the_configuration_of_another_kind_of_model_is_refused():
-    with pytest.raises(ValueError, match='configuration of a "gpt2" model, not of an "onlstm"'):
+    with pytest.raises(ValueError, match='configuration of a "gpt2" model, and "onlstm" is needed'):
         ONLSTMConfig.from_dict({"model_type": "gpt2", "vocab_size": 11})
 
 

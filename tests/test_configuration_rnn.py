@@ -43,5 +43,5 @@ def test_saving_and_loading_keeps_every_field(tmp_path):
 
 
 def test_the_configuration_of_another_kind_of_model_is_refused():
-    with pytest.raises(ValueError, match='configuration of a "onlstm" model, not of an "rnn"'):
+    with pytest.raises(ValueError, match='configuration of a "onlstm" model, and "rnn" is needed'):
         RNNConfig.from_dict({"model_type": "onlstm"})
