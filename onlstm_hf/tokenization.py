@@ -77,6 +77,7 @@ def build_word_tokenizer(
     eos_token: str = "<eos>",
     unk_token: str = "<unk>",
     pad_token: str | None = "<pad>",
+    token_type_ids: bool = False,
 ) -> PreTrainedTokenizerFast:
     """Builds a tokenizer whose vocabulary is the words (or characters) of a text.
 
@@ -108,6 +109,8 @@ def build_word_tokenizer(
         eos_token: Ends a sentence or document; it is also the tokenizer's `bos_token`.
         unk_token: Stands for every word outside the vocabulary.
         pad_token: Pads batches. It may equal `eos_token`, and None leaves it out.
+        token_type_ids: Also say of each token whether it is of the first or the second text of a pair, as classifiers
+            of pairs need to know.
 
     Returns:
         The tokenizer. `decode` joins words with single spaces and characters with nothing.
@@ -156,7 +159,7 @@ def build_word_tokenizer(
         eos_token=eos_token,
         unk_token=unk_token,
         pad_token=pad_token,
-        model_input_names=["input_ids", "attention_mask"],
+        model_input_names=["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])],
         clean_up_tokenization_spaces=False,
     )
 

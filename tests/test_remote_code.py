@@ -106,14 +106,12 @@ print(json.dumps(report))
 PAIRS_WITHOUT_THE_PACKAGE = (
     ABSENT_PACKAGE
     + """
-checkpoint, prompt = sys.argv[1:]
-import torch
-from transformers import AutoModelForSequenceClassification
+checkpoint, pair = sys.argv[1:]
+from transformers import pipeline
 
-model = AutoModelForSequenceClassification.from_pretrained(checkpoint, trust_remote_code=True)
-ids = torch.tensor([json.loads(prompt)])
-logits = model(ids, input_ids_pair=ids[:, :2]).logits[0]
-print(json.dumps({"model": type(model).__module__, "logits": logits.tolist()}))
+classify = pipeline("text-classification", model=checkpoint, trust_remote_code=True, device="cpu")
+scores = classify([json.loads(pair)], top_k=None)[0]
+print(json.dumps({"model": type(classify.model).__module__, "scores": scores}))
 """
 )
 
@@ -263,16 +261,20 @@ def test_carried_code_is_saved_again(kind, model, carried, without_the_package):
 def test_a_classifier_of_pairs_is_loaded_without_the_package(kind, carried, tmp_path):
     if kind.pair_class is None:
         pytest.skip("there is none for this kind of model")
-    model = kind.make(kind.pair_class)
+    model, tokenizer = kind.make(kind.pair_class), build_word_tokenizer([SENTENCE], token_type_ids=True)
     model.save_pretrained(tmp_path / "pairs")
+    tokenizer.save_pretrained(tmp_path / "pairs")
     assert {path.name for path in (tmp_path / "pairs").glob("*.py")} == carried
-    arguments = (tmp_path / "pairs", json.dumps(PROMPT))
-    report = run_isolated(PAIRS_WITHOUT_THE_PACKAGE, *arguments, modules=tmp_path / "modules")
+    pair = {"text": SENTENCE, "text_pair": "the cat"}
+    report = run_isolated(
+        PAIRS_WITHOUT_THE_PACKAGE, tmp_path / "pairs", json.dumps(pair), modules=tmp_path / "modules"
+    )
     assert report["model"].startswith("transformers_modules.")
-    prompt = torch.tensor([PROMPT])
+    left, right = (tokenizer(text, return_tensors="pt")["input_ids"] for text in pair.values())
     with torch.no_grad():
-        logits = model(prompt, input_ids_pair=prompt[:, :2]).logits[0]
-    torch.testing.assert_close(torch.tensor(report["logits"]), logits)
+        probabilities = model(left, input_ids_pair=right).logits[0].softmax(dim=-1).tolist()
+    expected = {model.config.id2label[index]: value for index, value in enumerate(probabilities)}
+    assert {entry["label"]: entry["score"] for entry in report["scores"]} == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"trust_remote_code": True}, {"trust_remote_code": False}], ids=str)

@@ -75,6 +75,17 @@ def test_masks_may_be_left_out_where_nothing_is_padded(model):
             torch.testing.assert_close(logits, expected_logits(model, pair), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("padding_side", ["left", "right"])
+def test_joined_pairs_are_split_by_the_types_of_their_tokens(model, sides, padding_side):
+    ids, mask, places = pad([torch.cat(rows) for rows in zip(*sides, strict=True)], padding_side)
+    types = torch.ones_like(ids)  # what stands at padding does not matter
+    for index, (place, left) in enumerate(zip(places, sides[0], strict=True)):
+        types[index, place.start : place.start + len(left)] = 0
+    with torch.no_grad():
+        logits = model(ids, attention_mask=mask, token_type_ids=types).logits
+        torch.testing.assert_close(logits, expected_logits(model, sides), rtol=1e-4, atol=1e-5)
+
+
 def test_one_pair_gives_the_logits_it_has_in_a_batch(model, sides):
     with torch.no_grad():
         logits = model(**as_inputs(sides)).logits
@@ -139,6 +150,8 @@ def test_weights_of_the_classifier_are_initialised_by_their_inputs(model):
     [
         ({"input_ids": None}, "give input_ids and input_ids_pair"),
         ({"input_ids_pair": None}, "give input_ids and input_ids_pair"),
+        ({"input_ids_pair": None, "token_type_ids": torch.zeros(3, 6)}, "pair 0 has no tokens of type 1"),
+        ({"input_ids_pair": None, "token_type_ids": torch.zeros(3, 5)}, "must have the shape of input_ids"),
         ({"input_ids": torch.zeros(3, dtype=torch.long)}, "with the same batch_size"),
         ({"input_ids_pair": torch.zeros(2, 4, dtype=torch.long)}, "with the same batch_size"),
         ({"attention_mask": torch.ones(3, 1)}, "a mask must have the shape of its input"),

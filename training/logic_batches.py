@@ -43,8 +43,8 @@ class LogicSplits(NamedTuple):
 
 
 def build_logic_tokenizer() -> PreTrainedTokenizerBase:
-    """Brackets, operators and variables, in this order."""
-    return build_word_tokenizer(vocabulary=["(", ")", *OPERATORS, *VARIABLES])
+    """Brackets, operators and variables, in this order; for pairs, so that pipelines can classify text."""
+    return build_word_tokenizer(vocabulary=["(", ")", *OPERATORS, *VARIABLES], token_type_ids=True)
 
 
 def load_logic_splits(arguments: LogicDataArguments) -> LogicSplits:

@@ -76,23 +76,30 @@ class ForSequencePairClassification(RecurrentPreTrainedModel):
         attention_mask: torch.Tensor | None = None,
         input_ids_pair: torch.LongTensor | None = None,
         attention_mask_pair: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
         return_dict: bool | None = None,
     ) -> SequencePairClassificationOutput | tuple:
         r"""
         Args:
-            input_ids: `(batch_size, sequence_length)`, the first sequence of every pair.
+            input_ids: `(batch_size, sequence_length)`, the first sequence of every pair; with `token_type_ids` both.
             attention_mask: the same shape, 1 for real tokens and 0 for padding on either side.
             input_ids_pair: `(batch_size, sequence_length_pair)`, the second sequences.
             attention_mask_pair: the same shape as `input_ids_pair`.
+            token_type_ids: `(batch_size, sequence_length)`, instead of `input_ids_pair`: 0 at the tokens of the first
+                sequence of a pair and 1 at those of the second, as tokenizers join the two.
             labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
             return_dict: whether to return a `SequencePairClassificationOutput` (default) or a tuple.
 
         Raises:
             ValueError: if a side is missing, or the inputs do not fit together.
         """
+        if input_ids is not None and input_ids_pair is None and token_type_ids is not None:
+            (input_ids, attention_mask), (input_ids_pair, attention_mask_pair) = _split_sides(
+                input_ids, attention_mask, token_type_ids
+            )
         if input_ids is None or input_ids_pair is None:
-            raise ValueError("a pair has two sides: give input_ids and input_ids_pair")
+            raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or both joined, token_type_ids")
         if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or len(input_ids) != len(input_ids_pair):
             raise ValueError(
                 "input_ids and input_ids_pair must be [batch_size, sequence_length] with the same batch_size, not "
@@ -137,6 +144,29 @@ class RecurrentForSequencePairClassification(ForSequencePairClassification):
         # Padding leaves the state, and so the output, as it is.
         outputs = self.model(input_ids, attention_mask=attention_mask, use_cache=False, return_dict=True)
         return outputs.last_hidden_state[:, -1]
+
+
+def _split_sides(
+    input_ids: torch.LongTensor, attention_mask: torch.Tensor | None, token_type_ids: torch.LongTensor
+) -> list[tuple[torch.LongTensor, torch.Tensor]]:
+    """Ids and masks of both sides of joined pairs, padded on the right."""
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    if not input_ids.shape == mask.shape == token_type_ids.shape:
+        raise ValueError(
+            f"attention_mask and token_type_ids must have the shape of input_ids, {list(input_ids.shape)}, not "
+            f"{list(mask.shape)} and {list(token_type_ids.shape)}"
+        )
+    sides = []
+    for side in (0, 1):
+        belongs = mask.bool() & (token_type_ids == side)
+        lengths = belongs.sum(dim=1)
+        if not lengths.all():
+            raise ValueError(
+                f"pair {lengths.argmin().item()} has no tokens of type {side}: a pair needs both sequences"
+            )
+        order = belongs.int().argsort(dim=1, descending=True, stable=True)[:, : lengths.max()]
+        sides.append((input_ids.gather(1, order), belongs.gather(1, order).to(mask.dtype)))
+    return sides
 
 
 def _stack_sides(
