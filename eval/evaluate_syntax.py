@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from reporting import check_writable, describe_run, format_table, import_extra
-from sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
 from syntactic_tests import (
     MARVIN_LINZEN_PUBLISHED,
     MARVIN_LINZEN_SETS,
@@ -28,6 +27,7 @@ from onlstm_hf.checkpoints import load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
 from onlstm_hf.files import write_json
 from onlstm_hf.prefix_scoring import sequence_log_probabilities
+from onlstm_hf.sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
 
 PROTOCOL = (
     "log probability of the whole sentence after the token that begins a text; right if that of the grammatical "

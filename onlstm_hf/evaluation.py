@@ -117,12 +117,26 @@ def score_sentences(
         batch_size: sentences in one pass, sorted by length and padded.
 
     Raises:
+        ValueError: see `score_encoded_sentences`.
+    """
+    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
+    return score_encoded_sentences(model, tokenizer, encoded, batch_size)
+
+
+def score_encoded_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: Sequence[Sequence[int]],
+    batch_size: int = 64,
+) -> list[SentenceScore]:
+    """`score_sentences` for sentences that are token ids already, without special tokens.
+
+    Raises:
         ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
     """
     eos = tokenizer.eos_token_id
     if eos is None:
         raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
-    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
     framed = [torch.tensor([eos, *ids, eos]) for ids in encoded]
     if framed:
         check_token_ids(torch.cat(framed), model)

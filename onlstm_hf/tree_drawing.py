@@ -23,8 +23,9 @@ _LAYER_HEADER_HEIGHT, _LAYER_HEIGHT = 44, 64
 _LARGEST_PNG_SIDE = 16_000
 _FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
 _LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
-_LIGHT_THEME = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4"}
-_DARK_THEME = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
+_LIGHT = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4"}
+_DARK = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
+_THEMES = {"light": _LIGHT, "dark": _DARK}
 
 # Control characters, half surrogate pairs, and what could reverse the text around a word.
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -38,6 +39,20 @@ class DrawableTree(Protocol):
     def spans(self) -> list[tuple[int, int]]: ...
 
     def to_bracket(self) -> str: ...
+
+
+class WordMeasure(NamedTuple):
+    """A number for each word of a sentence, to draw below the words.
+
+    Attributes:
+        name: what stands above the numbers.
+        values: one number a word (a sequence, or a NumPy array or tensor). Infinite ones and NaN get no point.
+        axis_title: what they measure, or their unit.
+    """
+
+    name: str
+    values: Sequence[float]
+    axis_title: str = "distance"
 
 
 def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
@@ -144,8 +159,33 @@ def distances_to_svg(
     Raises:
         ValueError: if the number of distances is not that of the words, or that of the names not that of the layers.
     """
-    layers = _as_layers(distances_by_layer, layer_names, num_words=len(tree.words))
-    words = [_visible(word) for word in tree.words]
+    if layer_names is None:
+        layer_names = [f"layer {number + 1}" for number in range(len(distances_by_layer))]
+    if len(layer_names) != len(distances_by_layer):
+        raise ValueError(f"expected one name per layer, got {len(layer_names)} for {len(distances_by_layer)} layers")
+    measures = [WordMeasure(*layer) for layer in zip(layer_names, distances_by_layer, strict=True)]
+    return words_to_svg(tree.words, measures, tree, title)
+
+
+def words_to_svg(
+    words: Sequence[str], measures: Sequence[WordMeasure], tree: DrawableTree | None = None, title: str | None = None
+) -> str:
+    """Draws the words of a sentence, what was measured of each below it, and a tree above if there is one.
+
+    Args:
+        words: the words.
+        measures: each is drawn on a scale of its own.
+        tree: a tree of these words.
+        title: a heading for the picture.
+
+    Returns:
+        The SVG document.
+
+    Raises:
+        ValueError: if a measure does not have one number per word.
+    """
+    layers = [_as_layer(measure, num_words=len(words)) for measure in measures]
+    words = [_visible(word) for word in words]
     picture = _Picture()
 
     top = _MARGIN
@@ -163,7 +203,7 @@ def distances_to_svg(
         centers.append(right + column_width / 2)
         right += column_width
 
-    bottom = _draw_constituents(picture, tree, centers, top) + _WORD_FONT + 4
+    bottom = (top if tree is None else _draw_constituents(picture, tree, centers, top)) + _WORD_FONT + 4
     for word, center in zip(words, centers, strict=True):
         picture.text(word, center, bottom, _WORD_FONT)
     if not words:
@@ -171,8 +211,10 @@ def distances_to_svg(
     for layer, color in zip(layers, itertools.cycle(_LAYER_COLORS), strict=False):
         bottom = _draw_layer(picture, layer, color, words, centers, left, right, bottom)
 
-    description = [f"tree: {tree.to_bracket()}", *(f"{layer.name}: {layer.values_as_text()}" for layer in layers)]
-    return picture.to_svg(title or f"Tree of: {' '.join(words) or 'no words'}", "; ".join(description))
+    description = [] if tree is None else [f"tree: {tree.to_bracket()}"]
+    description += [f"{layer.name}: {layer.values_as_text()}" for layer in layers]
+    sentence = f"{'Words' if tree is None else 'Tree of'}: {' '.join(words) or 'no words'}"
+    return picture.to_svg(title or sentence, "; ".join(description))
 
 
 def save_figure(svg: str, path: str | os.PathLike) -> None:
@@ -191,12 +233,18 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".svg", ".png"):
         raise ValueError(f"cannot write {path}: the name must end in .svg or .png")
-    content = svg.encode() if suffix == ".svg" else _svg_to_png(svg)
+    content = svg.encode() if suffix == ".svg" else svg_to_png(svg)
     with written_file(path, binary=True) as file:
         file.write(content)
 
 
-def _svg_to_png(svg: str) -> bytes:
+def svg_to_png(svg: str) -> bytes:
+    """A picture of this module as PNG, twice as large where it is not too large for that; see `save_figure`.
+
+    Raises:
+        ValueError: for a picture too large for PNG.
+        ImportError: without the extra `plot`.
+    """
     try:
         import resvg_py
     except ImportError as error:
@@ -256,26 +304,19 @@ def _draw_constituents(picture: _Picture, tree: DrawableTree, word_centers: Sequ
 class _Layer(NamedTuple):
     name: str
     values: list[float]
+    axis_title: str
     ticks: list[tuple[float, str]]
 
     def values_as_text(self) -> str:
         return " ".join(f"{value:.3g}" for value in self.values)
 
 
-def _as_layers(
-    distances_by_layer: Sequence[Sequence[float]], layer_names: Sequence[str] | None, num_words: int
-) -> list[_Layer]:
-    if layer_names is None:
-        layer_names = [f"layer {number + 1}" for number in range(len(distances_by_layer))]
-    if len(layer_names) != len(distances_by_layer):
-        raise ValueError(f"expected one name per layer, got {len(layer_names)} for {len(distances_by_layer)} layers")
-    layers = []
-    for name, values in zip(layer_names, distances_by_layer, strict=True):
-        if len(values) != num_words:
-            raise ValueError(f"{name}: expected one distance per word, got {len(values)} for {num_words} words")
-        values = [float(value) for value in values]
-        layers.append(_Layer(_visible(name), values, _axis_ticks(values)))
-    return layers
+def _as_layer(measure: WordMeasure, num_words: int) -> _Layer:
+    name, values, axis_title = measure
+    if len(values) != num_words:
+        raise ValueError(f"{name}: expected one {axis_title} per word, got {len(values)} for {num_words} words")
+    values = [float(value) for value in values]
+    return _Layer(_visible(name), values, _visible(axis_title), _axis_ticks(values))
 
 
 def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
@@ -310,7 +351,7 @@ def _draw_layer(
 
     picture.circle(left + 4, top - 16, 4, color)
     picture.text(layer.name, left + 14, top - 12, _SMALL_FONT, anchor="start", weight="bold")
-    picture.text("distance", _MARGIN, (top + bottom) / 2, _SMALL_FONT, color="muted", rotation=-90)
+    picture.text(layer.axis_title, _MARGIN, (top + bottom) / 2, _SMALL_FONT, color="muted", rotation=-90)
     for value, label in layer.ticks:
         picture.line(left, right, y_of(value), y_of(value), "grid")
         picture.text(label, left - 8, y_of(value) + 4, _SMALL_FONT, color="muted", anchor="end")
@@ -380,7 +421,7 @@ class _Picture:
         )
         ElementTree.SubElement(svg, "title", {"id": f"{name}-title"}).text = title
         ElementTree.SubElement(svg, "desc", {"id": f"{name}-description"}).text = description
-        ElementTree.SubElement(svg, "style").text = _dark_style()
+        ElementTree.SubElement(svg, "style").text = f"@media (prefers-color-scheme:dark){{{figure_style('dark')}}}"
         ElementTree.SubElement(svg, "rect", {"width": width, "height": height, **_paint("fill", "paper")})
         svg.extend(self._shapes)
         return ElementTree.tostring(svg, encoding="unicode")
@@ -395,18 +436,23 @@ class _Picture:
 
 def _paint(attribute: str, color: str) -> dict[str, str]:
     """The attributes for a colour of the themes, which a style may darken, or for a plain one."""
-    if color in _LIGHT_THEME:
-        return {attribute: _LIGHT_THEME[color], "class": f"{color}-{attribute}"}
+    if color in _LIGHT:
+        return {attribute: _LIGHT[color], "class": f"{color}-{attribute}"}
     return {attribute: color}
 
 
-def _dark_style() -> str:
-    rules = "".join(
-        f".onlstm-figure .{name}-{attribute}{{{attribute}:{color}}}"
-        for name, color in _DARK_THEME.items()
+def figure_style(theme: str, scope: str = "") -> str:
+    """CSS that gives pictures the colours of a theme, whatever the reader's browser prefers.
+
+    Args:
+        theme: `"light"` or `"dark"`.
+        scope: a selector of what the pictures stand in, `"body.dark"` for instance.
+    """
+    return "".join(
+        f"{scope} .onlstm-figure .{name}-{attribute}{{{attribute}:{color}}}".lstrip()
+        for name, color in _THEMES[theme].items()
         for attribute in ("fill", "stroke")
     )
-    return f"@media (prefers-color-scheme:dark){{{rules}}}"
 
 
 def _visible(text: str) -> str:

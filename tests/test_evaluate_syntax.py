@@ -5,12 +5,12 @@ import sys
 import evaluate_syntax
 import pytest
 import torch
-from sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
 from syntactic_tests import MARVIN_LINZEN_PUBLISHED, MARVIN_LINZEN_SETS, Item, load_blimp, load_marvin_linzen
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.evaluation import score_sentences
+from onlstm_hf.sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
 
 pytest.importorskip("datasets")
 evaluate = pytest.importorskip("evaluate")

@@ -8,6 +8,7 @@ from onlstm_hf.evaluation import (
     StreamScore,
     check_token_ids,
     parse_treebank,
+    score_encoded_sentences,
     score_sentences,
     stream_log_likelihood,
 )
@@ -237,3 +238,5 @@ def test_sentence_scores_are_those_of_reading_token_by_token(monkeypatch, model,
         assert score.tokens == [*tokenizer.convert_ids_to_tokens(ids), "<eos>"]
         stream = stream_log_likelihood(model, torch.tensor([*ids, EOS]))
         assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)
+    encoded = tokenizer(sentences, add_special_tokens=False)["input_ids"]
+    assert score_encoded_sentences(model, tokenizer, encoded, batch_size) == scores

@@ -269,6 +269,19 @@ def test_the_chosen_layer_and_bias_make_the_tree(layer, branching_bias):
     assert tree == expected_tree(MODEL, words, layer, branching_bias)
 
 
+def test_parsing_by_layer_gives_the_trees_of_the_chosen_one_and_of_all_by_name():
+    sentences = [some_words(6), some_words(4, seed=1)]
+    trees, by_layer = MODEL.parse_by_layer(sentences, TOKENIZER, layer=2, branching_bias="none")
+    assert trees == [expected_tree(MODEL, words, 2, "none") for words in sentences]
+    assert [name.partition(",")[0] for name in by_layer] == ["layer 1", "layer 2", "layer 3"]
+    assert [name for name in by_layer if "makes the tree" in name] == ["layer 3, which makes the tree"]
+    for layer, layer_trees in enumerate(by_layer.values()):
+        assert layer_trees == [expected_tree(MODEL, words, layer, "none") for words in sentences]
+    assert MODEL.parse_by_layer(sentences, TOKENIZER)[0] == MODEL.parse(sentences, TOKENIZER)
+    with pytest.raises(ValueError, match="layer 7 does not exist: this model's layers are 0 to 2"):
+        MODEL.parse_by_layer(sentences, TOKENIZER, layer=7)
+
+
 def test_the_configuration_says_which_layer_is_the_default():
     model = tiny_model(TOKENIZER, parse_layer=2)
     assert model.parse("w1 w2 w3 w4", TOKENIZER) == MODEL.parse("w1 w2 w3 w4", TOKENIZER, layer=2)

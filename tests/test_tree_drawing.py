@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlstm_hf.tree_drawing import distances_to_svg, save_figure, tree_to_svg, tree_to_text
+from onlstm_hf.tree_drawing import (
+    WordMeasure,
+    distances_to_svg,
+    figure_style,
+    save_figure,
+    tree_to_svg,
+    tree_to_text,
+    words_to_svg,
+)
 from onlstm_hf.trees import InducedTree, tree_from_distances
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -158,6 +166,28 @@ def test_distances_that_are_not_finite_get_no_point():
     root = ElementTree.fromstring(tree_to_svg(TREE, [math.inf, math.nan, 0.5]))
     pins = [title.text for title in root.iterfind(f"{SVG}circle/{SVG}title")]
     assert pins == ["cat: 0.5"]
+
+
+def test_words_are_drawn_without_a_tree_and_measures_in_their_units():
+    measures = [WordMeasure("surprisal", [4.0, 8.0, 6.0], "bits"), WordMeasure("layer 1", [0.1, 0.2, 0.3])]
+    svg = words_to_svg(TREE.words, measures)
+    root = ElementTree.fromstring(svg)
+    pins = [title.text for title in root.iterfind(f"{SVG}circle/{SVG}title")]
+    assert pins == ["the: 4", "old: 8", "cat: 6", "the: 0.1", "old: 0.2", "cat: 0.3"]
+    assert {"surprisal", "bits", "layer 1", "distance"} <= set(shown_texts(svg))
+    assert "tree" not in svg.lower()
+    assert not [path for path in root.findall(f"{SVG}path") if path.get("class") == "ink-stroke"]
+
+
+def test_a_page_can_give_pictures_the_theme_of_its_own():
+    svg = TREE.to_svg([0.1, 0.2, 0.3])
+    classes = {element.get("class") for element in ElementTree.fromstring(svg)} - {None}
+    for theme, other in (("light", "dark"), ("dark", "light")):
+        rules = set(figure_style(theme, "body.chosen").split("}")) - {""}
+        selectors = {rule.partition("{")[0] for rule in rules}
+        assert selectors >= {f"body.chosen .onlstm-figure .{name}" for name in classes}
+        assert not rules & set(figure_style(other, "body.chosen").split("}"))
+    assert figure_style("dark") in svg
 
 
 def test_wrong_numbers_of_distances_and_names_are_refused():

@@ -163,16 +163,38 @@ class ParsingMixin:
         Returns:
             An SVG document, which `tree_drawing.save_figure` writes to a file.
         """
+        (tree,), trees_by_layer = self.parse_by_layer([sentence], tokenizer, layer=layer, **options)
+        distances = [tree.distances for (tree,) in trees_by_layer.values()]
+        return distances_to_svg(tree, distances, list(trees_by_layer), title)
+
+    def parse_by_layer(
+        self,
+        sentences: Sequence[str | Sequence[str] | Sequence[int]],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        layer: int | None = None,
+        **options,
+    ) -> tuple[list[InducedTree], dict[str, list[InducedTree]]]:
+        """The trees of one layer, and those of every layer with its name for a figure.
+
+        A model with the same distances for all layers, such as a PRPN, counts as one layer.
+
+        Args:
+            sentences: each a string, a list of words, or token ids.
+            tokenizer: see `parse`.
+            layer: the layer whose trees come first; the configuration's `parse_layer` by default.
+            options: further ones of `parse`.
+        """
         if layer is None and not hasattr(self.config, "parse_layer"):
-            (tree,) = self.parse([sentence], tokenizer, **options)
-            return distances_to_svg(tree, [tree.distances], ["syntactic distances"], title)
+            trees = self.parse(sentences, tokenizer, **options)
+            return trees, {"syntactic distances": trees}
         chosen = self.config.parse_layer if layer is None else layer
         layers = range(self.config.num_hidden_layers)
-        trees = [self.parse([sentence], tokenizer, layer=layer, **options)[0] for layer in layers]
+        by_layer = [self.parse(sentences, tokenizer, layer=layer, **options) for layer in layers]
         if chosen not in layers:
             raise ValueError(f"layer {chosen} does not exist: this model's layers are 0 to {layers[-1]}")
         names = [f"layer {layer + 1}{', which makes the tree' if layer == chosen else ''}" for layer in layers]
-        return distances_to_svg(trees[chosen], [tree.distances for tree in trees], names, title)
+        return by_layer[chosen], dict(zip(names, by_layer, strict=True))
 
     def _encode(self, sentence, tokenizer: PreTrainedTokenizerBase | None, units: str) -> EncodedSentence:
         if hasattr(sentence, "tolist"):  # a row of a tensor or array

@@ -222,7 +222,7 @@ class InducedTree:
         if len(roots) != 1:
             raise ValueError(f"expected one bracketed tree, got {len(roots)}: {text[:60]!r}")
         if labelled is None:
-            labelled = _has_labels(roots[0])
+            labelled = has_labels(roots[0])
 
         def children(node: BracketNode) -> list[BracketNode | str]:
             return node.children if labelled or node.label is None else [node.label, *node.children]
@@ -282,7 +282,7 @@ class InducedTree:
         text = " ".join(
             "(" * count + word + ")" * -count for word, count in zip(words, self.bracket_counts, strict=True)
         )
-        if not self.is_binary and _has_labels(next(read_brackets(text))):
+        if not self.is_binary and has_labels(next(read_brackets(text))):
             text = f"(({words[0]}){text[1 + len(words[0]) :]}"
         return text
 
@@ -346,7 +346,7 @@ def _words_and_spans(
     return words, spans
 
 
-def _has_labels(root: BracketNode) -> bool:
+def has_labels(root: BracketNode) -> bool:
     """Whether the brackets are those of a Penn-style tree of two words or more, `( (S ...) )` included."""
     if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
         root = root.children[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
 
-from onlstm_hf.tokenization import build_word_tokenizer
+from .tokenization import build_word_tokenizer
 
 TOKENIZED_AT_ONCE = 10_000
 
