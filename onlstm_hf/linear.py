@@ -1,6 +1,7 @@
-"""Affine maps of whole sequences by the fastest of the libraries that PyTorch brings."""
+"""Affine maps of whole sequences by the fastest of the libraries that PyTorch brings, also with adapters around."""
 
 import torch
+from torch import nn
 from torch.nn import functional as F
 
 # oneDNN's float32 product, which TorchInductor calls. F.linear takes MKL's, which on some CPUs (AMD's) reaches only
@@ -19,6 +20,20 @@ def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None
         and inputs.numel() > 0
     )
     return _OneDNNLinear.apply(inputs, weight, bias) if fits else F.linear(inputs, weight, bias)
+
+
+def weight_and_bias(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
+    """Weight `[out, in]` and bias `[out]` of an affine map that is not called but computed by other means.
+
+    An adapter that stands in the place of the linear layer, as PEFT's do, changes what is computed and not the weight:
+    its map is read off its values.
+    """
+    if isinstance(module, nn.Linear):
+        return module.weight, module.bias
+    options = {"dtype": module.weight.dtype, "device": module.weight.device}
+    bias = module(torch.zeros(1, module.in_features, **options))
+    weight = (module(torch.eye(module.in_features, **options)) - bias).t()
+    return weight.to(options["dtype"]), bias[0].to(options["dtype"])
 
 
 class _OneDNNLinear(torch.autograd.Function):

@@ -12,6 +12,7 @@ from .batch_norm import MaskedBatchNorm
 from .configuration_prpn import PRPNConfig
 from .deviation_norm import DeviationNorm
 from .dropout import ElementDropout
+from .linear import weight_and_bias
 from .memory_reading import ReadingOutput, ReadingWeights, attend_to_windows, read_sequence
 from .parsing import ParsingMixin
 from .recurrent_language_model import (
@@ -197,16 +198,16 @@ class ReadingLayer(nn.Module):
         key_keep = None
         if self.has_attention:
             key_keep = self.key_dropout.mask((batch_size, length, size), inputs.device)
-            of_input, of_newest = self.key_projection.weight.split([inputs.shape[-1], size], dim=1)
-            input_keys = F.linear(self.key_dropout(inputs), of_input, self.key_projection.bias)
+            key_weight, key_bias = weight_and_bias(self.key_projection)
+            of_input, of_newest = key_weight.split([inputs.shape[-1], size], dim=1)
+            input_keys = F.linear(self.key_dropout(inputs), of_input, key_bias)
         else:
             # Attention to the newest memory alone: what it is does not depend on the key.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
             input_keys, of_newest = input_gates.new_zeros(batch_size, length, size), input_gates.new_zeros(size, size)
         weights = ReadingWeights(
             of_newest,
-            self.recurrent_projection.weight,
-            self.recurrent_projection.bias,
+            *weight_and_bias(self.recurrent_projection),
             self.recurrent_norm.weight,
             self.recurrent_norm.bias,
             self.cell_norm.weight,

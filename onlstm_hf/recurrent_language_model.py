@@ -9,6 +9,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput
 
 from .configuration_recurrent import RecurrentConfig
+from .linear import weight_and_bias
 from .recurrent_state import ModelState
 from .vocabulary_loss import (
     IGNORED_LABEL,
@@ -113,10 +114,10 @@ class RecurrentModel(RecurrentPreTrainedModel):
         if input_ids is not None:
             if input_ids.dim() != 2:
                 raise ValueError(f"input_ids must be [batch_size, sequence_length], not {list(input_ids.shape)}")
-            check_vocabulary("input_ids", input_ids, self.embeddings.num_embeddings)
-        elif inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.embeddings.embedding_dim:
+            check_vocabulary("input_ids", input_ids, self.embeddings.weight.shape[0])
+        elif inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.embeddings.weight.shape[1]:
             raise ValueError(
-                f"inputs_embeds must be [batch_size, sequence_length, {self.embeddings.embedding_dim}], "
+                f"inputs_embeds must be [batch_size, sequence_length, {self.embeddings.weight.shape[1]}], "
                 f"not {list(inputs_embeds.shape)}"
             )
         if (input_ids if inputs_embeds is None else inputs_embeds).shape[1] == 0:
@@ -229,9 +230,8 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
         if labels is not None or shift_labels is not None:
             targets = next_token_targets(labels, shift_labels, attention_mask, hidden_states.shape[:2])
             if skip_logits:
-                head = self.lm_head
                 cross_entropy = projected_next_token_loss(
-                    hidden_states, head.weight, head.bias, targets, num_items_in_batch
+                    hidden_states, *weight_and_bias(self.lm_head), targets, num_items_in_batch
                 )
             else:
                 cross_entropy = next_token_loss(logits, targets, num_items_in_batch)

@@ -67,7 +67,7 @@ def dropped_words(
     embeddings = embedding(input_ids)
     if not training or probability == 0:
         return embeddings
-    keep = torch.empty(embedding.num_embeddings, device=embeddings.device, dtype=embeddings.dtype)
+    keep = torch.empty(len(embedding.weight), device=embeddings.device, dtype=embeddings.dtype)
     keep = keep.bernoulli_(1 - probability).div_(1 - probability)
     return embeddings * keep[input_ids].unsqueeze(-1)
 

@@ -13,6 +13,7 @@ from transformers import initialization as init
 from .awd_lstm import AWDLSTMForCausalLM, AWDLSTMModel
 from .configuration_rnn import RNNConfig
 from .dropout import drop_connect
+from .linear import weight_and_bias
 from .recurrent_language_model import RecurrentPreTrainedModel
 from .sequence_pair_classification import PairClassifier, RecurrentForSequencePairClassification
 
@@ -49,37 +50,40 @@ class RNNLayer(nn.Module):
     def forward(self, inputs: torch.Tensor, *arguments: torch.Tensor | None) -> RNNLayerOutput:
         """`inputs` `[T, B, input_size]`, the tensors of the state, `[B, H]` each, and the mask `[T, B]` or `None`."""
         *state, mask = arguments
+        weight, bias = weight_and_bias(self.input_projection)
         if mask is None:
-            return self._run(inputs, state, self.input_projection.weight)
+            return self._run(inputs, state, weight, bias)
 
         # The kernels know no mask. Within each row the real tokens are moved to the front, where padding cannot reach
         # them; the hidden state of a position is then that after as many real tokens as have been seen.
         order = mask.int().argsort(dim=0, descending=True, stable=True)
         inputs = inputs.take_along_dim(order.unsqueeze(-1), dim=0)
-        weight = self.input_projection.weight
         if self.cell_type == "lstm":
             # One more input that is 1 at padding closes the input gate and opens the forget gate there.
             padding = (~mask).take_along_dim(order, dim=0).unsqueeze(-1)
             inputs = torch.cat([inputs.where(~padding, 0), padding.to(inputs.dtype)], dim=-1)
             signs = weight.new_tensor([-1.0, 1.0, 0.0, 0.0]).repeat_interleave(self.size)
             weight = torch.cat([weight, SATURATION * signs.unsqueeze(-1)], dim=-1)
-        outputs, cell = self._run(inputs, state, weight)
+        outputs, cell = self._run(inputs, state, weight, bias)
         hiddens = torch.cat([state[0].to(outputs.dtype).unsqueeze(0), outputs])
         return RNNLayerOutput(hiddens.take_along_dim(mask.cumsum(dim=0).unsqueeze(-1), dim=0), cell)
 
-    def _run(self, inputs: torch.Tensor, state: list[torch.Tensor], input_weight: torch.Tensor) -> RNNLayerOutput:
+    def _run(
+        self,
+        inputs: torch.Tensor,
+        state: list[torch.Tensor],
+        input_weight: torch.Tensor,
+        input_bias: torch.Tensor,
+    ) -> RNNLayerOutput:
         """The whole sequence in PyTorch's kernel, in the precision of autocast where that is on."""
         device_type, dtype = inputs.device.type, input_weight.dtype
         precision = nullcontext()
         if torch.is_autocast_enabled(device_type):
             # The kernels want all tensors in one dtype, and on a GPU autocast would choose float16 for them.
             dtype, precision = torch.get_autocast_dtype(device_type), torch.autocast(device_type, enabled=False)
-        weights = [
-            input_weight,
-            drop_connect(self.recurrent_projection.weight, self.weight_dropout, self.training),
-            self.input_projection.bias,
-            self.recurrent_projection.bias,
-        ]
+        recurrent_weight, recurrent_bias = weight_and_bias(self.recurrent_projection)
+        recurrent_weight = drop_connect(recurrent_weight, self.weight_dropout, self.training)
+        weights = [input_weight, recurrent_weight, input_bias, recurrent_bias]
         inputs, weights = inputs.to(dtype), [weight.to(dtype) for weight in weights]
         if inputs.is_cuda:
             weights = in_one_buffer(weights)

@@ -8,7 +8,7 @@ from torch import nn
 from .awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
 from .configuration_onlstm import ONLSTMConfig
 from .dropout import kept_connections
-from .linear import linear
+from .linear import linear, weight_and_bias
 from .ordered_neurons import OrderedNeuronsOutput, ordered_neurons
 from .parsing import ParsingMixin
 from .recurrent_language_model import RecurrentPreTrainedModel
@@ -71,15 +71,16 @@ class ONLSTMLayer(nn.Module):
         self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None
     ) -> OrderedNeuronsOutput:
         """`inputs` `[T, B, input_size]`, `hidden` `[B, H]`, `cell` `[B, C, K]`, `mask` `[T, B]` or `None`."""
-        bias = self.input_projection.bias + self.recurrent_projection.bias
+        input_weight, input_bias = weight_and_bias(self.input_projection)
+        weight, recurrent_bias = weight_and_bias(self.recurrent_projection)
         # Drop-connect (see dropout.py): the recurrence folds mask and factor into the weight as it reads it.
-        weight, mask_of_weight, factor = self.recurrent_projection.weight, None, 1 - self.weight_dropout
+        mask_of_weight, factor = None, 1 - self.weight_dropout
         if self.training:
             factor = 1.0
             if self.weight_dropout > 0:
                 mask_of_weight = kept_connections(weight, self.weight_dropout)
         return ordered_neurons(
-            linear(inputs, self.input_projection.weight, bias),
+            linear(inputs, input_weight, input_bias + recurrent_bias),
             weight,
             hidden,
             cell,
