@@ -1,7 +1,7 @@
 """The protocols by which a language model is measured: perplexity on a stream of text, and parsing of a treebank."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -69,6 +69,48 @@ def stream_log_likelihood(
         ValueError: if the stream is empty, has ids outside the vocabulary, or scores NaN; if the model's configuration
             has no `eos_token_id`; if an option is less than 1.
     """
+    total, num_tokens, state = 0.0, 0, None
+    with evaluation_mode(model):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
+            output = model(inputs, state=state, use_cache=True)
+            state = output.state
+            total -= next_token_loss(output.logits, shift_labels=targets, num_items_in_batch=1).item()
+            num_tokens += int((targets != IGNORED_LABEL).sum())
+            if not math.isfinite(total):
+                raise ValueError("the log likelihood is not finite: the model's weights contain NaN or infinity")
+    return StreamScore(total, num_tokens)
+
+
+def encode_stream(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> torch.Tensor:
+    """The token ids `[N]` of sentences as one stream, each followed by the tokenizer's `<eos>`.
+
+    Raises:
+        ValueError: if the tokenizer has no `<eos>`.
+    """
+    if tokenizer.eos_token_id is None:
+        raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
+    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"]
+    return torch.tensor([token for ids in encoded for token in [*ids, tokenizer.eos_token_id]], dtype=torch.long)
+
+
+def stream_chunks(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor | Sequence[int],
+    batch_size: int = 1,
+    chunk_length: int = 256,
+    progress: bool = False,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Cuts a text into what successive calls of a model read and what it should predict there.
+
+    Args:
+        model, input_ids, batch_size, chunk_length, progress: as for `stream_log_likelihood`, as are the errors.
+
+    Yields:
+        Inputs and targets, each `[batch_size, chunk_length]` (the last ones shorter) on the model's device: every
+        token after the one before it, the first one after an `<eos>`. Row by row, the targets of all chunks are the
+        text.
+        Where it does not fill the rows, targets are `IGNORED_LABEL`.
+    """
     stream = torch.as_tensor(input_ids, dtype=torch.long).cpu()
     check_token_ids(stream, model)
     for name, value in {"batch_size": batch_size, "chunk_length": chunk_length}.items():
@@ -76,18 +118,23 @@ def stream_log_likelihood(
             raise ValueError(f"{name} must be at least 1, not {value}")
     rows = _as_rows(stream, _first_token_id(model), min(batch_size, len(stream)))
     inputs, targets = (row.to(model.device) for row in rows)
+    for start in tqdm(range(0, inputs.shape[1], chunk_length), unit="chunk", disable=not progress, leave=False):
+        chunk = slice(start, start + chunk_length)
+        yield inputs[:, chunk], targets[:, chunk]
 
-    total, state = 0.0, None
-    starts = range(0, inputs.shape[1], chunk_length)
-    with evaluation_mode(model):
-        for start in tqdm(starts, unit="chunk", disable=not progress, leave=False):
-            chunk = slice(start, start + chunk_length)
-            output = model(inputs[:, chunk], state=state, use_cache=True)
-            state = output.state
-            total -= next_token_loss(output.logits, shift_labels=targets[:, chunk], num_items_in_batch=1).item()
-            if not math.isfinite(total):
-                raise ValueError("the log likelihood is not finite: the model's weights contain NaN or infinity")
-    return StreamScore(total, len(stream))
+
+def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Natural log probability of each target.
+
+    Args:
+        logits: `[B, T, V]`.
+        targets: `[B, T]`; at `IGNORED_LABEL` the result means nothing.
+
+    Returns:
+        `[B, T]` in float64, computed in float32 at least.
+    """
+    log_probabilities = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+    return log_probabilities.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1).double()
 
 
 class SentenceScore(NamedTuple):
@@ -162,9 +209,7 @@ def _log_probabilities(model: PreTrainedModel, sequences: list[torch.Tensor]) ->
             piece = slice(start, start + length)
             output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True)
             state = output.state
-            logits = output.logits.to(torch.promote_types(output.logits.dtype, torch.float32))
-            log_probabilities = logits.log_softmax(dim=-1)
-            pieces.append(log_probabilities.gather(-1, targets[:, piece, None]).squeeze(-1))
+            pieces.append(target_log_probabilities(output.logits, targets[:, piece]))
     rows = torch.cat(pieces, dim=1)
     if not rows[mask.bool()].isfinite().all():
         raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")

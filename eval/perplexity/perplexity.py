@@ -116,18 +116,14 @@ def _score_texts(texts, protocol, model=None, tokenizer=None, batch_size=None) -
 
     An `<eos>` stands before what is scored, and every token is predicted, the first one included.
     """
-    from onlstm_hf.evaluation import score_sentences, stream_log_likelihood
+    from onlstm_hf.evaluation import encode_stream, score_sentences, stream_log_likelihood
 
     if model is None or tokenizer is None:
         raise ValueError("texts are scored by a model: pass model=... and tokenizer=...")
-    if tokenizer.eos_token_id is None:
-        raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
     if protocol == "sentence":
         scores = [score.total() for score in score_sentences(model, tokenizer, texts, batch_size or 64)]
     else:
-        encoded = tokenizer(list(texts), add_special_tokens=False)["input_ids"]
-        stream = [token for ids in encoded for token in [*ids, tokenizer.eos_token_id]]
-        scores = [stream_log_likelihood(model, stream, batch_size or 1)]
+        scores = [stream_log_likelihood(model, encode_stream(tokenizer, texts), batch_size or 1)]
     return (
         np.array([score.total_log_likelihood for score in scores]),
         np.array([score.num_tokens for score in scores]),
