@@ -8,7 +8,7 @@ import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from xml.etree import ElementTree
@@ -20,9 +20,11 @@ _WORD_FONT, _SMALL_FONT, _HEADING_FONT = 15, 11, 17
 _MARGIN, _WORD_GAP, _AXIS_TITLE_WIDTH = 20, 18, 30
 _LEVEL_HEIGHT, _LARGEST_TREE_HEIGHT = 28, 640
 _LAYER_HEADER_HEIGHT, _LAYER_HEIGHT = 44, 64
+_CAPTION_HEIGHT = 26
 _LARGEST_PNG_SIDE = 16_000
 _FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
 _LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
+_NOT_GOLD_COLOR = "#d55e00"
 _LIGHT = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4"}
 _DARK = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
 _THEMES = {"light": _LIGHT, "dark": _DARK}
@@ -77,9 +79,9 @@ def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
         centers.append(num_columns + (_terminal_columns(word) - 1) // 2)
         num_columns += _terminal_columns(word) + gap
     constituents = list(_constituents_bottom_up(tree, centers))
-    height = max((constituent.level for constituent, _ in constituents), default=0)
+    height = max((constituent.level for _, constituent, _ in constituents), default=0)
     rows = [[" "] * num_columns for _ in range(height)]
-    for constituent, parts in constituents:
+    for _, constituent, parts in constituents:
         row = rows[height - constituent.level]
         left, *middle, right = [int(part.center) for part in parts]
         row[left : right + 1] = ["┌", *"─" * (right - left - 1), "┐"]
@@ -193,15 +195,11 @@ def words_to_svg(
         picture.text(_visible(title), _MARGIN, top + 14, _HEADING_FONT, anchor="start", weight="bold")
         top += 40
 
-    left = right = _MARGIN
+    left = _MARGIN
     if layers:
         label_width = max(_text_width(label, _SMALL_FONT) for layer in layers for _, label in layer.ticks)
-        left = right = _MARGIN + _AXIS_TITLE_WIDTH + label_width
-    centers = []
-    for word in words:
-        column_width = max(_text_width(word, _WORD_FONT), 12) + _WORD_GAP
-        centers.append(right + column_width / 2)
-        right += column_width
+        left = _MARGIN + _AXIS_TITLE_WIDTH + label_width
+    centers, right = _columns(words, left)
 
     bottom = (top if tree is None else _draw_constituents(picture, tree, centers, top)) + _WORD_FONT + 4
     for word, center in zip(words, centers, strict=True):
@@ -215,6 +213,56 @@ def words_to_svg(
     description += [f"{layer.name}: {layer.values_as_text()}" for layer in layers]
     sentence = f"{'Words' if tree is None else 'Tree of'}: {' '.join(words) or 'no words'}"
     return picture.to_svg(title or sentence, "; ".join(description))
+
+
+def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree], title: str | None = None) -> str:
+    """Draws a gold tree, and below it other trees of the same words; constituents that are not gold are dashed.
+
+    Args:
+        gold: the gold tree.
+        trees: the others, by name. Beside it stands how many of its constituents the gold tree has; the whole
+            sentence, which they all have, is not counted.
+        title: a heading for the picture.
+
+    Returns:
+        The SVG document.
+
+    Raises:
+        ValueError: if a tree has other words.
+    """
+    for name, tree in trees.items():
+        if tuple(tree.words) != tuple(gold.words):
+            raise ValueError(f"{name} is a tree of other words than the gold tree: {' '.join(tree.words)[:60]!r}")
+    words = [_visible(word) for word in gold.words]
+    centers, _ = _columns(words, _MARGIN)
+    gold_spans = set(gold.spans())
+    picture, top = _Picture(), _MARGIN
+    if title:
+        picture.text(_visible(title), _MARGIN, top + 14, _HEADING_FONT, anchor="start", weight="bold")
+        top += 40
+    named_trees = [("gold", gold), *trees.items()]
+    for index, (name, tree) in enumerate(named_trees):
+        caption = _visible(name)
+        if index:
+            inner = set(tree.spans()) - {(0, len(words))}
+            caption += f": {len(inner & gold_spans)} of {len(inner)} constituents are gold"
+        picture.text(caption, _MARGIN, top + _SMALL_FONT, _SMALL_FONT, anchor="start", weight="bold")
+        bottom = _draw_constituents(picture, tree, centers, top + _CAPTION_HEIGHT, gold_spans) + _WORD_FONT + 4
+        for word, center in zip(words, centers, strict=True):
+            picture.text(word, center, bottom, _WORD_FONT)
+        top = bottom + _CAPTION_HEIGHT
+    description = "; ".join(f"{name}: {tree.to_bracket()}" for name, tree in named_trees)
+    return picture.to_svg(title or f"Trees of: {' '.join(words) or 'no words'}", description)
+
+
+def _columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
+    """The middle of each word's column, from `left` on, and where the last one ends."""
+    centers, right = [], left
+    for word in words:
+        column_width = max(_text_width(word, _WORD_FONT), 12) + _WORD_GAP
+        centers.append(right + column_width / 2)
+        right += column_width
+    return centers, right
 
 
 def save_figure(svg: str, path: str | os.PathLike) -> None:
@@ -265,8 +313,8 @@ class _Place(NamedTuple):
 
 def _constituents_bottom_up(
     tree: DrawableTree, word_centers: Sequence[float]
-) -> Iterator[tuple[_Place, list[_Place]]]:
-    """Places each constituent just above its parts and midway between its first and last; yields it and its parts."""
+) -> Iterator[tuple[tuple[int, int], _Place, list[_Place]]]:
+    """Places each constituent just above its parts, midway between first and last; yields span, place and parts."""
     placed: list[tuple[int, _Place]] = []  # with the first word of each
     num_words_placed = 0
     for start, end in sorted(tree.spans(), key=lambda span: (span[1], -span[0])):
@@ -277,18 +325,24 @@ def _constituents_bottom_up(
             parts.append(placed.pop()[1])
         parts.reverse()
         constituent = _Place((parts[0].center + parts[-1].center) / 2, 1 + max(part.level for part in parts))
-        yield constituent, parts
+        yield (start, end), constituent, parts
         placed.append((start, constituent))
 
 
-def _draw_constituents(picture: _Picture, tree: DrawableTree, word_centers: Sequence[float], top: float) -> float:
-    """Draws the tree without its words, and returns the height at which it ends."""
+def _draw_constituents(
+    picture: _Picture,
+    tree: DrawableTree,
+    word_centers: Sequence[float],
+    top: float,
+    gold_spans: Collection[tuple[int, int]] | None = None,
+) -> float:
+    """Draws the tree without its words, dashed what is not gold, and returns the height at which it ends."""
     constituents = list(_constituents_bottom_up(tree, word_centers))
-    num_levels = max((constituent.level for constituent, _ in constituents), default=0)
+    num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
     level_height = min(_LEVEL_HEIGHT, max(6, _LARGEST_TREE_HEIGHT / max(num_levels, 1)))
     radius = min(6, level_height / 2)
     bottom = top + num_levels * level_height
-    for constituent, parts in constituents:
+    for span, constituent, parts in constituents:
         y = bottom - constituent.level * level_height
         (left, left_y), *middle, (right, right_y) = [
             (part.center, bottom - part.level * level_height) for part in parts
@@ -297,7 +351,11 @@ def _draw_constituents(picture: _Picture, tree: DrawableTree, word_centers: Sequ
             f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
             f"H{right - radius:.1f}Q{right:.1f} {y:.1f} {right:.1f} {y + radius:.1f}V{right_y:.1f}"
         )
-        picture.path(bracket + "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle), "ink", width=1.5)
+        bracket += "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle)
+        if gold_spans is None or span in gold_spans:
+            picture.path(bracket, "ink", width=1.5)
+        else:
+            picture.path(bracket, _NOT_GOLD_COLOR, width=1.5, dashes="5 3")
     return bottom
 
 
@@ -392,8 +450,11 @@ class _Picture:
         self.path(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", color, width)
         self._reach(max(x1, x2), max(y1, y2))
 
-    def path(self, path: str, color: str, width: float) -> None:
-        self._add("path", {"d": path, "fill": "none", "stroke-width": str(width), **_paint("stroke", color)})
+    def path(self, path: str, color: str, width: float, dashes: str | None = None) -> None:
+        attributes = {"d": path, "fill": "none", "stroke-width": str(width)}
+        if dashes is not None:
+            attributes["stroke-dasharray"] = dashes
+        self._add("path", {**attributes, **_paint("stroke", color)})
 
     def circle(self, x: float, y: float, radius: float, color: str, tooltip: str | None = None) -> None:
         shape = self._add("circle", {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": str(radius), **_paint("fill", color)})

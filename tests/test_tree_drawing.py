@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from onlstm_hf.tree_drawing import (
     WordMeasure,
+    compared_trees_to_svg,
     distances_to_svg,
     figure_style,
     save_figure,
@@ -232,3 +233,28 @@ def test_png_without_its_extra_names_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "resvg_py", None)
     with pytest.raises(ImportError, match=r"onlstm_hf\[plot\]"):
         save_figure(TREE.to_svg(), tmp_path / "tree.png")
+
+
+def test_constituents_that_the_gold_tree_lacks_are_dashed():
+    gold = InducedTree.from_nested([["the", "old", "cat"], ["sat", "there"]])
+    induced = InducedTree.from_nested(["the", [["old", "cat"], ["sat", "there"]]])
+    svg = compared_trees_to_svg(gold, {"gold again": gold, "induced": induced, "<&\x00": induced})
+    root = ElementTree.fromstring(svg)
+    brackets = root.findall(f"{SVG}path")
+    dashed = [path.get("stroke-dasharray") is not None for path in brackets]
+    assert dashed == 6 * [False] + 2 * [True, False, True, False]
+    shown = shown_texts(svg)
+    assert shown.count("sat") == 4
+    assert "gold again: 2 of 2 constituents are gold" in shown and "induced: 1 of 3 constituents are gold" in shown
+    assert f"gold: {gold.to_bracket()}; gold again" in root.find(f"{SVG}desc").text
+
+
+def test_trees_of_no_word_and_one_word_can_be_compared():
+    for nested in ([], "cat"):
+        tree = InducedTree.from_nested(nested)
+        assert "induced: 0 of 0 constituents are gold" in shown_texts(compared_trees_to_svg(tree, {"induced": tree}))
+
+
+def test_only_trees_of_the_same_words_can_be_compared():
+    with pytest.raises(ValueError, match="induced is a tree of other words than the gold tree: 'a b'"):
+        compared_trees_to_svg(TREE, {"induced": InducedTree.from_nested(["a", "b"])})
