@@ -21,7 +21,7 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
-from reporting import check_writable, describe_run, format_table, import_extra
+from reporting import check_writable, import_extra
 from speed_cases import (
     REFERENCE,
     SCALES,
@@ -38,11 +38,13 @@ from speed_cases import (
     random_sentences,
 )
 from speed_contestants import LSTM, PRODUCTS
-from speed_measurement import Spread, describe_machine, ratio
+from speed_measurement import Spread, ratio
 from speed_plot import draw_growth
+from tables import format_table
 
 from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import read_text_file, write_json
+from onlstm_hf.files import read_text_file
+from onlstm_hf.results_file import describe_machine, write_results
 from onlstm_hf.treebank import read_treebank
 
 CASES = ("recurrence", "step", "parsing", "growth", "memory")
@@ -104,7 +106,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
 
     machine = describe_machine(device)
     print(", ".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
-    results = {"machine": machine, "device": device.type, "rounds": rounds}
+    results = {"task": "speed", "device": device.type, "rounds": rounds}
     rows: list[Row] = []
     measured_cases = {
         "recurrence": lambda: measure_recurrence(scale, rounds, device),
@@ -139,8 +141,8 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
 
     print("\n" + (markdown(rows) if options.markdown else summary(rows)))
     if options.output:
-        results |= {"rows": list(map(asdict, rows)), **describe_run("benchmark_speed.py", arguments)}
-        write_json(options.output, results)
+        results["rows"] = list(map(asdict, rows))
+        write_results(options.output, results, "eval/benchmark_speed.py", arguments)
 
 
 def read_sentences(options: argparse.Namespace, scale: Scale) -> list[list[int]]:

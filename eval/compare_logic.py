@@ -11,7 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import check_writable, format_table, import_extra
+from reporting import check_writable, import_extra
+from tables import format_table
 
 from onlstm_hf.command_line import run_program
 from onlstm_hf.logic import MAX_OPERATORS

@@ -2,6 +2,7 @@
 
 python eval/evaluate_lm.py MODEL --files valid.txt test.txt --output results.json
 python eval/evaluate_lm.py MODEL --dataset NAME_OR_FOLDER --split validation test --column text
+python eval/evaluate_lm.py MODEL --files valid.txt test.txt --adapt cache --tune valid.txt
 """
 
 import argparse
@@ -9,12 +10,16 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import check_writable, describe_run, format_table, import_extra, load_column
+import torch
+from adaptation import adapt, add_adaptation_options, read_adaptation
+from reporting import check_writable, describe_checkpoint, import_extra, load_column
+from tables import format_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.checkpoints import load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import read_text_file, write_json
+from onlstm_hf.files import read_text_file
+from onlstm_hf.results_file import write_results
 
 PROTOCOLS = {
     "stream": "one stream, the state carried from line to line; every token counts, the <eos> of each line included",
@@ -52,43 +57,54 @@ def build_parser() -> argparse.ArgumentParser:
         f"for validation, 1 for the test); sentence: sentences in one pass ({BATCH_SIZES['sentence']})",
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    add_adaptation_options(parser)
     return parser
 
 
 def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Scores every text, prints the table and writes the results."""
     check_writable(options.output)
+    if options.adapt and options.protocol != "stream":
+        raise ValueError("only a stream is adapted to: sentences that stand alone have no past")
     texts = read_texts(options)
+    adaptation = read_adaptation(options, {**{path: path for path in options.files or ()}, **_splits(options)})
     model, tokenizer = load_checkpoint(options.model)
     batch_size = options.batch_size or BATCH_SIZES[options.protocol]
     scores = {name: score_text(model, tokenizer, lines, options.protocol, batch_size) for name, lines in texts.items()}
+    adapted = None
+    if adaptation:
+        adapted, log_probabilities = adapt(adaptation, model, tokenizer, texts, batch_size)
+        adapted["scores"] = {name: score_tokens(log_probabilities[name], lines) for name, lines in texts.items()}
     print(f"{options.model}: {PROTOCOLS[options.protocol]}\n")
-    print(report(scores))
+    print(report(scores, adapted))
     if options.output:
         results = {
             "task": "language modelling",
-            "model": options.model,
-            "num_parameters": model.num_parameters(),
+            **describe_checkpoint(options.model, model),
             "protocol": {"name": options.protocol, "description": PROTOCOLS[options.protocol]},
             "batch_size": batch_size,
             "scores": scores,
+            "adaptation": adapted,
             "published": PUBLISHED,
-            **describe_run("evaluate_lm.py", arguments),
         }
-        write_json(options.output, results)
+        write_results(options.output, results, "eval/evaluate_lm.py", arguments)
 
 
 def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
     """The lines that are not blank of each text, by the name of the text."""
     texts = {path: list(read_text_file(path)) for path in options.files or ()}
-    if options.dataset:
-        for split in options.split:
-            texts[f"{options.dataset} {split}"] = load_column(options.dataset, options.config, split, options.column)
+    for split, name in _splits(options).items():
+        texts[name] = load_column(options.dataset, options.config, split, options.column)
     texts = {name: [line for line in lines if line.strip()] for name, lines in texts.items()}
     for name, lines in texts.items():
         if not lines:
             raise ValueError(f"{name} is empty: there is no text to score")
     return texts
+
+
+def _splits(options: argparse.Namespace) -> dict[str, str]:
+    """The name of the text in each split that is asked for."""
+    return {split: f"{options.dataset} {split}" for split in options.split} if options.dataset else {}
 
 
 def score_text(
@@ -111,21 +127,43 @@ def score_text(
         `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words between spaces and an `<eos>` a line),
         `bits_per_character` (line ends included), and `mean_perplexity` for sentences.
     """
-    evaluate = import_extra("evaluate")
-    units = {
-        "num_words": [len(line.split()) + 1 for line in lines],
-        "num_characters": [len(line) + 1 for line in lines],
-    }
-    metric = evaluate.load(str(Path(__file__).resolve().parent / "perplexity"), "texts", keep_in_memory=True)
-    scores = metric.compute(
-        predictions=lines, protocol=protocol, model=model, tokenizer=tokenizer, batch_size=batch_size, **units
+    num_words, num_characters = _units(lines)
+    scores = _load_perplexity("texts").compute(
+        predictions=lines,
+        protocol=protocol,
+        model=model,
+        tokenizer=tokenizer,
+        batch_size=batch_size,
+        num_words=num_words,
+        num_characters=num_characters,
     )
     scores.pop("perplexities", None)
     return scores
 
 
-def report(scores: dict[str, dict[str, float]]) -> str:
-    """The table of the texts' scores and the published ones."""
+def score_tokens(log_probabilities: torch.Tensor, lines: list[str]) -> dict[str, float]:
+    """What `score_text` returns for a stream, from the log probabilities `[N]` of its tokens."""
+    num_words, num_characters = _units(lines)
+    return _load_perplexity("log_probabilities").compute(
+        predictions=[log_probabilities.tolist()], num_words=[sum(num_words)], num_characters=[sum(num_characters)]
+    )
+
+
+def _units(lines: list[str]) -> tuple[list[int], list[int]]:
+    """The words of each line, an `<eos>` included, and its characters, with the line's end."""
+    return [len(line.split()) + 1 for line in lines], [len(line) + 1 for line in lines]
+
+
+def _load_perplexity(configuration: str):
+    evaluate = import_extra("evaluate")
+    return evaluate.load(str(Path(__file__).resolve().parent / "perplexity"), configuration, keep_in_memory=True)
+
+
+def report(scores: dict[str, dict[str, float]], adapted: dict | None = None) -> str:
+    """The table of the texts' scores, those with adaptation, and the published ones."""
+    shown = dict(scores)
+    if adapted:
+        shown |= {f"{name}, {adapted['method']}": score for name, score in adapted["scores"].items()}
     rows = [
         [
             name,
@@ -134,7 +172,7 @@ def report(scores: dict[str, dict[str, float]]) -> str:
             f"{row['word_perplexity']:.2f}",
             f"{row['bits_per_character']:.3f}",
         ]
-        for name, row in scores.items()
+        for name, row in shown.items()
     ]
     published = [
         [
@@ -146,7 +184,13 @@ def report(scores: dict[str, dict[str, float]]) -> str:
         ]
         for row in PUBLISHED
     ]
-    return format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
+    table = format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
+    if not adapted:
+        return table
+    settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
+    tuning = adapted["tuning"]
+    chosen = f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
+    return f"{table}\n\n{adapted['description']}: {settings}{chosen if tuning else ''}"
 
 
 if __name__ == "__main__":

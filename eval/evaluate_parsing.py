@@ -1,10 +1,11 @@
-"""Unsupervised constituency parsing: the trees of a checkpoint beside the gold trees and the baselines.
+"""Unsupervised constituency parsing: the trees of checkpoints beside the gold trees and the baselines.
 
     python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --output results.json
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
-    python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --layer 1 --ensemble SECOND_MODEL THIRD_MODEL
+    python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
 
-Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/treebank.py and onlstm_hf/parsing_scores.py).
+Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/treebank.py and onlstm_hf/parsing_scores.py). Of
+several checkpoints, such as one model trained with several seeds, the table has mean, standard deviation and maximum.
 """
 
 import argparse
@@ -13,32 +14,27 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import check_writable, describe_run, format_table, load_column
+from parsing_table import PUBLISHED, PUBLISHED_MAX_WORDS, PUBLISHED_NOTE, parsing_table, summarize
+from reporting import check_writable, describe_checkpoint, load_column
+from tables import check_table_name, format_table, write_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.checkpoints import load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import write_json, written_file
+from onlstm_hf.files import written_file
 from onlstm_hf.parsing_scores import ParsingScores, score_baselines, score_parses
+from onlstm_hf.results_file import write_results
 from onlstm_hf.tree_averaging import average_trees
+from onlstm_hf.tree_drawing import compared_trees_to_svg, save_figure
 from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets, read_treebank
 from onlstm_hf.trees import InducedTree
 
-LABELS = ("ADJP", "NP", "PP", "INTJ")
-PUBLISHED_MAX_WORDS = 10
-PUBLISHED = [
-    {"model": "ON-LSTM, layer 2", "wsj": {"mean": 47.7, "max": 49.4}, "wsj10": {"mean": 65.1, "max": 66.8}},
-    {"model": "PRPN-LM", "wsj": {"mean": 37.4, "max": 38.1}, "wsj10": {"mean": 70.5, "max": 71.3}},
-    {"model": "PRPN-UP", "wsj": {"mean": 26.0, "max": 32.8}, "wsj10": {"mean": 62.2, "max": 70.3}},
-]
-PUBLISHED_NOTE = (
-    "published: sentence F1, mean / maximum over 5 seeds, on the WSJ test set (section 23) and on WSJ10; "
-    "not the sentences scored here unless these are the same"
-)
 PROTOCOL = (
     "words only (no punctuation, currency signs, empty elements), lower case, N for digits; every sentence after one "
     "<eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 )
+# The trees of one source (a layer, or the model where it gives only one tree) for all sentences, by its name.
+Trees = dict[str, list[InducedTree]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", metavar="MODEL", help="checkpoint folder or name on the Hub")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
     parser.add_argument(
         "--treebank",
         required=True,
@@ -76,10 +72,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--ensemble",
-        nargs="*",
-        metavar="MODEL",
-        help="also average the trees of MODEL and of these further checkpoints, of each layer asked for: the binary "
-        "tree that agrees best with all of them; without a name the layers of MODEL alone",
+        action="store_true",
+        help="also average the trees of all models and layers: the binary tree that agrees best with all of them",
     )
     parser.add_argument(
         "--max-words",
@@ -94,6 +88,17 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
+    parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
+    parser.add_argument(
+        "--figure", metavar="FILE", help="a picture (.svg or .png) of the gold and the induced trees of one sentence"
+    )
+    parser.add_argument(
+        "--figure-sentence",
+        type=positive_integer,
+        default=1,
+        metavar="N",
+        help="which one, counted from 1 (%(default)s)",
+    )
     return parser
 
 
@@ -103,58 +108,87 @@ def layer_number(text: str) -> int | str:
 
 
 def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Parses the treebank with every layer asked for, prints the table and writes the results."""
-    check_writable(options.output, options.trees)
+    """Parses the treebank with every model and layer asked for, prints the table and writes the files."""
+    check_writable(options.output, options.trees, options.table, options.figure)
+    check_table_name(options.table)
     gold = read_gold_trees(options)
-    model, tokenizer = load_checkpoint(options.model)
-    induced: dict[int | str, list[InducedTree]] = parse_layers(model, tokenizer, gold, options)
-    if options.ensemble is not None:
-        members = list(induced.values())
-        for name in options.ensemble:
-            members += parse_layers(*load_checkpoint(name), gold, options).values()
-        if len(members) == 1:
-            raise ValueError("one layer of one model is no ensemble: give --layer all, or --ensemble MODEL ...")
-        induced[f"ensemble of {len(members)}"] = [average_trees(trees) for trees in zip(*members, strict=True)]
-    scores = {"all": score_layers_and_baselines(None, induced, gold, options.seed)}
+    if options.figure_sentence > len(gold):
+        raise ValueError(f"--figure-sentence {options.figure_sentence}: there are {len(gold)} sentences")
+    limits = {"all": None}
     if any(len(tree.words) <= options.max_words for tree in gold):
-        scores["short"] = score_layers_and_baselines(options.max_words, induced, gold, options.seed)
+        limits["short"] = options.max_words
 
-    print(f"{options.model} on {options.treebank}: {len(gold)} sentences; {PROTOCOL}\n")
-    print(report(scores, options.max_words))
+    models, parses = [], []
+    for name in options.models:
+        model, tokenizer = load_checkpoint(name)
+        parses.append(parse_layers(model, tokenizer, gold, options))
+        models.append(
+            {
+                **describe_checkpoint(name, model),
+                "parse_layer": getattr(model.config, "parse_layer", None),
+                "scores": {part: score(parses[-1], gold, limit, options.seed) for part, limit in limits.items()},
+            }
+        )
+    further: Trees = {}
+    if options.ensemble:
+        members = [trees for sources in parses for trees in sources.values()]
+        if len(members) == 1:
+            raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
+        further[f"ensemble of {len(members)}"] = [average_trees(trees) for trees in zip(*members, strict=True)]
+    others = {
+        part: score(further, gold, limit, options.seed) | score_baselines(_short(gold, gold, limit), options.seed)
+        for part, limit in limits.items()
+    }
+    summaries = {part: summarize_rows([model["scores"][part] for model in models], others[part]) for part in limits}
+
+    header, rows = parsing_table(summaries, options.max_words)
+    print(f"{', '.join(options.models)} on {options.treebank}: {len(gold)} sentences; {PROTOCOL}\n")
+    print(format_table(header, rows))
     print(f"\n{PUBLISHED_NOTE}" + (f"\nnote: {options.note}" if options.note else ""))
+    if options.table:
+        write_table(options.table, header, rows)
     if options.trees:
-        write_trees(options.trees, induced, gold)
+        write_trees(options.trees, gold, dict(zip(options.models, parses, strict=True)), further)
+    if options.figure:
+        draw_trees(options, gold, parses, further)
     if options.output:
         results = {
             "task": "unsupervised constituency parsing",
-            "model": options.model,
-            "parse_layer": getattr(model.config, "parse_layer", None),
-            "ensemble": options.ensemble,
+            "models": [model | {"scores": _as_dictionaries(model["scores"])} for model in models],
+            "others": _as_dictionaries(others),
+            "summary": summaries,
             "treebank": options.treebank,
             "protocol": {"description": PROTOCOL, "branching_bias": options.branching_bias, "seed": options.seed},
             "note": options.note,
             "max_words": options.max_words,
-            "scores": {part: {name: row.to_dict() for name, row in rows.items()} for part, rows in scores.items()},
             "published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED},
-            **describe_run("evaluate_parsing.py", arguments),
         }
-        write_json(options.output, results)
+        write_results(options.output, results, "eval/evaluate_parsing.py", arguments)
+
+
+def _as_dictionaries(scores: dict[str, dict[str, ParsingScores]]) -> dict[str, dict[str, dict]]:
+    return {part: {name: row.to_dict() for name, row in rows.items()} for part, rows in scores.items()}
 
 
 def parse_layers(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
-) -> dict[int | str, list[InducedTree]]:
+) -> Trees:
     """The trees that each layer asked for gives the sentences; "induced trees" of a model without such layers."""
-    chosen: dict[int | str, dict] = {"induced trees": {}}
+    chosen: dict[str, dict] = {"induced trees": {}}
     if options.layer != "all":
-        chosen = {options.layer: {"layer": options.layer}}
+        chosen = {layer_name(options.layer): {"layer": options.layer}}
     elif hasattr(model.config, "parse_layer"):
-        chosen = {layer: {"layer": layer} for layer in range(model.config.num_hidden_layers)}
+        chosen = {layer_name(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
     sentences = [list(tree.words) for tree in gold]
     return {
         source: model.parse(sentences, tokenizer, branching_bias=options.branching_bias, **layer)
         for source, layer in chosen.items()
     }
+
+
+def layer_name(layer: int) -> str:
+    """What a layer, counted from 0, is called."""
+    return f"layer {layer + 1} (--layer {layer})"
 
 
 def read_gold_trees(options: argparse.Namespace) -> list[GoldTree]:
@@ -166,68 +200,51 @@ def read_gold_trees(options: argparse.Namespace) -> list[GoldTree]:
     return gold_trees_from_brackets(load_column(options.treebank, options.config, options.split, options.column))
 
 
-def score_layers_and_baselines(
-    max_words: int | None, induced: dict[int | str, list[InducedTree]], gold: list[GoldTree], seed: int
-) -> dict[str, ParsingScores]:
-    """Scores of every layer, ensemble and baseline, by name, on the sentences of at most `max_words` words."""
-    chosen = [index for index, tree in enumerate(gold) if max_words is None or len(tree.words) <= max_words]
-    chosen_gold = [gold[index] for index in chosen]
-    scores = {
-        row_name(source): score_parses([trees[i] for i in chosen], chosen_gold, seed=seed)
-        for source, trees in induced.items()
+def score(trees: Trees, gold: list[GoldTree], max_words: int | None, seed: int) -> dict[str, ParsingScores]:
+    """Scores of each source of trees, on the sentences of at most `max_words` words."""
+    chosen_gold = _short(gold, gold, max_words)
+    return {
+        source: score_parses(_short(induced, gold, max_words), chosen_gold, seed=seed)
+        for source, induced in trees.items()
     }
-    return scores | score_baselines(chosen_gold, seed=seed)
 
 
-def row_name(source: int | str) -> str:
-    """What a layer, counted from 0, or an ensemble is called in the table."""
-    return source if isinstance(source, str) else f"layer {source + 1} (--layer {source})"
-
-
-def report(scores: dict[str, dict[str, ParsingScores]], max_words: int) -> str:
-    """The table, in per cent: sentence and corpus F1, depth, recall by label, F1 of short sentences."""
-    short = scores.get("short", {})
-    rows = []
-    for name, row in scores["all"].items():
-        recalls = [row.label_recall.get(label) for label in LABELS]
-        rows.append(
-            [
-                name,
-                _per_cent(row.sentence_f1),
-                _per_cent(row.corpus_f1),
-                _per_cent(short[name].sentence_f1) if short else "-",
-                f"{row.average_depth:.1f}",
-                *(_per_cent(recall.recall) if recall else "-" for recall in recalls),
-            ]
-        )
-    published = [
-        [
-            f"{row['model']} (published)",
-            _mean_and_max(row["wsj"]),
-            "",
-            _mean_and_max(row["wsj10"]) if max_words == PUBLISHED_MAX_WORDS else "",
-            *[""] * (1 + len(LABELS)),
-        ]
-        for row in PUBLISHED
+def _short(trees: Sequence, gold: Sequence[GoldTree], max_words: int | None) -> list:
+    return [
+        tree for tree, words in zip(trees, gold, strict=True) if max_words is None or len(words.words) <= max_words
     ]
-    header = ["trees", "sentence F1", "corpus F1", f"F1, <= {max_words} words", "depth", *LABELS]
-    return format_table(header, [*rows, [], *published])
 
 
-def _per_cent(fraction: float) -> str:
-    return f"{100 * fraction:.1f}"
+def summarize_rows(of_models: Sequence[dict[str, ParsingScores]], others: dict[str, ParsingScores]) -> dict[str, dict]:
+    """`summarize` over the models that have a row, and of each ensemble and baseline by itself."""
+    names = dict.fromkeys(name for rows in of_models for name in rows)
+    scores = {name: [rows[name] for rows in of_models if name in rows] for name in names}
+    return {name: summarize(rows) for name, rows in (scores | {name: [row] for name, row in others.items()}).items()}
 
 
-def _mean_and_max(figures: dict[str, float]) -> str:
-    return f"{figures['mean']:.1f} / {figures['max']:.1f}"
-
-
-def write_trees(path: str, induced: dict[int | str, list[InducedTree]], gold: list[GoldTree]) -> None:
-    """Writes one JSON object a sentence: the gold tree, and the tree of each layer, counted from 0, and ensemble."""
+def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:
+    """Writes one JSON object a sentence: the gold tree, and that of each model's layers and of each ensemble."""
     with written_file(path) as file:
         for index, gold_tree in enumerate(gold):
-            brackets = {str(source): trees[index].to_bracket() for source, trees in induced.items()}
-            file.write(json.dumps({"gold": gold_tree.to_bracket(), "induced": brackets}, ensure_ascii=False) + "\n")
+            induced = {
+                name: {source: trees[index].to_bracket() for source, trees in sources.items()}
+                for name, sources in parses.items()
+            }
+            ensembles = {name: trees[index].to_bracket() for name, trees in further.items()}
+            row = {"gold": gold_tree.to_bracket(), "induced": induced, **({"ensembles": ensembles} if further else {})}
+            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def draw_trees(options: argparse.Namespace, gold: list[GoldTree], parses: Sequence[Trees], further: Trees) -> None:
+    """Writes the picture of one sentence: the gold tree, and below it the induced ones."""
+    index = options.figure_sentence - 1
+    induced = {
+        source if len(parses) == 1 else f"{name}, {source}": trees[index]
+        for name, sources in zip(options.models, parses, strict=True)
+        for source, trees in sources.items()
+    }
+    induced |= {name: trees[index] for name, trees in further.items()}
+    save_figure(compared_trees_to_svg(gold[index], induced), options.figure)
 
 
 if __name__ == "__main__":

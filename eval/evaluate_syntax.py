@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from reporting import check_writable, describe_run, format_table, import_extra
+from reporting import check_writable, describe_checkpoint, import_extra
 from syntactic_tests import (
     MARVIN_LINZEN_PUBLISHED,
     MARVIN_LINZEN_SETS,
@@ -21,12 +21,13 @@ from syntactic_tests import (
     load_blimp,
     load_marvin_linzen,
 )
+from tables import format_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.checkpoints import load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import write_json
 from onlstm_hf.prefix_scoring import sequence_log_probabilities
+from onlstm_hf.results_file import write_results
 from onlstm_hf.sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
 
 PROTOCOL = (
@@ -108,7 +109,7 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
             test: score_items(model, tokenizer, items, options.end == "counted", options.batch_size)
             for test, items in tests.items()
         }
-        results.append({"model": name, "num_parameters": model.num_parameters(), "scores": scores})
+        results.append({**describe_checkpoint(name, model), "scores": scores})
     description = f"{PROTOCOL}; {END[options.end]}; {SPELLINGS[options.spelling]}"
     print(f"{description}\n\n" + "\n\n".join(report(test, items, results) for test, items in tests.items()))
     if options.output:
@@ -116,6 +117,7 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
             "task": "targeted syntactic evaluation",
             "protocol": {"description": description, "spelling": options.spelling, "end": options.end},
             "max_items": options.max_items,
+            "data": {MARVIN_LINZEN: options.marvin_linzen, BLIMP: options.blimp},
             "models": results,
             "published": {
                 "description": PUBLISHED_NOTE,
@@ -124,9 +126,8 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
                     for name, row in MARVIN_LINZEN_PUBLISHED.items()
                 },
             },
-            **describe_run("evaluate_syntax.py", arguments),
         }
-        write_json(options.output, results)
+        write_results(options.output, results, "eval/evaluate_syntax.py", arguments)
 
 
 def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:

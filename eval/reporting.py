@@ -1,18 +1,12 @@
-"""What the evaluation scripts share: data in, a table and a JSON file out."""
+"""What the evaluation scripts share: data in, and what a results file says of a checkpoint."""
 
 import importlib
+import json
 import os
-import platform
-import shlex
-from collections.abc import Sequence
-from datetime import datetime, timezone
 from pathlib import Path
 from types import ModuleType
 
-import torch
-import transformers
-
-import onlstm_hf
+from transformers import PreTrainedModel
 
 
 def import_extra(name: str, extra: str = "train") -> ModuleType:
@@ -53,29 +47,27 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
             raise FileNotFoundError(f"cannot write {path}: its folder does not exist")
 
 
-def describe_run(script: str, arguments: Sequence[str]) -> dict:
-    """The command, date and versions that a results file records."""
-    return {
-        "command": shlex.join(["python", f"eval/{script}", *arguments]),
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "versions": {
-            "onlstm_hf": onlstm_hf.__version__,
-            "torch": torch.__version__,
-            "transformers": transformers.__version__,
-            "python": platform.python_version(),
-        },
-    }
+def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:
+    """What a results file says of a checkpoint: its name, its size, and the seed that it was trained with.
+
+    Args:
+        name: checkpoint folder, or name on the Hub.
+        model: the model in it.
+
+    Returns:
+        `model`, `num_parameters` and `seed`: that of the `results.json` in the folder, where the checkpoint was
+        released, or beside the folder, where it was trained; `None` where neither tells.
+    """
+    return {"model": name, "num_parameters": model.num_parameters(), "seed": _training_seed(Path(name))}
 
 
-def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns with spaces between them, the first one flush left, the others right. An empty row stays empty."""
-    filled = [row for row in (header, *rows) if row]
-    widths = [max(len(row[column]) for row in filled) for column in range(len(header))]
-    lines = []
-    for row in (header, *rows):
-        cells = [
-            cell.rjust(width) if column else cell.ljust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=False))
-        ]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join(lines)
+def _training_seed(folder: Path) -> int | None:
+    for path, keys in ((folder, ("training", "recipe", "seed")), (folder.parent, ("recipe", "seed"))):
+        try:
+            value = json.loads((path / "results.json").read_text(encoding="utf-8"))
+            for key in keys:
+                value = value[key]
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+        return value
+    return None

@@ -1,17 +1,11 @@
 """How speed is measured: contestants take turns, and only times of the same round are compared."""
 
-import os
-import platform
 import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
-
-# What a CPU needs to multiply fast; a ratio between paths depends on it.
-VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 class Spread(NamedTuple):
@@ -79,24 +73,3 @@ def synchronize(device: torch.device) -> None:
     """Waits for all work that a GPU was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
-
-
-def describe_machine(device: torch.device) -> dict:
-    """What the figures were measured on."""
-    machine = {
-        "cpu": platform.processor() or platform.machine(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "system": platform.platform(),
-        "torch": torch.__version__,
-    }
-    cpu_info = Path("/proc/cpuinfo")
-    if cpu_info.exists():
-        fields = dict(line.split(":", 1) for line in cpu_info.read_text().splitlines() if ":" in line)
-        fields = {name.strip(): value.strip() for name, value in fields.items()}
-        machine["cpu"] = fields.get("model name", machine["cpu"])
-        flags = fields.get("flags", "").split()
-        machine["vector_extensions"] = [name for name in VECTOR_EXTENSIONS if name in flags]
-    if device.type == "cuda":
-        machine |= {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda}
-    return machine

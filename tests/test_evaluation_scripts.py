@@ -1,15 +1,22 @@
+import csv
 import json
 import math
 import re
+import shutil
 import subprocess
 import sys
+from itertools import product
 
 import evaluate_lm
 import evaluate_parsing
 import pytest
 import torch
+from reporting import describe_checkpoint
 
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.cache_pointer import CachePointer, cached_log_probabilities
+from onlstm_hf.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
+from onlstm_hf.evaluation import encode_stream
 from onlstm_hf.parsing_scores import score_baselines, score_parses
 from onlstm_hf.tree_averaging import average_trees
 from onlstm_hf.treebank import AS_WRITTEN, GoldTree, read_treebank
@@ -152,6 +159,85 @@ def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, d
     assert test[2] == text[1] and test[3] != text[2]
 
 
+def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file
+):
+    other, output = tmp_path / "other.txt", tmp_path / "results.json"
+    other.write_text("dogs saw dogs\ndogs saw N dogs\n" * 5)
+    arguments = [checkpoint, "--files", text_file, str(other), "--adapt", "cache", "--tune", str(other)]
+    grid = ["--cache-size", "2", "30", "--cache-flatness", "0", "0.5", "--cache-weight", "0.1", "0.4"]
+    assert evaluate_lm.main([*arguments, *grid, "--tune-tokens", "20", "--output", str(output)]) == 0
+    results = json.loads(output.read_text())
+    adapted = results["adaptation"]
+    caches = [CachePointer(*setting) for setting in product((2, 30), (0.0, 0.5), (0.1, 0.4))]
+    streams = {
+        text_file: encode_stream(tokenizer, [line for line in LINES if line]),
+        str(other): encode_stream(tokenizer, other.read_text().splitlines()),
+    }
+    losses = [-found.mean().item() for found in cached_log_probabilities(model, streams[str(other)][:20], caches)]
+    best = caches[losses.index(min(losses))]
+    assert adapted["settings"] == {
+        "cache_size": best.size,
+        "cache_flatness": best.flatness,
+        "cache_weight": best.weight,
+    }
+    assert adapted["tuning"]["text"] == str(other) and adapted["tuning"]["num_tokens"] == 20
+    assert [row["perplexity"] for row in adapted["tuning"]["grid"]] == pytest.approx(list(map(math.exp, losses)))
+    table = capsys.readouterr().out
+    for name, stream in streams.items():
+        (found,) = cached_log_probabilities(model, stream, [best])
+        assert adapted["scores"][name]["log_likelihood"] == pytest.approx(found.sum().item())
+        assert adapted["scores"][name]["num_tokens"] == results["scores"][name]["num_tokens"] == len(stream)
+        perplexity = math.exp(-found.mean().item())
+        assert adapted["scores"][name]["word_perplexity"] == pytest.approx(perplexity)
+        assert f"{name}, cache" in table and f"{perplexity:.2f}" in table
+    assert f"the best of 8 on 20 tokens of {other}" in table
+
+
+@pytest.mark.parametrize("method", ["dynamic-sgd", "dynamic-rms"])
+def test_dynamic_evaluation_leaves_out_what_diverges(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file, method
+):
+    output = tmp_path / "results.json"
+    arguments = [checkpoint, "--files", text_file, "--adapt", method, "--tune", text_file, "--output", str(output)]
+    settings = ["--learning-rate", "1e38", "0.01", "--decay", "0.1", "--segment-length", "4"]
+    gradient_rms, fields = None, ("learning_rate", "decay", "segment_length")
+    stream = encode_stream(tokenizer, [line for line in LINES if line])
+    if method == "dynamic-rms":
+        settings += ["--epsilon", "2", "--gradient-text", text_file, "--gradient-tokens", "12"]
+        gradient_rms, fields = gradient_root_mean_squares(model, stream[:12]), (*fields, "epsilon")
+    assert evaluate_lm.main([*arguments, *settings]) == 0
+    adapted = json.loads(output.read_text())["adaptation"]
+    assert adapted["settings"] == dict(zip(fields, (0.01, 0.1, 4, 2.0), strict=False))
+    assert adapted["tuning"]["grid"][0]["perplexity"] is None
+    best = DynamicEvaluation(0.01, 0.1, 4, 2.0)
+    expected = dynamic_log_probabilities(model, stream, best, gradient_rms).sum().item()
+    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--tune", "{text}"], "--tune is a setting of --adapt"),
+        (["--decay", "0.1"], "--decay is a setting of --adapt"),
+        (["--adapt", "cache"], "there are 30 settings to choose from: give --tune TEXT"),
+        (["--adapt", "cache", "--decay", "0.1"], "--decay is no setting of --adapt cache"),
+        (["--adapt", "cache", "--tune", "valid.txt"], "--tune valid.txt is none of the texts"),
+        (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
+        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --gradient-text"),
+        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--gradient-text", "{text}"], "takes no --gradient-text"),
+        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
+        (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
+    ],
+)
+def test_options_of_adaptation_that_do_not_fit_are_refused_before_the_model_is_loaded(
+    capsys, text_file, arguments, expected
+):
+    arguments = [argument.format(text=text_file) for argument in arguments]
+    assert evaluate_lm.main(["no-such-model", "--files", text_file, *arguments]) == 1
+    assert expected in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments, expected",
     [
@@ -197,10 +283,10 @@ def test_parsing_scores_are_those_of_the_induced_trees(
         for layer in (0, 1):
             trees = model.parse(sentences, tokenizer, layer=layer, branching_bias=branching_bias)
             expected = as_json(score_parses(trees, part_gold))
-            assert results["scores"][part][f"layer {layer + 1} (--layer {layer})"] == expected
+            assert results["models"][0]["scores"][part][f"layer {layer + 1} (--layer {layer})"] == expected
         for name, expected in score_baselines(part_gold).items():
-            assert results["scores"][part][name] == as_json(expected)
-    assert results["scores"]["all"]["upper bound"]["sentence_f1"] < 1
+            assert results["others"][part][name] == as_json(expected)
+    assert results["others"]["all"]["upper bound"]["sentence_f1"] < 1
     assert results["note"] == "seen in training"
     assert results["published"]["rows"][0]["wsj"] == {"mean": 47.7, "max": 49.4}
 
@@ -226,7 +312,7 @@ def test_the_table_has_layers_baselines_and_published_figures(capsys, checkpoint
         ]
     for name in ("layer 1", "left branching", "right branching", "balanced", "random (uniform splits)", "upper bound"):
         assert f"\n{name} " in table
-    assert "ON-LSTM, layer 2 (published)" in table and "47.7 / 49.4" in table and "65.1 / 66.8" in table
+    assert "ON-LSTM, layer 2 (published)" in table and "47.7        49.4" in table and "65.1        66.8" in table
     assert "section 23" in table
 
 
@@ -245,7 +331,8 @@ def test_induced_trees_are_written_beside_the_gold_trees(capsys, tmp_path, check
     gold = read_treebank(treebank)
     assert [GoldTree.from_bracket(row["gold"], AS_WRITTEN) for row in rows] == gold
     for layer in (0, 1):
-        induced = [InducedTree.from_bracket(row["induced"][str(layer)]) for row in rows]
+        name = f"layer {layer + 1} (--layer {layer})"
+        induced = [InducedTree.from_bracket(row["induced"][checkpoint][name]) for row in rows]
         assert induced == model.parse([list(tree.words) for tree in gold], tokenizer, layer=layer)
 
 
@@ -263,7 +350,7 @@ def other_checkpoint(tmp_path_factory, model, tokenizer):
     return str(folder), other
 
 
-def test_the_trees_of_layers_or_checkpoints_are_averaged(
+def test_the_trees_of_layers_and_checkpoints_are_averaged(
     capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
 ):
     output, trees = tmp_path / "results.json", tmp_path / "trees.jsonl"
@@ -271,21 +358,71 @@ def test_the_trees_of_layers_or_checkpoints_are_averaged(
     sentences = [list(tree.words) for tree in gold]
     folder, other = other_checkpoint
     for arguments, members in (
-        (["--layer", "1", "--ensemble", folder], [(model, 1), (other, 1)]),
-        (["--ensemble", folder], [(model, 0), (model, 1), (other, 0), (other, 1)]),
-        (["--ensemble"], [(model, 0), (model, 1)]),
+        ([checkpoint, folder, "--layer", "1"], [(model, 1), (other, 1)]),
+        ([checkpoint, folder], [(model, 0), (model, 1), (other, 0), (other, 1)]),
+        ([checkpoint], [(model, 0), (model, 1)]),
     ):
         files = ["--output", str(output), "--trees", str(trees)]
-        assert evaluate_parsing.main([checkpoint, "--treebank", treebank, *files, *arguments]) == 0
+        assert evaluate_parsing.main([*arguments, "--ensemble", "--treebank", treebank, *files]) == 0
         parses = [member.parse(sentences, tokenizer, layer=layer) for member, layer in members]
         expected = [average_trees(parse) for parse in zip(*parses, strict=True)]
         name = f"ensemble of {len(members)}"
-        scores = json.loads(output.read_text())["scores"]
+        scores = json.loads(output.read_text())["others"]
         assert scores["all"][name] == as_json(score_parses(expected, gold))
         assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
         rows = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
-        assert [InducedTree.from_bracket(row["induced"][name]) for row in rows] == expected
+        assert [InducedTree.from_bracket(row["ensembles"][name]) for row in rows] == expected
         assert f"\n{name} " in capsys.readouterr().out
+
+
+def test_several_checkpoints_give_mean_deviation_and_maximum(
+    capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
+):
+    output, table = tmp_path / "results.json", tmp_path / "table.csv"
+    folder, other = other_checkpoint
+    arguments = [checkpoint, folder, "--layer", "1", "--treebank", treebank]
+    assert evaluate_parsing.main([*arguments, "--output", str(output), "--table", str(table)]) == 0
+    results = json.loads(output.read_text())
+    assert [row["model"] for row in results["models"]] == [checkpoint, folder]
+    gold = read_treebank(treebank)
+    sentences = [list(tree.words) for tree in gold]
+    scores = [score_parses(each.parse(sentences, tokenizer, layer=1), gold) for each in (model, other)]
+    first, second = (score.sentence_f1 for score in scores)
+    assert first != second
+    summary = results["summary"]["all"]["layer 2 (--layer 1)"]
+    assert summary["num_checkpoints"] == 2
+    assert summary["sentence_f1"]["mean"] == pytest.approx((first + second) / 2)
+    assert summary["sentence_f1"]["standard_deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
+    assert summary["sentence_f1"]["max"] == max(first, second)
+    recalls = [score.label_recall["NP"].recall for score in scores]
+    assert summary["label_recall"]["NP"]["mean"] == pytest.approx(sum(recalls) / 2)
+    header, row, *rest = csv.reader(table.read_text().splitlines())
+    assert header[:4] == ["trees", "sentence F1", "s.d.", "max"]
+    deviation = 100 * abs(first - second) / math.sqrt(2)
+    assert row[1:4] == [f"{50 * (first + second):.1f}", f"{deviation:.1f}", f"{100 * max(first, second):.1f}"]
+    published = {line[0]: line for line in rest}["ON-LSTM, layer 2 (published)"]
+    assert published[1:8] == ["47.7", "", "49.4", "", "65.1", "", "66.8"]
+    assert {line[0]: line for line in rest}["right branching"][2:4] == ["", ""]
+
+
+def test_the_figure_has_the_gold_tree_and_that_of_every_layer(tmp_path, checkpoint, treebank):
+    figure = tmp_path / "trees.svg"
+    arguments = [checkpoint, "--treebank", treebank, "--figure", str(figure), "--figure-sentence", "2"]
+    assert evaluate_parsing.main(arguments) == 0
+    text = figure.read_text(encoding="utf-8")
+    assert text.count(">saw<") == 3
+    assert ">gold<" in text and ">layer 2 (--layer 1): " in text
+
+
+@pytest.mark.parametrize("of_release", [True, False])
+def test_the_seed_is_that_of_the_training(tmp_path, checkpoint, model, of_release):
+    folder = tmp_path / "run" / "best"
+    shutil.copytree(checkpoint, folder)
+    recipe = {"recipe": {"seed": 7}}
+    place = folder if of_release else folder.parent
+    (place / "results.json").write_text(json.dumps({"training": recipe} if of_release else recipe))
+    assert describe_checkpoint(str(folder), model)["seed"] == 7
+    assert describe_checkpoint(checkpoint, model)["seed"] is None
 
 
 def test_one_tree_a_sentence_is_no_ensemble(capsys, checkpoint, treebank):
@@ -297,7 +434,7 @@ def test_trees_may_be_a_column_of_a_dataset(capsys, tmp_path, checkpoint, datase
     output = tmp_path / "results.json"
     arguments = ["--treebank", dataset, "--split", "validation", "--layer", "1", "--output", str(output)]
     assert evaluate_parsing.main([checkpoint, *arguments]) == 0
-    scores = json.loads(output.read_text())["scores"]["all"]
+    scores = json.loads(output.read_text())["others"]["all"]
     assert scores["upper bound"]["num_sentences"] == 4
     assert scores["left branching"]["corpus_recall"] == 1
 
@@ -310,6 +447,8 @@ def test_trees_may_be_a_column_of_a_dataset(capsys, tmp_path, checkpoint, datase
         (["--treebank", "{dataset}", "--column", "text"], "gold tree 0: "),
         (["--treebank", "{broken}"], "never closed"),
         (["--treebank", "{trees}", "--trees", "no/such/folder/trees"], "cannot write"),
+        (["--treebank", "{trees}", "--table", "table.doc"], "must end in .txt, .md, .tex, .csv"),
+        (["--treebank", "{trees}", "--figure-sentence", "4"], "there are 3 sentences"),
     ],
 )
 def test_bad_treebanks_are_refused_before_the_model_is_loaded(

@@ -10,12 +10,10 @@ A run leaves in its `output_dir`:
 """
 
 import json
-import platform
-import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 
 import torch
@@ -39,10 +37,10 @@ from train_lm import as_scalars, check_trackers
 from training_log import TrainingDiverged, TrainingLog
 from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 
-import onlstm_hf
 from onlstm_hf.files import write_json
 from onlstm_hf.logic import RELATIONS
 from onlstm_hf.logic_scores import score_logic
+from onlstm_hf.results_file import write_results
 
 
 @dataclass
@@ -65,10 +63,15 @@ class LogicProgress:
 
 
 class LogicRun:
-    """One run: model, optimiser, pairs and progress, and the loop over them."""
+    """One run: model, optimiser, pairs and progress, and the loop over them.
 
-    def __init__(self, recipe: LogicRecipe):
-        self.recipe, self.progress = recipe, LogicProgress()
+    Args:
+        recipe: what to do.
+        command_line: the arguments that the recipe was read from, which the results record.
+    """
+
+    def __init__(self, recipe: LogicRecipe, command_line: Sequence[str]):
+        self.recipe, self.command_line, self.progress = recipe, command_line, LogicProgress()
         arguments, run = recipe.optimization, recipe.run
         self.output_dir = Path(run.output_dir)
         if run.num_threads:
@@ -217,16 +220,8 @@ class LogicRun:
             "updates": self.progress.step,
             "training_pairs": len(self.splits.train),
             "recipe": self.recipe.fields(),
-            "command": shlex.join(["python", *sys.argv]),
-            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-            "versions": {
-                "onlstm_hf": onlstm_hf.__version__,
-                "torch": torch.__version__,
-                "python": platform.python_version(),
-            },
         }
-        write_json(self.output_dir / "results.json", results)
-        return results
+        return write_results(self.output_dir / "results.json", results, "training/train_logic.py", self.command_line)
 
 
 def build_pair_model(recipe: LogicRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
@@ -268,7 +263,8 @@ def main(arguments: list[str] | None = None) -> dict:
         ValueError, OSError: for bad input, before training begins.
         TrainingDiverged: where training cannot go on.
     """
-    return LogicRun(parse_logic_recipe(sys.argv[1:] if arguments is None else arguments)).train()
+    arguments = sys.argv[1:] if arguments is None else arguments
+    return LogicRun(parse_logic_recipe(arguments), arguments).train()
 
 
 if __name__ == "__main__":
