@@ -6,8 +6,9 @@
     python eval/benchmark_speed.py --cases --loss-curves train.txt
 
 Cases: `recurrence` (training pass of a recurrent stack), `step` (whole update of train_lm.py: embedding, dropouts,
-softmax, clipping, optimiser), `parsing`, `growth` (of the recurrence with batch size, length and width) and `memory`
-(peak of a training step). Each is compared with the readable reference, the recurrence also with torch.nn.LSTM layers
+softmax, clipping, optimiser), `parsing`, `prpn` (training step and parsing of a PRPN, against its modules run one word
+after the other), `growth` (of the recurrence with batch size, length and width) and `memory` (peak of a training
+step). Each is compared with the readable reference, the recurrence also with torch.nn.LSTM layers
 of the same sizes (cuDNN on a GPU) and with its matrix products alone. All contestants take turns in every round, and a
 ratio is that of two times of the same round: its median and quartiles over the rounds are printed.
 """
@@ -40,6 +41,7 @@ from speed_cases import (
 from speed_contestants import LSTM, PRODUCTS
 from speed_measurement import Spread, ratio
 from speed_plot import draw_growth
+from speed_prpn import measure_prpn
 from tables import format_table
 
 from onlstm_hf.command_line import positive_integer, run_program
@@ -47,7 +49,7 @@ from onlstm_hf.files import read_text_file
 from onlstm_hf.results_file import describe_machine, write_results
 from onlstm_hf.treebank import read_treebank
 
-CASES = ("recurrence", "step", "parsing", "growth", "memory")
+CASES = ("recurrence", "step", "parsing", "prpn", "growth", "memory")
 HEADER = ("case", "figure", "median (quartiles)", "target")
 NUM_SENTENCES = 3914
 NUM_QUICK_SENTENCES = 12
@@ -102,7 +104,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False  # float32 is float32
     scale = SCALES["quick" if options.quick else options.size]
     rounds = options.rounds or (2 if options.quick else 7)
-    sentences = read_sentences(options, scale) if "parsing" in options.cases else []
+    sentences = read_sentences(options, scale) if {"parsing", "prpn"} & set(options.cases) else []
 
     machine = describe_machine(device)
     print(", ".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
@@ -112,6 +114,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
         "recurrence": lambda: measure_recurrence(scale, rounds, device),
         "step": lambda: measure_step(scale, rounds, device),
         "parsing": lambda: measure_parsing(scale, rounds, device, sentences),
+        "prpn": lambda: measure_prpn(scale.prpn, rounds, device, sentences),
     }
     for case, measure in measured_cases.items():
         if case in options.cases:

@@ -37,6 +37,7 @@ class Scale:
         growing: the stack of which batch size, length and layer sizes grow one by one.
         batch_sizes, lengths, widths: to which they grow; the width is that of the inner layer.
         model: fields of the `ONLSTMConfig` that parses, and whose peak memory is measured.
+        prpn: fields of the `PRPNConfig` of the case `prpn`.
         recipe: of the whole training step and of the loss curves.
         overrides: of the recipe.
     """
@@ -48,6 +49,7 @@ class Scale:
     lengths: tuple[int, ...]
     widths: tuple[int, ...]
     model: dict
+    prpn: dict
     recipe: str
     overrides: tuple[str, ...] = ()
 
@@ -55,13 +57,14 @@ class Scale:
 _LARGE, _SMALL = StackSize(20, 70, (400, 1150, 1150, 400)), StackSize(32, 35, (200, 400, 200))
 _GROWTH = {"batch_sizes": (5, 10, 20, 40, 80), "lengths": (10, 35, 100, 300, 1000), "widths": (100, 200, 400, 800)}
 SCALES = {
-    "full": Scale(_LARGE, _SMALL, _SMALL, **_GROWTH, model={}, recipe="onlstm_ptb"),
+    "full": Scale(_LARGE, _SMALL, _SMALL, **_GROWTH, model={}, prpn={}, recipe="onlstm_ptb"),
     "small": Scale(
         StackSize(32, 50, (320, 512, 512, 320), 8),
         _SMALL,
         _SMALL,
         **_GROWTH,
         model={"embedding_size": 320, "hidden_size": 512, "chunk_size": 8},
+        prpn={"embedding_size": 256, "hidden_size": 320},
         recipe="onlstm_ptb_small",
     ),
     "quick": Scale(
@@ -72,6 +75,7 @@ SCALES = {
         lengths=(2, 4),
         widths=(4, 8),
         model={"vocab_size": 50, "embedding_size": 8, "hidden_size": 12, "chunk_size": 4},
+        prpn={"vocab_size": 50, "embedding_size": 8, "hidden_size": 12},
         recipe="onlstm_ptb",
         overrides=(
             "--batch_size=2",

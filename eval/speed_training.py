@@ -52,9 +52,10 @@ def write_random_text(path: Path, vocab_size: int, num_tokens: int) -> None:
 
 
 def use_implementation(model, implementation: str) -> None:
-    """Makes every recurrent layer of a language model run one path of `ordered_neurons`."""
-    for layer in model.model.layers:
-        layer.implementation = implementation
+    """Makes every recurrent layer of a language model run one path of its recurrence."""
+    for layer in model.modules():
+        if hasattr(layer, "implementation"):
+            layer.implementation = implementation
 
 
 def step_contestants(run, implementations: Sequence[str], precision: str) -> dict[str, Callable[[], None]]:
