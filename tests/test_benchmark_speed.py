@@ -91,10 +91,13 @@ def test_every_case_runs(capsys, tmp_path):
     assert len(results["loss_curves"]["reference float32"]) == 3
     (parsing,) = results["parsing"]
     assert parsing["num_tokens"] == 20 * 9
+    training, parsing_with_prpn = results["prpn"]
+    assert {"word by word float32", "reference float32", "auto float32", "auto bf16"} <= set(training["seconds"])
+    assert parsing_with_prpn["num_tokens"] == 20 * 9
     assert plot.read_bytes().startswith(b"\x89PNG")
     targets = [row for row in results["rows"] if row["target"] is not None]
     assert all(row["met"] is not None for row in targets)
-    assert len(targets) == 14
+    assert len(targets) == 16
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,58 @@
+"""What the configurations of all recurrent language models have in common."""
+
+from transformers import PreTrainedConfig
+from transformers.pipelines import PIPELINE_REGISTRY
+
+
+class RecurrentConfig(PreTrainedConfig):
+    """Sizes, special tokens and checks of values. A subclass adds its fields and their checks.
+
+    Raises:
+        ValueError: if a value is out of its range.
+    """
+
+    # Which fields, of this class or a subclass, are checked for their range.
+    positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
+    probabilities = ()
+    not_negative = ("initializer_range",)
+    # What `Trainer` leaves out of its predictions.
+    keys_to_ignore_at_inference = ["state", "cross_entropy"]
+
+    vocab_size: int = 10000
+    embedding_size: int = 400
+    hidden_size: int = 1150
+    num_hidden_layers: int = 3
+    initializer_range: float = 0.1
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+
+    def __post_init__(self, **kwargs):
+        for name in self.positive_integers:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        for name in self.probabilities:
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise ValueError(f"{name} is a probability and must lie in [0, 1), not {value!r}")
+        for name in self.not_negative:
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+                raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
+        super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        """As in Transformers, but refuses the configuration of another kind of model.
+
+        Where this package is imported, its own pipelines do their tasks, and not those that the checkpoint carries.
+        """
+        model_type = config_dict.get("model_type", cls.model_type)
+        if model_type != cls.model_type:
+            raise ValueError(f'this is the configuration of a "{model_type}" model, and "{cls.model_type}" is needed')
+        if config_dict.get("custom_pipelines", {}).keys() <= PIPELINE_REGISTRY.supported_tasks.keys():
+            config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
+        return super().from_dict(config_dict, **kwargs)

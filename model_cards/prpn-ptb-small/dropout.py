@@ -1,0 +1,97 @@
+"""The dropouts of the AWD-LSTM (Merity, Keskar & Socher 2018), which the ON-LSTM is trained with."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+
+class LockedDropout(nn.Module):
+    """Variational dropout (Gal & Ghahramani 2016): one mask for all steps of a sequence, another for each sequence.
+
+    Args:
+        probability: how often a unit is set to 0; the rest is divided by `1 - probability`.
+    """
+
+    def __init__(self, probability: float):
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Drops units of `inputs`, `[T, B, H]` (time first)."""
+        if not self.training or self.probability == 0:
+            return inputs
+        keep = torch.empty_like(inputs[:1]).bernoulli_(1 - self.probability)
+        return inputs * keep.div_(1 - self.probability)
+
+    def extra_repr(self) -> str:
+        return f"probability={self.probability}"
+
+
+class ElementDropout(nn.Module):
+    """Ordinary dropout, another mask for every step: `torch.nn.Dropout` at a third of its cost on a CPU.
+
+    There PyTorch draws coins one after the other, but uniform numbers several at a time.
+
+    Args:
+        probability: how often an element is set to 0; the rest is divided by `1 - probability`.
+    """
+
+    def __init__(self, probability: float):
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Drops elements of `inputs`, of any shape."""
+        mask = self.mask(inputs.shape, inputs.device)
+        return inputs if mask is None else inputs * mask.to(inputs.dtype)
+
+    def mask(self, shape: Sequence[int], device: torch.device) -> torch.Tensor | None:
+        """What to multiply a tensor of that shape with, `None` where nothing is dropped."""
+        if not self.training or self.probability == 0:
+            return None
+        return torch.rand(shape, device=device).ge_(self.probability).div_(1 - self.probability)
+
+    def extra_repr(self) -> str:
+        return f"probability={self.probability}"
+
+
+def dropped_words(
+    embedding: nn.Embedding, input_ids: torch.Tensor, probability: float, training: bool
+) -> torch.Tensor:
+    """Embeds `input_ids`, dropping whole words: a dropped word is 0 wherever it stands in the batch.
+
+    Returns:
+        The embeddings, `[*input_ids.shape, embedding_size]`; what is kept is divided by `1 - probability`.
+    """
+    embeddings = embedding(input_ids)
+    if not training or probability == 0:
+        return embeddings
+    keep = torch.empty(len(embedding.weight), device=embeddings.device, dtype=embeddings.dtype)
+    keep = keep.bernoulli_(1 - probability).div_(1 - probability)
+    return embeddings * keep[input_ids].unsqueeze(-1)
+
+
+def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
+    """Drop-connect (Wan et al. 2013) as the authors of the ON-LSTM apply it to the hidden-to-hidden weight.
+
+    In training entries are set to 0 with `probability` (to within 2^-17), without rescaling (call it once per
+    sequence); in evaluation the weight is multiplied by `1 - probability`.
+    """
+    if probability == 0:
+        return weight
+    if not training:
+        return weight * (1 - probability)
+    return weight * kept_connections(weight, probability)
+
+
+def kept_connections(weight: torch.Tensor, probability: float) -> torch.Tensor:
+    """What `drop_connect` keeps in training: booleans of the weight's shape, each false with `probability`.
+
+    The weight has millions of entries, for which `bernoulli_` takes as long on a CPU as many steps of the recurrence.
+    Sixteen random bits are enough for each.
+    """
+    words = torch.randint(-(1 << 63), (1 << 63) - 1, ((weight.numel() + 3) // 4,), device=weight.device)
+    bits = words.view(torch.int16)[: weight.numel()].view(weight.shape)
+    threshold = min(round(probability * (1 << 16)), (1 << 16) - 1)
+    return bits >= threshold - (1 << 15)

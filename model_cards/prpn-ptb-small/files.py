@@ -1,0 +1,88 @@
+"""Text files that are read line by line with clear errors, and files and folders that are never half written."""
+
+import json
+import os
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+
+def read_text_file(path: str | os.PathLike) -> Iterator[str]:
+    """The lines of a UTF-8 text file, read as they are asked for.
+
+    Raises:
+        FileNotFoundError, IsADirectoryError: if there is no such file.
+        ValueError: see `read_lines`.
+    """
+    if Path(path).is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a text file")
+    if not Path(path).exists():
+        raise FileNotFoundError(f"there is no file {path}")
+    return read_lines(_binary_lines(path), str(path))
+
+
+def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
+    with open(path, "rb") as file:
+        yield from file
+
+
+def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
+    """Decodes lines of text as they come.
+
+    Args:
+        lines: for instance a file that is open in binary mode.
+        source: what error messages call them.
+
+    Raises:
+        ValueError: for a line that is not UTF-8, and at the end if no line had a word.
+    """
+    has_words = False
+    for number, line in enumerate(lines, start=1):
+        try:
+            text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        except UnicodeDecodeError as error:
+            raise ValueError(
+                f"{source} is not UTF-8: byte {line[error.start]:#04x} in line {number}; convert it to UTF-8"
+            ) from error
+        has_words = has_words or bool(text.strip())
+        yield text
+    if not has_words:
+        raise ValueError(f"{source} is empty: there is no sentence in it")
+
+
+@contextmanager
+def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
+    """Opens a file, of UTF-8 text or bytes, that takes its name, and an older file's place, once it is complete."""
+    path = Path(path)
+    temporary = _beside(path)
+    try:
+        with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_json(path: str | os.PathLike, content: dict | list) -> None:
+    """Writes a JSON file; one of the same name is replaced once the new one is complete."""
+    with written_file(path) as file:
+        json.dump(content, file, indent=2, ensure_ascii=False)
+        file.write("\n")
+
+
+@contextmanager
+def written_folder(path: Path) -> Iterator[Path]:
+    """An empty folder that gets its name only once it is complete."""
+    temporary = _beside(path)
+    temporary.mkdir()
+    try:
+        yield temporary
+        temporary.rename(path)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -1,0 +1,197 @@
+"""Cross-entropy over a vocabulary, without float32 copies of the logits or without the logits themselves."""
+
+import math
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+from .linear import linear
+
+IGNORED_LABEL = -100
+# Blocks of the logits: small enough for the cache; and large enough for the products that make them.
+_LOGITS_PER_BLOCK = 1 << 20
+_LOGITS_PER_PRODUCT = 1 << 22
+
+
+def next_token_targets(
+    labels: torch.Tensor | None,
+    shift_labels: torch.Tensor | None,
+    attention_mask: torch.Tensor | None,
+    shape: tuple[int, int],
+) -> torch.Tensor:
+    """The token that should follow each position, -100 where none should.
+
+    Args:
+        labels: the tokens themselves; what follows padding or the last position becomes -100.
+        shift_labels: labels that are shifted already; they are taken as they are, in the place of `labels`.
+        attention_mask: 0 at padding.
+        shape: `(batch_size, sequence_length)`, that of all of them.
+
+    Raises:
+        ValueError: if the labels are not of that shape.
+    """
+    for name, given in (("labels", labels), ("shift_labels", shift_labels)):
+        if given is not None and given.shape != shape:
+            raise ValueError(f"{name} must be {list(shape)}, one for each of the logits, not {list(given.shape)}")
+    if shift_labels is not None:
+        return shift_labels
+    targets = F.pad(labels[:, 1:], (0, 1), value=IGNORED_LABEL)
+    return targets if attention_mask is None else targets.masked_fill(attention_mask == 0, IGNORED_LABEL)
+
+
+def next_token_loss(
+    logits: torch.Tensor, shift_labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | None = None
+) -> torch.Tensor:
+    """Mean cross-entropy of predicting the next token, in nats.
+
+    Args:
+        logits: `[B, T, V]`.
+        shift_labels: `[B, T]`, the token that should follow each position; -100 is ignored.
+        num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
+
+    Returns:
+        A scalar in float32 (float64 for float64 logits); 0 where every label is ignored.
+
+    Raises:
+        ValueError: if a label is outside the vocabulary.
+    """
+    labels = _flat_labels(shift_labels, logits.shape[-1], logits.device)
+    total = _SummedCrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels)
+    return _mean(total, labels, num_items_in_batch)
+
+
+def projected_next_token_loss(
+    hidden_states: torch.Tensor,
+    weight: torch.Tensor,
+    bias: torch.Tensor,
+    shift_labels: torch.Tensor,
+    num_items_in_batch: int | torch.Tensor | None = None,
+) -> torch.Tensor:
+    """`next_token_loss` of `logits = hidden_states @ weight.T + bias`, of which only a block exists at any time.
+
+    The gradients are computed together with the loss, block by block, and only scaled in the backward pass: nothing is
+    computed twice, and nothing as large as the logits is kept (as in the Liger kernels of Hsu et al. 2024).
+
+    Args:
+        hidden_states: `[B, T, H]`.
+        weight: `[V, H]`. Under autocast the products are in its dtype.
+        bias: `[V]`.
+        shift_labels: as for `next_token_loss`, as are the errors.
+        num_items_in_batch: as for `next_token_loss`.
+    """
+    labels = _flat_labels(shift_labels, len(weight), hidden_states.device)
+    device_type = hidden_states.device.type
+    autocast = torch.is_autocast_enabled(device_type)
+    dtype = torch.get_autocast_dtype(device_type) if autocast else hidden_states.dtype
+    with torch.autocast(device_type, enabled=False):
+        total = _SummedProjectedCrossEntropy.apply(
+            hidden_states.reshape(-1, hidden_states.shape[-1]).to(dtype), weight, bias, labels, torch.is_grad_enabled()
+        )
+    return _mean(total, labels, num_items_in_batch)
+
+
+def _flat_labels(shift_labels: torch.Tensor, vocab_size: int, device: torch.device) -> torch.Tensor:
+    check_vocabulary("labels", shift_labels.where(shift_labels != IGNORED_LABEL, 0), vocab_size)
+    return shift_labels.reshape(-1).to(device)
+
+
+def _mean(total: torch.Tensor, labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | None) -> torch.Tensor:
+    if num_items_in_batch is None:
+        num_items_in_batch = (labels != IGNORED_LABEL).sum().clamp(min=1)
+    return total / num_items_in_batch
+
+
+def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
+    """Refuses token ids outside the vocabulary, where looking is cheap: on the CPU, outside compiled code.
+
+    Raises:
+        ValueError: if an id is negative, or `vocab_size` or more.
+    """
+    if ids.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    outside = ids[(ids < 0) | (ids >= vocab_size)]
+    if outside.numel():
+        raise ValueError(
+            f"{name} hold the id {outside[0]}, which is outside the vocabulary of {vocab_size}: does the tokenizer "
+            "belong to this model?"
+        )
+
+
+class _SummedCrossEntropy(torch.autograd.Function):
+    """Sum of `logsumexp(logits) - logits[label]`, block of rows by block, so that the float32 copies stay in cache."""
+
+    @staticmethod
+    def forward(ctx, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        real = labels != IGNORED_LABEL
+        targets = labels.where(real, 0).unsqueeze(-1)
+        normalizers = torch.empty(len(logits), dtype=dtype, device=logits.device)
+        for rows in _blocks(*logits.shape, _LOGITS_PER_BLOCK):
+            torch.logsumexp(logits[rows].to(dtype), dim=-1, out=normalizers[rows])
+        losses = normalizers - logits.gather(-1, targets).squeeze(-1).to(dtype)
+        ctx.save_for_backward(logits, targets, real, normalizers)
+        return losses.where(real, 0).sum()
+
+    @staticmethod
+    def backward(ctx, grad_output: torch.Tensor):
+        logits, targets, real, normalizers = ctx.saved_tensors
+        scale = (real * grad_output).unsqueeze(-1)
+        grad_logits = torch.empty_like(logits)
+        for rows in _blocks(*logits.shape, _LOGITS_PER_BLOCK):
+            log_probabilities = logits[rows] - normalizers[rows].unsqueeze(-1)
+            grad_block = log_probabilities.exp_().mul_(scale[rows])
+            grad_logits[rows] = grad_block.scatter_add_(-1, targets[rows], -scale[rows])
+        return grad_logits, None
+
+
+class _SummedProjectedCrossEntropy(torch.autograd.Function):
+    """The same sum from what the logits are the product of, and its gradients, which are computed on the way."""
+
+    @staticmethod
+    def forward(
+        ctx,
+        hidden_states: torch.Tensor,
+        weight: torch.Tensor,
+        bias: torch.Tensor,
+        labels: torch.Tensor,
+        differentiate: bool,
+    ) -> torch.Tensor:
+        dtype = torch.promote_types(hidden_states.dtype, torch.float32)
+        real = (labels != IGNORED_LABEL).unsqueeze(-1)
+        targets = labels.unsqueeze(-1).where(real, 0)
+        product_weight, product_bias = weight.to(hidden_states.dtype), bias.to(hidden_states.dtype)
+        grad_hidden = torch.empty_like(hidden_states)
+        grad_weight, grad_bias = torch.zeros_like(weight, dtype=dtype), torch.zeros_like(bias, dtype=dtype)
+        total = torch.zeros((), dtype=dtype, device=hidden_states.device)
+        for rows in _blocks(len(hidden_states), len(weight), _LOGITS_PER_PRODUCT):
+            logits = linear(hidden_states[rows], product_weight, product_bias)
+            log_probabilities = logits.log_softmax(dim=-1, dtype=dtype)
+            total -= log_probabilities.gather(-1, targets[rows]).where(real[rows], 0).sum()
+            if differentiate:
+                # The gradient of a sum is between -1 and 1: no half precision loses it.
+                grad_logits = log_probabilities.exp_()
+                grad_logits.scatter_add_(-1, targets[rows], -torch.ones_like(real[rows], dtype=dtype)).mul_(real[rows])
+                grad_bias += grad_logits.sum(dim=0)
+                grad_logits = grad_logits.to(hidden_states.dtype)
+                grad_hidden[rows] = grad_logits @ product_weight
+                if grad_weight.dtype == hidden_states.dtype:
+                    grad_weight.addmm_(grad_logits.t(), hidden_states[rows])
+                else:
+                    grad_weight += grad_logits.t() @ hidden_states[rows]
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        ctx.weight_dtype = weight.dtype
+        return total
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, grad_output: torch.Tensor):
+        grad_hidden, grad_weight, grad_bias = (gradient * grad_output for gradient in ctx.saved_tensors)
+        return grad_hidden, grad_weight.to(ctx.weight_dtype), grad_bias.to(ctx.weight_dtype), None, None
+
+
+def _blocks(num_rows: int, vocab_size: int, logits_per_block: int) -> list[slice]:
+    """Blocks of rows as large as each other, of no more logits than that (but of one row at least)."""
+    num_blocks = math.ceil(num_rows / max(1, logits_per_block // vocab_size))
+    size = math.ceil(num_rows / max(1, num_blocks))
+    return [slice(start, start + size) for start in range(0, num_rows, max(1, size))]
