@@ -42,7 +42,7 @@ def compare_logic(options: argparse.Namespace) -> None:
     if len(names) != len(runs):
         raise ValueError(f"there are {len(runs)} results and {len(names)} names")
     print(f"accuracy by number of operators, in per cent; {MAX_OPERATORS} means {MAX_OPERATORS} or more\n")
-    print(report(names, runs))
+    print(format_table(*logic_table(names, runs)))
     if options.plot:
         draw_accuracies(names, runs, options.plot)
 
@@ -65,8 +65,8 @@ def read_results(path: str) -> dict:
     return results
 
 
-def report(names: Sequence[str], runs: Sequence[dict]) -> str:
-    """A row for every number of operators, the number of its pairs, and a column for every run."""
+def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows: one for every number of operators, with the number of its pairs and a column for every run."""
     rows = []
     for number in numbers_of_operators(runs):
         groups = [run["test"]["by_operators"].get(number) for run in runs]
@@ -79,7 +79,7 @@ def report(names: Sequence[str], runs: Sequence[dict]) -> str:
         ["parameters", "", *(str(run["parameters"]) for run in runs)],
         ["epochs", "", *(str(run["epochs"]) for run in runs)],
     ]
-    return format_table(["operators", "pairs", *names], [*rows, [], *summary])
+    return ["operators", "pairs", *names], [*rows, [], *summary]
 
 
 def numbers_of_operators(runs: Sequence[dict]) -> list[str]:

@@ -28,6 +28,8 @@ PROTOCOLS = {
 PUBLISHED = [
     {"model": "ON-LSTM", "text": "Penn Treebank valid", "perplexity": 58.29, "standard_deviation": 0.10},
     {"model": "ON-LSTM", "text": "Penn Treebank test", "perplexity": 56.17, "standard_deviation": 0.12},
+    {"model": "PRPN", "text": "Penn Treebank test", "perplexity": 61.98},
+    {"model": "LSTM, 2 layers (PRPN paper)", "text": "Penn Treebank test", "perplexity": 65.81},
 ]
 BATCH_SIZES = {"stream": 1, "sentence": 64}
 

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from parsing_table import PUBLISHED, PUBLISHED_MAX_WORDS, PUBLISHED_NOTE, parsing_table, summarize
+from parsing_table import PUBLISHED, PUBLISHED_MAX_WORDS, PUBLISHED_NOTE, parsing_table, published_rows, summarize
 from reporting import check_writable, describe_checkpoint, load_column
 from tables import check_table_name, format_table, write_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -142,6 +142,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     summaries = {part: summarize_rows([model["scores"][part] for model in models], others[part]) for part in limits}
 
     header, rows = parsing_table(summaries, options.max_words)
+    rows += [[], *published_rows(options.max_words)]
     print(f"{', '.join(options.models)} on {options.treebank}: {len(gold)} sentences; {PROTOCOL}\n")
     print(format_table(header, rows))
     print(f"\n{PUBLISHED_NOTE}" + (f"\nnote: {options.note}" if options.note else ""))

@@ -9,7 +9,7 @@ causal language model of Transformers can stand beside the models of this packag
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from reporting import check_writable, describe_checkpoint, import_extra
@@ -202,7 +202,7 @@ def report(test: str, items: Sequence[Item], results: Sequence[dict]) -> str:
         row = [label]
         if part is not None:
             cells = [score[part][name] for score in scores] if part else scores
-            row += [str(cells[0]["num_pairs"]), *(text for cell in cells for text in _accuracies(cell))]
+            row += [str(cells[0]["num_pairs"]), *(text for cell in cells for text in accuracies(cell))]
             row += [f"{figure:.2f}" for figure in MARVIN_LINZEN_PUBLISHED.get(name, ())]
         rows.append(row + [""] * (len(header) - len(row)))
     ties = [f"{result['model']}: {score['num_ties']} ties" for result, score in zip(results, scores, strict=True)]
@@ -212,15 +212,8 @@ def report(test: str, items: Sequence[Item], results: Sequence[dict]) -> str:
 def _layout(test: str, items: Sequence[Item], scores: dict) -> Iterator[tuple[str, str | None, str]]:
     """The lines of a table: the label, and where in the scores its figures are (`""`: all, `None`: there are none)."""
     if test == MARVIN_LINZEN:
-        for section, groups in MARVIN_LINZEN_SETS.items():
-            names = [
-                name
-                for group in groups
-                for name in scores["by_group"]
-                if name == group or name.startswith(f"{group} (")
-            ]
-            if names:
-                yield section, None, ""
+        for section, names in marvin_linzen_sections(scores["by_group"]).items():
+            yield section, None, ""
             for name in names:
                 yield f"  {name}", "by_group", name
     else:
@@ -233,7 +226,18 @@ def _layout(test: str, items: Sequence[Item], scores: dict) -> Iterator[tuple[st
     yield "all", "", ""
 
 
-def _accuracies(score: dict) -> tuple[str, str]:
+def marvin_linzen_sections(names: Iterable[str]) -> dict[str, list[str]]:
+    """Those of the test cases that there are, in the order of the paper's table, by its sections."""
+    names = list(names)
+    sections = {
+        section: [name for group in groups for name in names if name == group or name.startswith(f"{group} (")]
+        for section, groups in MARVIN_LINZEN_SETS.items()
+    }
+    return {section: found for section, found in sections.items() if found}
+
+
+def accuracies(score: dict) -> tuple[str, str]:
+    """The accuracy on all pairs, and that on the pairs whose words the model knows, with their share."""
     known = 1 - score["num_out_of_vocabulary"] / score["num_pairs"]
     accuracy = score["in_vocabulary_accuracy"]
     return f"{score['accuracy']:.2f}", "-" if accuracy is None else f"{accuracy:.2f} of {known:.0%}"

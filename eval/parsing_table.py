@@ -43,15 +43,12 @@ def summarize(scores: Sequence[ParsingScores]) -> dict:
     }
 
 
-def parsing_table(
-    summaries: Mapping[str, Mapping[str, dict]], max_words: int, with_published: bool = True
-) -> tuple[list[str], list[list[str]]]:
+def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -> tuple[list[str], list[list[str]]]:
     """The header and rows of the table, in per cent but for the depth.
 
     Args:
         summaries: by part (`all` sentences and, where there are some, `short` ones) and name, what `summarize` gives.
         max_words: of the short sentences.
-        with_published: whether the papers' rows follow, after an empty row.
     """
     short = summaries.get("short", {})
     header = ["trees", "sentence F1", "s.d.", "max", "corpus F1", f"F1, <= {max_words} words", "s.d.", "max", "depth"]
@@ -66,14 +63,18 @@ def parsing_table(
         ]
         for name, summary in summaries["all"].items()
     ]
-    if with_published:
-        rows.append([])
-    for row in PUBLISHED if with_published else ():
+    return [*header, *LABELS], rows
+
+
+def published_rows(max_words: int) -> list[list[str]]:
+    """The rows of the papers in this table; their short sentences are those of at most `PUBLISHED_MAX_WORDS` words."""
+    rows = []
+    for row in PUBLISHED:
         wsj, wsj10 = ([str(row[part]["mean"]), "", str(row[part]["max"])] for part in ("wsj", "wsj10"))
         if max_words != PUBLISHED_MAX_WORDS:
             wsj10 = ["", "", ""]
         rows.append([f"{row['model']} (published)", *wsj, "", *wsj10, *[""] * (1 + len(LABELS))])
-    return [*header, *LABELS], rows
+    return rows
 
 
 def _spread(figure: dict) -> list[str]:
