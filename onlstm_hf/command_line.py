@@ -1,4 +1,4 @@
-"""The console command `onlstm-hf`: trees and scores of sentences, conversion and sharing of checkpoints."""
+"""The console command `onlstm-hf`: trees and scores of sentences, a web page, converted and shared checkpoints."""
 
 import argparse
 import json
@@ -25,6 +25,7 @@ EXAMPLES = """\
 examples:
   onlstm-hf parse "the old cat sat on the mat"
   onlstm-hf score --file sentences.txt
+  onlstm-hf demo
   onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
   onlstm-hf push my-checkpoint user/my-checkpoint
 
@@ -74,6 +75,15 @@ CONVERT_EXAMPLES = """\
 examples:
   onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
   onlstm-hf convert state_dict.pt my-checkpoint --weight-dropout 0.45 --vocab-from train.txt valid.txt test.txt
+"""
+DEMO_DESCRIPTION = """\
+Shows a web page with the trees of sentences, the distances of every layer and the surprisal of every word. It needs
+pip install "onlstm_hf[demo]", and the page asks no other server for anything.
+"""
+DEMO_EXAMPLES = """\
+examples:
+  onlstm-hf demo
+  onlstm-hf demo model_cards/onlstm-ptb-small runs/my-model/best --port 8080
 """
 PUSH_DESCRIPTION = """\
 Shares a checkpoint folder on the Hugging Face Hub. First the folder is checked: that the model loads and parses, that
@@ -209,6 +219,14 @@ def build_parser() -> argparse.ArgumentParser:
     )
     score.add_argument("--format", choices=["table", "jsonl"], default="table", help="(%(default)s)")
     score.set_defaults(run=_score)
+
+    demo = commands.add_parser(
+        "demo", help="web page", description=DEMO_DESCRIPTION, epilog=DEMO_EXAMPLES, **shown_as_written
+    )
+    demo.add_argument("models", nargs="*", metavar="FOLDER", help="checkpoints (or names on the Hub) to choose from")
+    demo.add_argument("--host", metavar="ADDRESS", help="address to listen on; 0.0.0.0 lets others in (this machine)")
+    demo.add_argument("--port", type=positive_integer, metavar="N", help="(7860)")
+    demo.set_defaults(run=_demo)
 
     convert = commands.add_parser(
         "convert",
@@ -411,6 +429,12 @@ def _score_fields(score: StreamScore) -> dict[str, float]:
         "num_tokens": score.num_tokens,
         "perplexity": score.perplexity,
     }
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from .demo import serve  # which needs the extra
+
+    serve(options.models, options.host, options.port)
 
 
 def _convert(options: argparse.Namespace) -> None:
