@@ -1,6 +1,5 @@
 """Checkpoints as the command line and the evaluation scripts load them: checked, with errors that name the cause."""
 
-import hashlib
 import logging
 import os
 import re
@@ -10,8 +9,9 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
-from transformers.utils import cached_file
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
+
+from .download_check import check_download
 
 DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
 
@@ -43,7 +43,8 @@ def load_checkpoint(name: str, any_causal_model: bool = False) -> tuple[PreTrain
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
         ValueError: if it cannot be loaded or lacks weights, is no model of this package, has weights that are not
-            finite or not those on the Hub, or a tokenizer that does not fit.
+            finite, or a tokenizer that does not fit.
+        OSError: if a file is not the one on the Hub.
     """
     is_folder = Path(name).is_dir()
     if not is_folder and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
@@ -63,8 +64,6 @@ def load_checkpoint(name: str, any_causal_model: bool = False) -> tuple[PreTrain
             )
         except Exception as error:
             raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
-        if not is_folder:
-            _check_download(name)
         if not (any_causal_model or hasattr(model, "parse")):
             raise ValueError(f"{name} is a model of type {model.config.model_type}, which induces no trees")
         if report["missing_keys"]:
@@ -77,27 +76,13 @@ def load_checkpoint(name: str, any_causal_model: bool = False) -> tuple[PreTrain
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
         except Exception as error:
             raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
+        check_download(name)
     if len(tokenizer) > model.config.vocab_size:
         raise ValueError(
             f"the tokenizer of {name} does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
             f"{model.config.vocab_size}"
         )
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
-
-
-def _check_download(name: str) -> None:
-    """Raises `ValueError` for weights with another checksum than on the Hub; its client compares their size alone.
-
-    In its cache a large file is a link to one that is named by the SHA-256 that the Hub announced.
-    """
-    for path in Path(cached_file(name, "config.json")).parent.glob("*.safetensors"):
-        announced = path.resolve().name
-        if len(announced) == 64 and hashlib.sha256(path.read_bytes()).hexdigest() != announced:
-            path.resolve().unlink()
-            raise ValueError(
-                f"the weights of {name} did not arrive whole: {path.name} has another checksum than on the Hub. The "
-                "damaged file is removed; try again"
-            )
 
 
 @contextmanager

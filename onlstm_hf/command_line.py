@@ -89,7 +89,9 @@ PUSH_DESCRIPTION = """\
 Shares a checkpoint folder on the Hugging Face Hub. First the folder is checked: that the model loads and parses, that
 its weights are in safetensors files, that it carries its code and nothing else, and that its card is valid. The card
 is written from results.json where the folder has one, and is its README.md otherwise. Then everything is uploaded as
-one commit, after which the repository has these files and no others. If the upload fails, it stays as it was.
+one commit, after which the repository has these files and no others. If the upload fails, it stays as it was; one
+that was created for it is empty. Where the connection breaks before the Hub has answered, the repository is looked at:
+if the commit is there, the push has succeeded. Pushing again is safe in any case: nothing is committed twice.
 """
 PUSH_METRIC_DESCRIPTION = """\
 Shares a metric folder as a Space of the Hugging Face Hub, as one commit. evaluate.load("user/name") then finds the

@@ -8,9 +8,11 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard, SpaceCard
+from huggingface_hub.hf_api import RepoFile
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from .checkpoints import load_checkpoint
+from .download_check import hub_checksum
 from .model_card import model_card
 
 CHECKPOINT_FILES = (
@@ -56,8 +58,9 @@ def push_model(
 
     Raises:
         FileNotFoundError, ValueError: if the folder is not fit to be shared. The message says what to mend.
-        OSError: if the upload fails. The repository then is as it was, or, if it is the answer to the commit that was
-            lost, has it as a whole.
+        OSError: if the upload fails. The repository then is as it was; one that this call created is empty. Where the
+            connection broke so that it is not known whether the commit was made, the message says so, and pushing
+            again is safe: nothing is committed twice.
     """
     folder = Path(folder)
     _check_repository(repository)
@@ -186,7 +189,7 @@ def _push(
     place = {"repo_id": repository, "repo_type": repo_type}
     with _reported_failure(repository):
         api.whoami()
-        api.create_repo(**place, private=private or None, exist_ok=True, **options)
+        url = api.create_repo(**place, private=private or None, exist_ok=True, **options)
         if private and not api.repo_info(**place).private:
             raise ValueError(
                 f"{repository} exists and is public: make it private in its settings, or leave out --private"
@@ -196,17 +199,40 @@ def _push(
         before = api.repo_info(**place, revision=revision)
         kept = {*files, ".gitattributes"}
         removed = [file.rfilename for file in before.siblings if file.rfilename not in kept]
-        commit = api.create_commit(
-            **place,
-            operations=[
-                *(CommitOperationAdd(name, content) for name, content in files.items()),
-                *(CommitOperationDelete(name) for name in removed),
-            ],
-            commit_message="Upload with onlstm-hf",
-            revision=revision,
-            parent_commit=before.sha,  # so that two who push at once do not get a mixture
-        )
+        try:
+            commit = api.create_commit(
+                **place,
+                operations=[
+                    *(CommitOperationAdd(name, content) for name, content in files.items()),
+                    *(CommitOperationDelete(name) for name in removed),
+                ],
+                commit_message="Upload with onlstm-hf",
+                revision=revision,
+                parent_commit=before.sha,  # so that two who push at once do not get a mixture
+            )
+        except Exception as error:  # which may be that only the answer was lost
+            try:
+                newest = api.repo_info(**place, revision=revision).sha
+                is_made = newest != before.sha and _has_exactly(api, place, newest, files)
+            except Exception:
+                raise OSError(
+                    f"{error}; whether the commit was made could not be asked either. Push again: what is there "
+                    "already is not committed twice"
+                ) from error
+            if not is_made:
+                raise
+            return f"{url}/commit/{newest}"
     return commit.commit_url
+
+
+def _has_exactly(api: HfApi, place: dict[str, str], commit: str, files: dict[str, Path | bytes]) -> bool:
+    """Whether these are the files of the repository at this commit."""
+    tree = api.list_repo_tree(**place, revision=commit, recursive=True)
+    found = {file.path: file for file in tree if isinstance(file, RepoFile) and file.path != ".gitattributes"}
+    return found.keys() == files.keys() and all(
+        hub_checksum(content, file.lfs is not None) == (file.lfs.sha256 if file.lfs else file.blob_id)
+        for content, file in ((files[name], file) for name, file in found.items())
+    )
 
 
 @contextmanager

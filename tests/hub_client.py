@@ -109,10 +109,31 @@ def score_trees(name: str) -> float:
     return metric.compute(predictions=["((the (old cat)) ((sat on) it))"], references=[gold])["sentence_f1"]
 
 
-def attempt_to_load(name: str, cache: str) -> dict | str:
-    """What `load_model` finds with this cache, or the error, without waiting between attempts."""
+def attempt(load: Callable, name: str, *arguments, **options) -> dict | str:
+    """What a function finds that loads this model, or the error, without waiting between attempts."""
     with mock.patch("time.sleep"):
         try:
-            return load_model(name, cache_dir=cache)
+            return load(name, *arguments, **options)
         except Exception as error:
             return f"{type(error).__name__}: {error}"
+
+
+def load_by_class(name: str, **options) -> dict:
+    """The first logits that the model of this package's class gives for some token ids."""
+    import torch
+
+    from onlstm_hf import ONLSTMForCausalLM
+
+    with torch.no_grad():
+        logits = ONLSTMForCausalLM.from_pretrained(name, **options)(torch.tensor([[0, 3, 4]])).logits
+    return {"logits": logits[0, -1].tolist()}
+
+
+def parse_by_pipeline(name: str, trust: bool) -> dict:
+    """The distances of a sentence."""
+    from transformers import pipeline
+
+    if not trust:
+        import onlstm_hf  # noqa: F401
+    parse = pipeline("constituency-parsing", model=name, trust_remote_code=trust, device="cpu")
+    return {"distances": parse(SENTENCE)["distances"]}

@@ -24,8 +24,9 @@ class Fault:
     """What goes wrong with the first `times` requests of this method whose path has a match of the pattern.
 
     `action` is a status to answer with, or one of "cut" (the connection ends while the request is being read), "lost"
-    (it ends after the work is done, before the answer), "truncate" (the answer ends in its middle), "corrupt" (a byte
-    of the answer is another one), "damage" (a byte of what was uploaded is another one).
+    (it ends after the work is done, before the answer), "truncate" (the answer ends in its middle), "corrupt" (a digit
+    of the answer is another one), "damage" (a byte of what was uploaded is another one),
+    "overtaken" (somebody else commits a file `NEWS` first).
     """
 
     method: str
@@ -263,6 +264,13 @@ class HubServer:
             oid = repository.commit(branch, files)
         return Answer({"commitOid": oid, "commitUrl": f"{self.url}/{name}/commit/{oid}", "success": True})
 
+    def commit_by_another(self, path: str) -> None:
+        """Adds a file to the repository that a request is about to commit to."""
+        for (_, name), repository in self.repositories.items():
+            if f"/{name}/commit/" in path:
+                files = repository.commits[repository.branches["main"]]
+                repository.commit("main", {**files, "NEWS": Blob(b"of somebody else", False)})
+
     def resolve(self, token: str | None, repo_type: str, name: str, revision: str, path: str) -> Answer:
         oid, files = self.snapshot(self.find(repo_type, name, token), revision)
         if path not in files:
@@ -342,6 +350,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.read_body()
         if action == "damage":
             body = bytes([body[0] ^ 1]) + body[1:]
+        if action == "overtaken":
+            self.hub.commit_by_another(path)
         if isinstance(action, int):
             self.send(Answer({"error": "a fault on purpose"}, action, fault.headers))
             return
@@ -375,7 +385,8 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {start[1]}-{len(body) - 1}/{len(body)}"
             status, body = 206, body[int(start[1]) :]
         if action == "corrupt":
-            body = body[:-1] + bytes([body[-1] ^ 1])
+            place = max(body.rfind(digit) for digit in b"0123456789")
+            body = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 from hub_client import (
-    attempt_to_load,
+    attempt,
     client_process,
     hide_package,
     list_files,
+    load_by_class,
     load_each_way,
     load_model,
+    parse_by_pipeline,
     push_by_methods,
     run_command,
     score_trees,
@@ -53,7 +55,9 @@ def variables(hub, tmp_path_factory):
         "HF_HOME": str(tmp_path_factory.mktemp("home")),
         "HF_TOKEN": "hf_writer",
         "HF_HUB_OFFLINE": "0",
-        "HF_HUB_DISABLE_XET": "1",  # the server speaks LFS, which the client then negotiates
+        # The server speaks LFS alone. With hf_xet installed, version 2 of the client uploads through Xet without asking
+        # whether the Hub has it.
+        "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_UPDATE_DOWNLOAD_COUNTS": "0",
         "NO_PROXY": "127.0.0.1,localhost",
@@ -254,10 +258,35 @@ def test_a_fault_that_stays_leaves_the_repository_as_it_was(hub, client, shared,
     assert seen(hub, shared) == contents(folder)
 
 
-def test_a_lost_answer_to_the_commit_is_an_error_and_the_model_is_whole(hub, client, shared, second):
-    hub.faults.append(Fault("POST", "/commit/", "lost"))
-    assert client(run_command, "push", str(second), shared).code == 1
+def test_a_commit_whose_answer_is_lost_is_found(hub, client, shared, first, second, tmp_path):
+    folder = shutil.copytree(second, tmp_path / "folder")
+    (folder / "LICENSE").write_text("Apache-2.0")
+    for pushed in (folder, first):  # the second push also removes a file
+        commits = list(hub.repositories["model", shared].commits)
+        hub.faults.append(Fault("POST", "/commit/", "lost"))
+        outcome = client(run_command, "push", str(pushed), shared)
+        assert (outcome.code, outcome.errors) == (0, "")
+        assert seen(hub, shared) == contents(pushed)
+        (made,) = hub.repositories["model", shared].commits.keys() - set(commits)
+        assert outcome.output.strip().endswith(f"{shared}/commit/{made}")
+
+
+def test_a_commit_in_doubt_is_said_to_be_so_and_never_made_twice(hub, client, shared, second):
+    hub.faults += [Fault("POST", "/commit/", "lost"), Fault("GET", "/tree/", 403)]
+    outcome = client(run_command, "push", str(second), shared)
+    assert outcome.code == 1 and "whether the commit was made could not be asked" in outcome.errors
+    num_commits = len(hub.repositories["model", shared].commits)
+    outcome = client(run_command, "push", str(second), shared)
+    assert outcome.code == 0 and hub.repositories["model", shared].branches["main"] in outcome.output
+    assert len(hub.repositories["model", shared].commits) == num_commits == 3
     assert seen(hub, shared) == contents(second)
+
+
+def test_another_commit_is_not_taken_for_ones_own(hub, client, shared, first, second):
+    hub.faults.append(Fault("POST", "/commit/", "overtaken"))
+    outcome = client(run_command, "push", str(second), shared)
+    assert outcome.code == 1 and f"the upload to {shared} did not succeed" in outcome.errors
+    assert seen(hub, shared) == {**contents(first), "NEWS": b"of somebody else"}
 
 
 # Loading
@@ -275,25 +304,56 @@ def test_a_lost_answer_to_the_commit_is_an_error_and_the_model_is_whole(hub, cli
 def test_a_download_that_breaks_off_goes_on(hub, client, shared, first, tmp_path, fault):
     hub.faults.append(fault)
     expected = client(load_model, str(first))
-    assert client(attempt_to_load, shared, str(tmp_path)) == expected
+    assert client(partial(attempt, cache_dir=str(tmp_path)), load_model, shared) == expected
 
 
 @pytest.mark.parametrize("action", [401, 403, 404, 500, "cut"])
 def test_a_download_that_fails_is_an_error_and_leaves_no_weights(hub, client, shared, first, tmp_path, action):
     hub.faults.append(Fault("GET", "/lfs/download/", action, times=50))
-    report = client(attempt_to_load, shared, str(tmp_path))
+    load = partial(attempt, cache_dir=str(tmp_path))
+    report = client(load, load_model, shared)
     assert isinstance(report, str), report
     assert list(tmp_path.rglob("*.safetensors")) == []
     hub.faults.clear()
-    assert client(attempt_to_load, shared, str(tmp_path)) == client(load_model, str(first))
+    assert client(load, load_model, shared) == client(load_model, str(first))
 
 
-def test_weights_that_are_not_the_shared_ones_are_found_out(hub, client, shared):
-    """The client compares sizes alone when it downloads; `onlstm-hf` compares the checksum."""
+@pytest.mark.parametrize("pattern", ["/lfs/download/", "/config.json"])
+@pytest.mark.parametrize(
+    "load",
+    [load_model, partial(load_model, trust=True), load_by_class],
+    ids=["Auto class", "trust_remote_code", "class"],
+)
+def test_a_file_that_is_not_the_shared_one_is_found_out_and_the_next_attempt_succeeds(
+    hub, client, client_without_package, shared, first, tmp_path, load, pattern
+):
+    """The client compares sizes alone when it downloads."""
+    call = client_without_package if isinstance(load, partial) else client
+    options = {"cache_dir": str(tmp_path)}
+    hub.faults.append(Fault("GET", pattern, "corrupt"))
+    assert "it has another checksum. The damaged file is removed" in call(partial(attempt, load, shared, **options))
+    assert call(partial(attempt, load, shared, **options))["logits"] == pytest.approx(call(load, str(first))["logits"])
+
+
+@pytest.mark.parametrize("trust", [False, True])
+def test_a_pipeline_does_not_parse_with_weights_that_are_not_the_shared_ones(
+    hub, client, client_without_package, shared, first, trust
+):
+    call = client_without_package if trust else client
     hub.faults.append(Fault("GET", "/lfs/download/", "corrupt"))
+    expected = call(parse_by_pipeline, str(first), trust)
+    report = call(attempt, parse_by_pipeline, shared, trust)
+    assert report == expected or "checksum" in report
+    assert call(parse_by_pipeline, shared, trust) == expected
+
+
+@pytest.mark.parametrize("pattern", ["/lfs/download/", "/config.json", "/tokenizer.json"])
+def test_the_commands_find_out_a_file_that_is_not_the_shared_one(hub, client, shared, pattern):
+    hub.faults.append(Fault("GET", pattern, "corrupt"))
     arguments = ("parse", "--model", shared, "the company said it")
     outcome = client(run_command, *arguments)
     assert outcome.code == 1 and "checksum" in outcome.errors
+    assert client(run_command, *arguments).code == 0
 
 
 def test_what_is_not_there_is_a_clear_error(client):

@@ -20,6 +20,7 @@ from onlstm_hf import build_word_tokenizer, convert_original_checkpoint
 
 SHARED = {
     "configuration_recurrent.py",
+    "download_check.py",
     "dropout.py",
     "linear.py",
     "recurrent_language_model.py",

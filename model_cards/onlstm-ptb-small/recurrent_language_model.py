@@ -1,5 +1,6 @@
 """What all recurrent language models of this package share: checked inputs, the head, its loss, and generation."""
 
+import os
 from dataclasses import dataclass
 
 import torch
@@ -9,6 +10,7 @@ from transformers import initialization as init
 from transformers.utils import ModelOutput
 
 from .configuration_recurrent import RecurrentConfig
+from .download_check import PLACE, check_download
 from .linear import weight_and_bias
 from .recurrent_state import ModelState
 from .vocabulary_loss import (
@@ -76,6 +78,16 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     # the state cannot be rolled back.
     supports_gradient_checkpointing = False
     _is_stateful = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *model_args, **kwargs):
+        """As in Transformers, with an `OSError` for files that are not those on the Hub."""
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+        finally:  # also where it was the damage that could not be loaded
+            if pretrained_model_name_or_path is not None:
+                place = {name: kwargs[name] for name in PLACE if kwargs.get(name)}
+                check_download(pretrained_model_name_or_path, **place)
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
