@@ -55,8 +55,8 @@ def variables(hub, tmp_path_factory):
         "HF_HOME": str(tmp_path_factory.mktemp("home")),
         "HF_TOKEN": "hf_writer",
         "HF_HUB_OFFLINE": "0",
-        # The server speaks LFS alone. With hf_xet installed, version 2 of the client uploads through Xet without asking
-        # whether the Hub has it.
+        # The server speaks LFS alone. With hf_xet, version 2 of the client uploads through Xet without asking whether
+        # the Hub has it.
         "HF_HUB_DISABLE_XET": "1",
         "HF_HUB_DISABLE_PROGRESS_BARS": "1",
         "HF_UPDATE_DOWNLOAD_COUNTS": "0",
