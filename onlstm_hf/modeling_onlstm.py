@@ -149,12 +149,7 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM)
     """
 
     output_class = ONLSTMCausalLMOutput
-
-    def __init__(self, config: ONLSTMConfig):
-        super().__init__(config)
-        self.model = ONLSTMModel(config)
-        self.lm_head = nn.Linear(config.layer_sizes[-1], config.vocab_size)
-        self.post_init()
+    model_class = ONLSTMModel
 
     def syntactic_distances(
         self,

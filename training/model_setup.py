@@ -1,5 +1,7 @@
 """The tokenizer and the model that a recipe asks for."""
 
+import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,26 @@ from transformers import (
 )
 
 import onlstm_hf
+
+
+def run_model_code(path: str) -> None:
+    """Imports a file that registers a new type of model with the Auto classes, as a module of the file's name.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if another module has its name.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no Python file {path} (model_code)")
+    name, place = Path(path).stem, str(Path(path).resolve())
+    if name in sys.modules:
+        if getattr(sys.modules[name], "__file__", None) != place:
+            raise ValueError(f"the model_code {path} needs another file name: there is a module {name} already")
+        return
+    spec = importlib.util.spec_from_file_location(name, place)
+    # Transformers looks there for the file that a checkpoint is to carry.
+    sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(sys.modules[name])
 
 
 def check_model_arguments(arguments: ModelArguments) -> None:

@@ -2,7 +2,7 @@
 
 Writes the toy English corpus that the package generates, trains a small ON-LSTM on its raw text
 (recipes/quickstart.yaml), evaluates it on sentences that it has not seen, and shows the trees that it induced beside
-the gold ones. Further arguments override fields of the recipe.
+the gold ones. Further arguments override fields of the recipe, also to train another type of model.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from training_log import TrainingDiverged
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.files import write_json
+from onlstm_hf.model_card import main_row
 from onlstm_hf.parsing_scores import right_branching_tree, score_baselines, score_parses
 from onlstm_hf.toy_english import write_toy_corpus
 from onlstm_hf.tree_drawing import save_figure, tree_to_text
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
     print(f"\nheld-out sentences: {len(gold)}, perplexity {training['test_perplexity']:.2f}")
     print("\nsentence F1 on held-out sentences")
-    rows = {f"ON-LSTM, layer {model.config.parse_layer + 1}": scores, **baselines}
+    rows = {main_row(model.config): scores, **baselines}
     for name, row in rows.items():
         print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
     shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]

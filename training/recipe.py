@@ -78,6 +78,10 @@ class NewModelArguments:
     _argument_group_name: ClassVar[str] = "model"
 
     model_type: str = field(default="onlstm", metadata={"help": "Model type, as AutoConfig knows it."})
+    model_code: str | None = field(
+        default=None,
+        metadata={"help": "Python file that is run first: it registers a new model_type with the Auto classes."},
+    )
     model: str = field(
         default="{}",
         metadata={"help": "Fields of its configuration, a mapping; override one with --model.hidden_size 650."},

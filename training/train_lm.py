@@ -23,7 +23,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, load, set_seed
 from checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
-from model_setup import build_model, build_tokenizer, check_model_arguments
+from model_setup import build_model, build_tokenizer, check_model_arguments, run_model_code
 from optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
 from progress import Progress
 from recipe import FIXED_BY_A_RUN, ModelArguments, Recipe, parse_recipe
@@ -82,6 +82,8 @@ class TrainingRun:
             torch.set_num_threads(recipe.run.num_threads)
         check_files(data)
         check_trackers(recipe.run.trackers)
+        if model_arguments.model_code is not None:
+            run_model_code(model_arguments.model_code)
         self.accelerator = Accelerator(
             mixed_precision=arguments.mixed_precision,
             log_with=recipe.run.trackers or None,

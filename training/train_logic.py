@@ -29,7 +29,7 @@ from logic_batches import (
     load_logic_splits,
 )
 from logic_recipe import FIXED_BY_A_RUN, LogicRecipe, parse_logic_recipe
-from model_setup import changed_config
+from model_setup import changed_config, run_model_code
 from optimization import all_finite
 from text_batches import Share
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -77,6 +77,8 @@ class LogicRun:
         if run.num_threads:
             torch.set_num_threads(run.num_threads)
         check_trackers(run.trackers)
+        if recipe.model.model_code is not None:
+            run_model_code(recipe.model.model_code)
         self.accelerator = Accelerator(
             mixed_precision=arguments.mixed_precision,
             log_with=run.trackers or None,

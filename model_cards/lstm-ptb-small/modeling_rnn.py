@@ -147,13 +147,8 @@ class RNNModel(RNNPreTrainedModel, AWDLSTMModel):
 class RNNForCausalLM(RNNPreTrainedModel, AWDLSTMForCausalLM):
     """A recurrent network that predicts the next word. It induces no trees: `parse` says so."""
 
+    model_class = RNNModel
     induces_trees = False
-
-    def __init__(self, config: RNNConfig):
-        super().__init__(config)
-        self.model = RNNModel(config)
-        self.lm_head = nn.Linear(config.layer_sizes[-1], config.vocab_size)
-        self.post_init()
 
     def parse(self, *args, **kwargs):
         """Raises a `ValueError`: nothing in these networks says where constituents begin and end."""
