@@ -1,4 +1,5 @@
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -30,6 +31,19 @@ def shared_dir() -> Path:
     if not path.is_dir():
         pytest.skip(f"reference data not found at {path}; set ONLSTM_SHARED to its folder")
     return path
+
+
+@pytest.fixture(scope="module")
+def fresh_metric_modules(tmp_path_factory):
+    """Keeps copies of the metric modules out of the user's cache, and of the other tests' way."""
+    evaluate = pytest.importorskip("evaluate")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
+        patch.setattr(evaluate.config, "HF_METRICS_CACHE", str(tmp_path_factory.mktemp("metrics")))
+        patch.setattr(sys, "path", list(sys.path))
+        for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
+            patch.delitem(sys.modules, name)
+        yield
 
 
 @pytest.fixture(autouse=True)

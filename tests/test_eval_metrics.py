@@ -28,25 +28,20 @@ NESTED = [["the", ["old", "cat"]], [["sat", "on"], "it"]]
 
 
 @pytest.fixture(scope="module", autouse=True)
-def project_folder_and_fresh_caches(tmp_path_factory, project_root):
-    """Runs in the project's root, and keeps copies of the metric modules out of the user's cache."""
+def project_folder(fresh_metric_modules, project_root):
+    """Runs in the project's root."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
-        patch.setattr(evaluate.config, "HF_METRICS_CACHE", str(tmp_path_factory.mktemp("metrics")))
-        patch.setattr(sys, "path", list(sys.path))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
-            patch.delitem(sys.modules, name)
         patch.chdir(project_root)
         yield
 
 
 @pytest.fixture(scope="module")
-def parsing_f1(project_folder_and_fresh_caches):
+def parsing_f1(project_folder):
     return evaluate.load("eval/parsing_f1")
 
 
 @pytest.fixture(scope="module")
-def perplexity(project_folder_and_fresh_caches):
+def perplexity(project_folder):
     return evaluate.load("eval/perplexity")
 
 
@@ -249,7 +244,7 @@ def test_unknown_configuration_is_an_error():
 
 
 @pytest.fixture(scope="module")
-def minimal_pairs(project_folder_and_fresh_caches):
+def minimal_pairs(project_folder):
     return evaluate.load("eval/minimal_pairs")
 
 
@@ -336,7 +331,7 @@ def test_minimal_pairs_refuses_what_it_cannot_score(arguments, message):
         evaluate.load("eval/minimal_pairs", keep_in_memory=True).compute(**arguments)
 
 
-def test_logical_inference_scores_batches_and_single_pairs_as_a_whole(project_folder_and_fresh_caches):
+def test_logical_inference_scores_batches_and_single_pairs_as_a_whole(project_folder):
     metric = evaluate.load("eval/logical_inference")
     metric.add_batch(predictions=["<", "#"], references=["<", "v"], num_operators=[0, 12])
     metric.add(prediction="=", reference="=", num_operators=12)

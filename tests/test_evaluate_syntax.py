@@ -1,6 +1,5 @@
 import gzip
 import json
-import sys
 
 import evaluate_syntax
 import pytest
@@ -13,7 +12,8 @@ from onlstm_hf.evaluation import score_sentences
 from onlstm_hf.sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
 
 pytest.importorskip("datasets")
-evaluate = pytest.importorskip("evaluate")
+pytest.importorskip("evaluate")
+pytestmark = pytest.mark.usefixtures("fresh_metric_modules")
 
 SIMPLE = """\
 sing_MS_MV	the author laughs	the author laugh
@@ -24,18 +24,6 @@ plur_MS_MV	the pilots laugh	the pilots smirk
 NPI = "past	no authors have ever laughed	the authors have ever laughed	most authors have ever laughed\n"
 BLIMP = {"UID": "wh_island", "linguistics_term": "island_effects", "field": "syntax"}
 KNOWN = ["the author authors laugh laughs have ever laughed no most who has n't left"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fresh_caches(tmp_path_factory):
-    """Keeps copies of the metric out of the user's cache."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
-        patch.setattr(evaluate.config, "HF_METRICS_CACHE", str(tmp_path_factory.mktemp("metrics")))
-        patch.setattr(sys, "path", list(sys.path))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
-            patch.delitem(sys.modules, name)
-        yield
 
 
 @pytest.fixture(scope="module")

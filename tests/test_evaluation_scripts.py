@@ -22,7 +22,8 @@ from onlstm_hf.tree_averaging import average_trees
 from onlstm_hf.treebank import AS_WRITTEN, GoldTree, read_treebank
 
 pytest.importorskip("datasets")
-evaluate = pytest.importorskip("evaluate")
+pytest.importorskip("evaluate")
+pytestmark = pytest.mark.usefixtures("fresh_metric_modules")
 
 LINES = ["the cat sat on the mat", "it saw N dogs", "dogs", "", "the old dog that the cat saw sat on the old mat"]
 TREES = """\
@@ -56,19 +57,6 @@ def checkpoint(tmp_path_factory, model, tokenizer):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def fresh_caches(tmp_path_factory):
-    """Keeps data sets and copies of the metric out of the user's caches."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("datasets.config.HF_DATASETS_CACHE", str(tmp_path_factory.mktemp("datasets")))
-        patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
-        patch.setattr(evaluate.config, "HF_METRICS_CACHE", str(tmp_path_factory.mktemp("metrics")))
-        patch.setattr(sys, "path", list(sys.path))
-        for name in [name for name in sys.modules if name.partition(".")[0] == "evaluate_modules"]:
-            patch.delitem(sys.modules, name)
-        yield
 
 
 @pytest.fixture
