@@ -33,12 +33,15 @@ def default_model() -> str:
     )
 
 
-def load_checkpoint(name: str, any_causal_model: bool = False) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Loads a language model, in float32 and on the GPU if there is one, and its tokenizer.
+def load_checkpoint(
+    name: str, any_causal_model: bool = False, auto_class: type = AutoModelForCausalLM
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Loads a model, in float32 and on the GPU if there is one, and its tokenizer.
 
     Args:
         name: a checkpoint folder, or a name on the Hub. Code that comes with it is not run.
-        any_causal_model: whether the model may be any one of Transformers, not only one of this package.
+        any_causal_model: whether a language model may be any one of Transformers, not only one of this package.
+        auto_class: the class of Transformers that loads it; by default that of language models.
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
@@ -59,12 +62,12 @@ def load_checkpoint(name: str, any_causal_model: bool = False) -> tuple[PreTrain
     with quiet_transformers():
         # Corrupt and foreign files fail in more ways than can be listed.
         try:
-            model, report = AutoModelForCausalLM.from_pretrained(
+            model, report = auto_class.from_pretrained(
                 name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
             )
         except Exception as error:
             raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
-        if not (any_causal_model or hasattr(model, "parse")):
+        if auto_class is AutoModelForCausalLM and not (any_causal_model or hasattr(model, "parse")):
             raise ValueError(f"{name} is a model of type {model.config.model_type}, which induces no trees")
         if report["missing_keys"]:
             missing = sorted(report["missing_keys"])

@@ -86,9 +86,10 @@ examples:
   onlstm-hf demo model_cards/onlstm-ptb-small runs/my-model/best --port 8080
 """
 PUSH_DESCRIPTION = """\
-Shares a checkpoint folder on the Hugging Face Hub. First the folder is checked: that the model loads and parses, that
-its weights are in safetensors files, that it carries its code and nothing else, and that its card is valid. The card
-is written from results.json where the folder has one, and is its README.md otherwise. Then everything is uploaded as
+Shares a checkpoint folder on the Hugging Face Hub, a language model or a classifier of pairs. First the folder is
+checked: that the model loads and parses (or classifies a pair), that its weights are in safetensors files, that it
+carries its code and nothing else, and that its card is valid. The card is written from --results, or from results.json
+where the folder has one, and is its README.md otherwise. Then everything is uploaded as
 one commit, after which the repository has these files and no others. If the upload fails, it stays as it was; one
 that was created for it is empty. Where the connection breaks before the Hub has answered, the repository is looked at:
 if the commit is there, the push has succeeded. Pushing again is safe in any case: nothing is committed twice.
@@ -100,6 +101,7 @@ metric; it looks for name.py, so the Space must have the name of the folder's mo
 PUSH_EXAMPLES = """\
 examples:
   onlstm-hf push model_cards/onlstm-ptb-small user/onlstm-ptb-small --private
+  onlstm-hf push runs/logic_onlstm/best user/logic-onlstm --results runs/logic_onlstm/results.json
   onlstm-hf push-metric eval/parsing_f1 user/parsing_f1
 
 The token is that of `hf auth login` or of the environment variable HF_TOKEN unless it is given.
@@ -277,7 +279,11 @@ def build_parser() -> argparse.ArgumentParser:
         command = commands.add_parser(
             name, parents=[shared], help=help_text, description=description, epilog=PUSH_EXAMPLES, **shown_as_written
         )
-        command.set_defaults(run=_push, push=push)
+        command.set_defaults(run=_push, push=push, results=None)
+        if push is push_model:
+            command.add_argument(
+                "--results", metavar="FILE", help="results.json of the training, if it is not in the folder"
+            )
     return parser
 
 
@@ -456,7 +462,8 @@ def _convert(options: argparse.Namespace) -> None:
 
 
 def _push(options: argparse.Namespace) -> None:
-    given = {name: getattr(options, name) for name in ("private", "revision", "token")}
+    names = ("private", "revision", "token", *(["results"] if options.results else []))
+    given = {name: getattr(options, name) for name in names}
     print(options.push(options.folder, options.repository, **given))
 
 

@@ -7,12 +7,15 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
+import torch
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, ModelCard, SpaceCard
 from huggingface_hub.hf_api import RepoFile
+from transformers import AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.dynamic_module_utils import get_relative_import_files
 
 from .checkpoints import load_checkpoint
 from .download_check import hub_checksum
+from .logic_card import LOGIC, logic_card
 from .model_card import model_card
 
 CHECKPOINT_FILES = (
@@ -35,6 +38,8 @@ CHECKPOINT_FILES = (
 # What Git, the Hub and Python put into folders on their own.
 NEVER_UPLOADED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__")
 SENTENCE = "the company said it expects to report a loss"
+# In brackets that make binary trees, which some models of pairs need.
+PAIR = ("( a ( and b ) )", "( not a )")
 
 
 def push_model(
@@ -43,15 +48,19 @@ def push_model(
     private: bool = False,
     revision: str | None = None,
     token: str | None = None,
+    results: str | Path | None = None,
 ) -> str:
     """Checks a checkpoint folder and makes a model repository that has its files, its card and nothing else.
 
     Args:
-        folder: a checkpoint that `save_pretrained`, `onlstm-hf convert` or `training/release.py` wrote.
+        folder: a checkpoint that `save_pretrained`, `onlstm-hf convert` or `training/release.py` wrote: a language
+            model, or a classifier of sequence pairs.
         repository: `user/name`; it is created if it does not exist.
         private: whether only its owner can see it.
         revision: the branch to commit to, `main` by default; it is created if it does not exist.
         token: with write access; by default that of `hf auth login` or `HF_TOKEN`.
+        results: the file of results that the card is written from, and that is shared with it; by default
+            `results.json` of the folder, or else the folder's own `README.md` is the card.
 
     Returns:
         The address of the commit.
@@ -65,21 +74,20 @@ def push_model(
     folder = Path(folder)
     _check_repository(repository)
     files = _files(folder)
+    if results is not None:
+        files["results.json"] = Path(results)
     _check_checkpoint_files(folder, files)
-    model, tokenizer = load_checkpoint(str(folder))
-    if model.induces_trees:
-        model.parse(SENTENCE, tokenizer)
+    model = _check_model(folder)
 
     card = None
-    if (folder / "results.json").is_file():
-        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
-        card = model_card(repository, model.config, results)
+    if "results.json" in files:
+        card = _card_of_results(repository, model, files["results.json"])
     elif (folder / "README.md").is_file():
         card = _read_card(ModelCard, folder / "README.md")
     if card is None:
         raise FileNotFoundError(
             f"{folder} has neither results.json, which training/release.py writes and the card is made from, nor a "
-            "README.md: write one that says what the model was trained on"
+            "README.md: name the results of its training, or write one that says what the model was trained on"
         )
     if not card.data.license:
         raise ValueError(f"the metadata of {folder / 'README.md'} name no license")
@@ -143,9 +151,55 @@ def _check_checkpoint_files(folder: Path, files: dict[str, Path | bytes]) -> Non
         raise ValueError(f"{folder} has files that are no part of a checkpoint; remove them: {', '.join(stray)}")
 
 
+def _check_model(folder: Path) -> PreTrainedModel:
+    """The model, once it has loaded and done what models of its kind are for."""
+    if "AutoModelForSequenceClassification" not in _configuration(folder).get("auto_map", {}):
+        model, tokenizer = load_checkpoint(str(folder))
+        if model.induces_trees:
+            model.parse(SENTENCE, tokenizer)
+        return model
+    model, tokenizer = load_checkpoint(str(folder), auto_class=AutoModelForSequenceClassification)
+    _check_classifies(folder, model, tokenizer)
+    return model
+
+
+def _check_classifies(folder: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises `ValueError` if `pipeline("text-classification")` could not classify a pair."""
+    if "token_type_ids" not in tokenizer.model_input_names:
+        raise ValueError(
+            f"the tokenizer of {folder} does not tell the two texts of a pair apart: save one in its place that does "
+            "(build_word_tokenizer with token_type_ids=True)"
+        )
+    with torch.no_grad():
+        logits = model(**tokenizer(*PAIR, return_tensors="pt").to(model.device)).logits
+    if not logits.isfinite().all():
+        raise ValueError(f"the scores that {folder} gives a pair of texts contain NaN or infinity")
+
+
+def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> ModelCard:
+    """The card, written from a file of results.
+
+    Raises:
+        FileNotFoundError, ValueError: if there is no such file, or it has not what the card of this model states.
+    """
+    results = json.loads(path.read_text(encoding="utf-8"))
+    write = logic_card if results.get("task") == LOGIC else model_card
+    card = write(repository, model.config, results)
+    if results["parameters"] != model.num_parameters():
+        raise ValueError(
+            f"the results {path} are those of another model: it had {results['parameters']:,} parameters, this one "
+            f"has {model.num_parameters():,}"
+        )
+    return card
+
+
+def _configuration(folder: Path) -> dict:
+    return json.loads((folder / "config.json").read_text(encoding="utf-8"))
+
+
 def _carried_code(folder: Path) -> set[str]:
     """The names of the modules that the configuration refers to, and of those that they import."""
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    config = _configuration(folder)
     references = [*config.get("auto_map", {}).values()]
     references += [pipeline["impl"] for pipeline in config.get("custom_pipelines", {}).values()]
     if not references:

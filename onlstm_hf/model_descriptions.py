@@ -1,9 +1,24 @@
-"""What a model card says about each type of model: one function a type, from its configuration."""
+"""What a card says about each type of model: one function a type, from its configuration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from transformers import PreTrainedConfig
+
+ORDERED_NEURONS = """@inproceedings{shen2019ordered,
+  title={Ordered Neurons: Integrating Tree Structures into Recurrent Neural Networks},
+  author={Shen, Yikang and Tan, Shawn and Sordoni, Alessandro and Courville, Aaron},
+  booktitle={International Conference on Learning Representations},
+  year={2019}
+}"""
+TREE_LSTM = """@inproceedings{tai2015improved,
+  title={Improved Semantic Representations From Tree-Structured Long Short-Term Memory Networks},
+  author={Tai, Kai Sheng and Socher, Richard and Manning, Christopher D.},
+  booktitle={Proceedings of the 53rd Annual Meeting of the Association for Computational Linguistics},
+  year={2015}
+}"""
+ORDERED_NEURONS_LINK = "[Shen, Tan, Sordoni & Courville, ICLR 2019](https://arxiv.org/abs/1810.09536)"
+CELLS = {"lstm": "An LSTM", "gru": "A GRU", "rnn": "A simple recurrent network"}
 
 
 @dataclass(frozen=True)
@@ -47,7 +62,7 @@ def describe_model(config: PreTrainedConfig) -> ModelDescription:
 
 def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
     return ModelDescription(
-        kind="An ON-LSTM ([Shen, Tan, Sordoni & Courville, ICLR 2019](https://arxiv.org/abs/1810.09536))",
+        kind=f"An ON-LSTM ({ORDERED_NEURONS_LINK})",
         ability="It predicts the next word, and its forget gates give a constituency tree of each sentence, although "
         "it was never shown a tree.",
         example='print(model.parse("the company said it expects to report a loss", tokenizer))',
@@ -59,12 +74,7 @@ def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
         '(`branching_bias="none"` is the rule without it). It is meant for research and teaching: do not use it where '
         "a parser or a text generator is needed.",
         tags=("on-lstm", "grammar-induction", "unsupervised-parsing", "constituency-parsing"),
-        citation="""@inproceedings{shen2019ordered,
-  title={Ordered Neurons: Integrating Tree Structures into Recurrent Neural Networks},
-  author={Shen, Yikang and Tan, Shawn and Sordoni, Alessandro and Courville, Aaron},
-  booktitle={International Conference on Learning Representations},
-  year={2019}
-}""",
+        citation=ORDERED_NEURONS,
     )
 
 
@@ -92,9 +102,8 @@ def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
 
 
 def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
-    kinds = {"lstm": "An LSTM", "gru": "A GRU", "rnn": "A simple recurrent network"}
     return ModelDescription(
-        kind=f"{kinds[config.cell_type]} with the regularisation of the AWD-LSTM "
+        kind=f"{CELLS[config.cell_type]} with the regularisation of the AWD-LSTM "
         "([Merity, Keskar & Socher, ICLR 2018](https://arxiv.org/abs/1708.02182))",
         ability="It predicts the next word. It is a baseline for models that induce syntax, and induces none itself: "
         "its `parse` says so.",
@@ -118,3 +127,45 @@ _DESCRIPTIONS: dict[str, Callable[[PreTrainedConfig], ModelDescription]] = {
     "prpn": _describe_prpn,
     "rnn": _describe_rnn,
 }
+
+
+@dataclass(frozen=True)
+class ClassifierDescription:
+    """The words of the card of a classifier of sequence pairs that depend on the type of its encoder.
+
+    Attributes:
+        kind: the encoder with its source, as the subject of a sentence.
+        reading: how it reads a sequence, in a whole sentence.
+        tags: for the Hub.
+        citation: BibTeX, `None` for what needs none.
+    """
+
+    kind: str
+    reading: str
+    tags: tuple[str, ...]
+    citation: str | None
+
+
+def describe_classifier(config: PreTrainedConfig) -> ClassifierDescription:
+    """The description of a classifier of pairs of this configuration.
+
+    Raises:
+        ValueError: if there is none of its type.
+    """
+    in_order = "It reads a formula from left to right, brackets included, and is shown no trees."
+    if config.model_type == "onlstm":
+        return ClassifierDescription(f"An ON-LSTM ({ORDERED_NEURONS_LINK})", in_order, ("on-lstm",), ORDERED_NEURONS)
+    if config.model_type == "rnn":
+        return ClassifierDescription(CELLS[config.cell_type], in_order, (config.cell_type,), None)
+    if config.model_type == "tree_lstm":
+        return ClassifierDescription(
+            "A binary Tree-LSTM ([Tai, Socher & Manning, ACL 2015](https://arxiv.org/abs/1503.00075))",
+            "It composes a formula along its brackets, which must make a binary tree: what other models have to find "
+            "out, it is told.",
+            ("tree-lstm",),
+            TREE_LSTM,
+        )
+    raise ValueError(
+        f'there is no card for classifiers of type "{config.model_type}", only for onlstm, rnn and tree_lstm: add a '
+        "description to onlstm_hf/model_descriptions.py"
+    )

@@ -83,6 +83,17 @@ def load_each_way(name: str, trust: bool = False) -> dict:
     return report
 
 
+def classify_pair(name: str, trust: bool) -> dict:
+    """The module of the model's class, and the probability of every label for a pair of formulas."""
+    from transformers import pipeline
+
+    if not trust:
+        import onlstm_hf  # noqa: F401
+    classify = pipeline("text-classification", model=name, trust_remote_code=trust, device="cpu")
+    (scores,) = classify([{"text": "( a ( and b ) )", "text_pair": "( not a )"}], top_k=None)
+    return {"module": type(classify.model).__module__, "scores": {entry["label"]: entry["score"] for entry in scores}}
+
+
 def push_by_methods(folder: str, name: str) -> None:
     """Shares a checkpoint by the `push_to_hub` of its model and of its tokenizer."""
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -10,6 +10,7 @@ import pytest
 import torch
 from hub_client import (
     attempt,
+    classify_pair,
     client_process,
     hide_package,
     list_files,
@@ -22,6 +23,7 @@ from hub_client import (
     score_trees,
 )
 from hub_server import Fault, HubServer
+from logic_checkpoints import save_logic_run
 from safetensors.torch import load_file, save_file
 from test_model_cards import CHECKPOINTS
 from tiny_models import KINDS
@@ -178,6 +180,35 @@ def test_the_methods_of_transformers_share_a_model_with_its_code(client, client_
     report = client_without_package(load_each_way, name, True)
     assert report["logits"] == pytest.approx(client(load_model, str(first))["logits"], abs=1e-5)
     assert report["brackets"].count("(") == 8
+
+
+@pytest.mark.parametrize("kind", ["onlstm", "tree_lstm"])
+def test_a_classifier_of_pairs_is_shared_with_the_card_of_its_results(
+    hub, client, client_without_package, tmp_path, kind
+):
+    name = next(names)
+    save_logic_run(tmp_path, kind)
+    best, results = tmp_path / "best", tmp_path / "results.json"
+    outcome = client(run_command, "push", str(best), name, "--results", str(results))
+    assert (outcome.code, outcome.errors) == (0, "")
+    uploaded = seen(hub, name)
+    card = uploaded.pop("README.md").decode()
+    assert uploaded == {**contents(best), "results.json": results.read_bytes()}
+    assert "text-classification" in card and f'path = "{name}"' in card and "| 12 or more | 1 | 0.0 |" in card
+
+    expected, report = client(classify_pair, str(best), False), client_without_package(classify_pair, name, True)
+    assert report["module"].startswith("transformers_modules.ada.")
+    assert report["scores"] == pytest.approx(expected["scores"], abs=1e-5)
+
+
+def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_apart_or_with_other_results(tmp_path):
+    results = save_logic_run(tmp_path, "lstm")
+    (tmp_path / "results.json").write_text(json.dumps({**results, "parameters": 5}))
+    with pytest.raises(ValueError, match="those of another model: it had 5 parameters"):
+        push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
+    build_word_tokenizer(["( a ( and b ) )"]).save_pretrained(tmp_path / "best")
+    with pytest.raises(ValueError, match="does not tell the two texts of a pair apart"):
+        push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
 
 
 def test_a_branch_and_a_private_repository(hub, client, first, second):
@@ -354,6 +385,19 @@ def test_the_commands_find_out_a_file_that_is_not_the_shared_one(hub, client, sh
     outcome = client(run_command, *arguments)
     assert outcome.code == 1 and "checksum" in outcome.errors
     assert client(run_command, *arguments).code == 0
+
+
+@pytest.mark.slow
+def test_where_xet_is_not_switched_off_all_is_whole_though_this_hub_has_none(hub, client, variables, shared, second):
+    pytest.importorskip("hf_xet")
+    with client_process(**{**variables, "HF_HUB_DISABLE_XET": "0"}) as call:
+        assert call(load_model, shared) == client(load_model, shared)  # files that are not in Xet come by HTTP
+        before = hub.files(shared)
+        outcome = call(run_command, "push", str(second), shared)
+    if outcome.code == 0:  # a client that asked, and fell back to LFS
+        assert seen(hub, shared) == contents(second)
+    else:
+        assert "xet" in outcome.errors and hub.files(shared) == before
 
 
 def test_what_is_not_there_is_a_clear_error(client):

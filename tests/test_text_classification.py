@@ -5,14 +5,11 @@ import pytest
 import torch
 from datasets import Dataset, Features, Value
 from logic_batches import build_logic_tokenizer, collate, encode_pairs
-from tiny_models import KINDS
+from logic_checkpoints import MODELS, make_logic_model
 from transformers import AutoTokenizer, pipeline
 
-from onlstm_hf import TreeLSTMConfig, TreeLSTMForSequencePairClassification, generate_logic_pairs
+from onlstm_hf import generate_logic_pairs
 from onlstm_hf.logic import RELATIONS
-
-MODELS = {name: (kind.config, kind.pair_class) for name, kind in KINDS.items() if kind.pair_class}
-MODELS["tree_lstm"] = (TreeLSTMConfig, TreeLSTMForSequencePairClassification)
 
 
 class Accuracy(evaluate.Metric):
@@ -33,10 +30,7 @@ def pairs():
 
 @pytest.fixture(scope="module", params=list(MODELS))
 def model(request):
-    make_config, model_class = MODELS[request.param]
-    labels = {"id2label": dict(enumerate(RELATIONS)), "label2id": {name: i for i, name in enumerate(RELATIONS)}}
-    torch.manual_seed(0)
-    return model_class(make_config(vocab_size=14, hidden_size=12, embedding_size=8, pad_token_id=13, **labels)).eval()
+    return make_logic_model(request.param)
 
 
 @pytest.fixture(scope="module")

@@ -16,6 +16,7 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from onlstm_hf import generate_logic_pairs
 from onlstm_hf.logic import RELATIONS, split_by_operators
+from onlstm_hf.logic_card import logic_card
 from onlstm_hf.logic_data import build_logic_dataset
 
 RECIPE = """
@@ -75,6 +76,10 @@ def test_a_run_learns_and_leaves_a_classifier_its_log_and_its_results():
             right += model.config.id2label[label] == pair.relation
         group = results["test"]["by_operators"][str(number)]
         assert (group["correct"], group["total"]) == (right, len(of_number))
+
+    card = logic_card("ada/logic", model.config, results).text
+    assert f"{len(splits.train):,} pairs of the 700 that onlstm_hf generates with seed 0 with at most 4" in card
+    assert f"On all of them {100 * results['test']['accuracy']:.1f} %" in card
 
     log = log_of("run")
     losses = [entry["loss"] for entry in log if "loss" in entry]
