@@ -1,11 +1,13 @@
 """The model card of a checkpoint: the template `model_card.md`, filled in with what was measured."""
 
+import json
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
 
 from .model_descriptions import ModelDescription, describe_model
+from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, TreebankDescription, read_descriptions
 from .version import __version__
 
 # Sentences of at most this many words are scored by themselves, too.
@@ -48,12 +50,24 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
 def _filled_template(
     repository: str, name: str, config: PreTrainedConfig, description: ModelDescription, results: dict
 ) -> ModelCard:
+    text, treebank = read_descriptions(results["data"])
+    parsing = {}
+    if "parsing" in results:
+        if treebank is None:
+            raise KeyError("treebank")
+        parsing = _parsing_section(config, results["parsing"], treebank, description)
     return ModelCard.from_template(
-        _metadata(name, config, description, results),
+        _metadata(name, config, description, results, text, treebank),
         template_path=str(Path(__file__).parent / "model_card.md"),
         repository=repository,
         name=name,
         model=description,
+        text=text,
+        example=description.example.format(
+            sentence=json.dumps(text.example, ensure_ascii=False),
+            beginning=json.dumps(" ".join(text.example.split()[:3]), ensure_ascii=False),
+        ),
+        published=description.published if text.dataset == PENN_TREEBANK else None,
         millions=f"{results['parameters'] / 1e6:.1f}",
         version=__version__,
         date=results["date"],
@@ -65,16 +79,20 @@ def _filled_template(
         test=f"{results['perplexity']['test']:.2f}",
         updates=f"{results['training']['updates']:,}",
         note=results["training"]["note"],
-        vocab_size=f"{config.vocab_size:,}",
-        **(_parsing_section(config, results["parsing"]) if "parsing" in results else {}),
+        limits=text.limits.format(vocab_size=f"{config.vocab_size:,}"),
+        **parsing,
     )
 
 
-def _parsing_section(config: PreTrainedConfig, parsing: dict) -> dict:
+def _parsing_section(
+    config: PreTrainedConfig, parsing: dict, treebank: TreebankDescription, description: ModelDescription
+) -> dict:
     """What the model card's section on parsing shows."""
     scores = parsing["all"][main_row(config)]
     recall = {label: counts["recall"] for label, counts in scores["label_recall"].items() if label in SHOWN_LABELS}
     return {
+        "treebank": treebank,
+        "published_parsing": description.published_parsing if treebank.dataset == WSJ_SAMPLE else None,
         "main_row": main_row(config),
         "num_sentences": f"{scores['num_sentences']:,}",
         "short": SHORT,
@@ -87,39 +105,51 @@ def _parsing_section(config: PreTrainedConfig, parsing: dict) -> dict:
     }
 
 
-def _metadata(name: str, config: PreTrainedConfig, description: ModelDescription, results: dict) -> ModelCardData:
-    text = {"dataset_type": "ptb_text_only", "dataset_name": "Penn Treebank (language modelling)"}
-    perplexity = {"task_type": "text-generation", "metric_type": "perplexity"}
+def _metadata(
+    name: str,
+    config: PreTrainedConfig,
+    description: ModelDescription,
+    results: dict,
+    text: TextDescription,
+    treebank: TreebankDescription | None,
+) -> ModelCardData:
     eval_results = [
         EvalResult(
-            **perplexity,
-            **text,
+            task_type="text-generation",
+            dataset_type=_without_user(text.dataset),
+            dataset_name=text.title,
             dataset_split=split,
-            metric_value=round(value, 2),
+            metric_type="perplexity",
             metric_name=f"{split} perplexity",
+            metric_value=round(value, 2),
         )
         for split, value in results["perplexity"].items()
     ]
     if "parsing" in results:
         sentence_f1 = results["parsing"]["all"][main_row(config)]["sentence_f1"]
+        remark = f"; {treebank.remark}" if treebank.remark else ""
         eval_results.append(
             EvalResult(
                 task_type="token-classification",
                 task_name="Unsupervised constituency parsing",
-                dataset_type="wsj_sample",
-                dataset_name="Penn Treebank, Wall Street Journal sample (wsj_0001 to wsj_0199)",
+                dataset_type=_without_user(treebank.dataset),
+                dataset_name=treebank.title,
                 metric_type="f1",
-                metric_name=f"sentence F1, {main_row(config)}; the sentences' words are in the training text",
+                metric_name=f"sentence F1, {main_row(config)}{remark}",
                 metric_value=round(100 * sentence_f1, 2),
             )
         )
     return ModelCardData(
-        language="en",
+        language=text.language,
         license="apache-2.0",
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=list(description.tags),
-        datasets=["ptb-text-only/ptb_text_only"],
+        datasets=[text.dataset] if "/" in text.dataset else None,
         model_name=name,
         eval_results=eval_results,
     )
+
+
+def _without_user(dataset: str) -> str:
+    return dataset.rpartition("/")[2]

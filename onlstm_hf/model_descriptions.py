@@ -28,9 +28,10 @@ class ModelDescription:
     Attributes:
         kind: the model with its source, as the subject of a sentence.
         ability: what it does, in whole sentences.
-        example: Python that shows it, with `model` and `tokenizer`.
-        published: perplexities of the source.
-        published_parsing: parsing scores of the source, `None` for a model that induces no trees.
+        example: Python that shows it, with `model` and `tokenizer`, where `{sentence}` and `{beginning}` stand for
+            strings: a sentence, and the beginning of one.
+        published: perplexities of the source on the Penn Treebank text.
+        published_parsing: its parsing scores on Wall Street Journal text, `None` for a model that induces no trees.
         caution: what to keep in mind about its output, in whole sentences.
         tags: for the Hub.
         citation: BibTeX.
@@ -65,7 +66,7 @@ def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
         kind=f"An ON-LSTM ({ORDERED_NEURONS_LINK})",
         ability="It predicts the next word, and its forget gates give a constituency tree of each sentence, although "
         "it was never shown a tree.",
-        example='print(model.parse("the company said it expects to report a loss", tokenizer))',
+        example="print(model.parse({sentence}, tokenizer))",
         published="Published for the paper's 25-million-parameter model: validation 58.29, test 56.17.",
         published_parsing="Published for the paper's model on another test set, section 23 of the full treebank "
         "(layer 2, mean of five seeds): 47.7 on all sentences, 65.1 on WSJ10.",
@@ -83,7 +84,7 @@ def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
         kind="A PRPN ([Shen, Lin, Huang & Courville, ICLR 2018](https://arxiv.org/abs/1711.02013))",
         ability="It predicts the next word, and its parsing network gives a constituency tree of each sentence, "
         "although it was never shown a tree.",
-        example='print(model.parse("the company said it expects to report a loss", tokenizer))',
+        example="print(model.parse({sentence}, tokenizer))",
         published="Published for the paper's model (44 million parameters): test 61.98.",
         published_parsing="Published for the paper's language model on another test set, section 23 of the full "
         "treebank (mean of five seeds, as measured by Shen et al. 2019): 37.4 on all sentences; on WSJ10, 70.5.",
@@ -107,7 +108,7 @@ def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
         "([Merity, Keskar & Socher, ICLR 2018](https://arxiv.org/abs/1708.02182))",
         ability="It predicts the next word. It is a baseline for models that induce syntax, and induces none itself: "
         "its `parse` says so.",
-        example='inputs = tokenizer("the company said", return_tensors="pt")\n'
+        example='inputs = tokenizer({beginning}, return_tensors="pt")\n'
         "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))",
         published="Published for the AWD-LSTM of 24 million parameters: validation 60.0, test 57.3.",
         published_parsing=None,

@@ -482,7 +482,7 @@ def cut_the_weights(folder):
         (remove("README.md"), "neither results.json"),
         (write("README.md", "# no metadata\n"), "name no license"),
         (write("README.md", "---\n: [\n---\n"), "not valid"),
-        (write("results.json", "{}"), "these results lack 'perplexity'"),
+        (write("results.json", "{}"), "these results lack 'data'"),
     ],
 )
 def test_a_folder_that_is_not_fit_to_be_shared_is_refused(first, tmp_path, change, message):

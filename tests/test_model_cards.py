@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from huggingface_hub import ModelCard
 from text_batches import TextLines, encode_stream
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf.evaluation import parse_treebank, stream_log_likelihood
-from onlstm_hf.model_card import main_row
+from onlstm_hf.model_card import main_row, model_card
 from onlstm_hf.treebank import read_treebank
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
@@ -64,6 +64,14 @@ def test_its_card_has_the_numbers_of_its_results(folder):
     for split, perplexity in results["perplexity"].items():
         assert measured[f"{split} perplexity"] == round(perplexity, 2)
         assert f"{perplexity:.2f}" in card.text
+
+
+@each_checkpoint
+def test_its_card_can_be_written_again_from_its_results(folder):
+    results = json.loads((folder / "results.json").read_text())
+    card = model_card(folder.name, AutoConfig.from_pretrained(folder), results)
+    assert str(card) == (folder / "README.md").read_text()
+    assert "Published" in card.text  # what is known of the Penn Treebank text is said
 
 
 @pytest.mark.slow

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 import release
@@ -33,12 +34,14 @@ def data(tmp_path_factory):
 def run(request, data, tmp_path_factory, project_root):
     """A run of each type of model: its folder, and the options that release it but for the gold trees."""
     name, *overrides = RECIPES[request.param]
+    toy_english = str(project_root / "training" / "texts" / "toy_english.yaml")
     folder = tmp_path_factory.mktemp("run") / "run"
     recipe = str(project_root / "training" / "recipes" / f"{name}.yaml")
     corpus = ["--dataset", str(data / "corpus"), "--output_dir", str(folder)]
     train_lm.main([recipe, *corpus, *TINY, *overrides])
     text = str(data / "text.txt")
-    return folder, ["--recipe", name, "--validation_files", text, "--test_files", text], request.param
+    options = ["--recipe", name, "--text", toy_english, "--validation_files", text, "--test_files", text]
+    return folder, options, request.param
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def test_the_card_has_valid_metadata_and_the_measured_numbers(released):
     )
     measured = {result.metric_name: result.metric_value for result in card.data.eval_results}
     assert measured["test perplexity"] == round(results["perplexity"]["test"], 2)
-    assert f"| PTB test (one stream) | {results['perplexity']['test']:.2f} |" in card.text
+    assert f"| toy English test (one stream) | {results['perplexity']['test']:.2f} |" in card.text
     assert f"training/recipes/{RECIPES[model_type][0]}.yaml" in card.text
     if model_type != "rnn":
         row = {"onlstm": "layer 2", "prpn": "induced trees"}[model_type]
@@ -104,6 +107,29 @@ def test_gold_trees_are_asked_for_where_the_model_induces_trees_and_refused_wher
     with pytest.raises(ValueError, match="leave out --treebank" if treebank else "give --treebank"):
         release.main([str(folder), str(tmp_path / "model"), *options, *treebank])
     assert not (tmp_path / "model").exists()
+
+
+def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):
+    folder, _, _ = released
+    card = ModelCard.load(folder / "README.md")
+    text = " ".join(card.text.split())
+    assert "trained on toy English, sentences that onlstm_hf draws from a small grammar" in text
+    assert "--train_files corpus/train.txt" in text and "words of this grammar" in text
+    assert card.data.language == "en" and not card.data.datasets
+    assert {result.dataset_name for result in card.data.eval_results} <= {"Toy English", "Toy English, trees"}
+    assert not re.search("Penn|PTB|ptb/|Wall Street|WSJ|newspaper|Published|company", text.replace("_ptb_", ""))
+
+
+def test_trees_and_text_must_be_described(run, data, tmp_path, project_root):
+    folder, options, _ = run
+    descriptions = (project_root / "training" / "texts" / "toy_english.yaml").read_text()
+    (tmp_path / "text.yaml").write_text(descriptions.partition("treebank:")[0])
+    options = [*options, "--treebank", str(data / "trees.mrg"), "--text", str(tmp_path / "text.yaml")]
+    with pytest.raises(ValueError, match="says nothing of the gold trees"):
+        release.main([str(folder), str(tmp_path / "model"), *options])
+    (tmp_path / "text.yaml").write_text(descriptions.replace("spelling:", "orthography:"))
+    with pytest.raises(ValueError, match="description of the text must have the fields name, .*orthography"):
+        release.main([str(folder), str(tmp_path / "model"), *options])
 
 
 def test_results_name_no_place_on_the_machine(released, data):

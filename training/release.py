@@ -12,6 +12,7 @@ from datetime import date
 from pathlib import Path
 
 import torch
+import yaml
 from accelerate import Accelerator
 from checkpointing import replaced_folder
 from text_batches import TextLines, encode_stream
@@ -27,24 +28,35 @@ from onlstm_hf.files import write_json
 from onlstm_hf.model_card import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
 from onlstm_hf.model_descriptions import describe_model
 from onlstm_hf.parsing_scores import score_baselines
+from onlstm_hf.text_descriptions import read_descriptions
 from onlstm_hf.treebank import GoldTree, read_treebank
 
 PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees")
 TRAINING_COMMAND = (
-    "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files ptb/train.txt "
-    "--validation_files ptb/valid.txt --test_files ptb/test.txt --output_dir runs/{run}"
+    "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files {text.train} "
+    "--validation_files {text.validation} --test_files {text.test} --output_dir runs/{run}"
 )
 RELEASE_COMMAND = (
-    "python training/release.py runs/{run} model_cards/{output} --recipe {recipe} --validation_files ptb/valid.txt "
-    "--test_files ptb/test.txt"
+    "python training/release.py runs/{run} model_cards/{output} --recipe {recipe} --text training/texts/{texts} "
+    "--validation_files {text.validation} --test_files {text.test}"
 )
-TREEBANK_OPTION = " --treebank wsj_sample.mrg"
+TREEBANK_OPTION = " --treebank {treebank.file}"
 
 
 def main(arguments: list[str] | None = None) -> dict:
     options = _parse_arguments(arguments)
     training = json.loads((options.run / "results.json").read_text(encoding="utf-8"))
-    names = {"run": options.run.name, "output": options.output.name, "recipe": options.recipe}
+    data = _read_data(options)
+    text, gold_trees = read_descriptions(data)
+    names = {
+        "run": options.run.name,
+        "output": options.output.name,
+        "recipe": options.recipe,
+        "texts": options.text.name,
+        "text": text,
+        "treebank": gold_trees,
+    }
+    release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
     with replaced_folder(options.output, Accelerator()) as folder:
         export(options.run / "best", folder)
         model = AutoModelForCausalLM.from_pretrained(folder)
@@ -58,7 +70,8 @@ def main(arguments: list[str] | None = None) -> dict:
                 "test": _perplexity(model, tokenizer, options.test_files, 1),
             },
             **({"parsing": _parsing(model, tokenizer, treebank)} if treebank else {}),
-            "command": RELEASE_COMMAND.format(**names) + (TREEBANK_OPTION if treebank else ""),
+            "data": data,
+            "command": release_command.format(**names),
             "training": {
                 "command": TRAINING_COMMAND.format(**names),
                 "note": options.note,
@@ -80,6 +93,20 @@ def export(checkpoint: Path, folder: Path) -> None:
     AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     write_json(folder / "config.json", config | {"dtype": "float32"})
+
+
+def _read_data(options: argparse.Namespace) -> dict:
+    """What is to be said of the text and, where trees are scored, of the gold trees.
+
+    Raises:
+        ValueError: if something is missing.
+    """
+    data = yaml.safe_load(options.text.read_text(encoding="utf-8"))
+    if options.treebank is None:
+        data.pop("treebank", None)
+    elif "treebank" not in data:
+        raise ValueError(f"{options.text} says nothing of the gold trees: describe them under `treebank`")
+    return data
 
 
 def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
@@ -129,6 +156,14 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("run", type=Path, help="output_dir of a finished run of train_lm.py")
     parser.add_argument("output", type=Path, help="folder to write, for instance model_cards/onlstm-ptb-small")
     parser.add_argument("--recipe", required=True, help="name of the recipe that was run")
+    parser.add_argument(
+        "--text",
+        type=Path,
+        required=True,
+        metavar="YAML",
+        help="what the card says of the training text and the gold trees, for instance "
+        "training/texts/penn_treebank.yaml",
+    )
     parser.add_argument("--validation_files", nargs="+", required=True)
     parser.add_argument("--test_files", nargs="+", required=True)
     parser.add_argument(
