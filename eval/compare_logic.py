@@ -18,6 +18,17 @@ from onlstm_hf.command_line import run_program
 from onlstm_hf.logic import MAX_OPERATORS
 
 TASK = "logical inference"
+# Test accuracy of models that were trained on at most 6 operators, in per cent: Shen et al., "Ordered Memory" (NeurIPS
+# 2019), table 1. Shen et al. (ICLR 2019) show theirs as a figure only. RRNet is the recurrent-recursive network of
+# Jacob et al. (2018); the Tree-LSTM reads the gold brackets.
+PUBLISHED_NUMBERS = ("7", "8", "9", "10", "11", "12")
+PUBLISHED = {
+    "ON-LSTM": (91, 87, 85, 81, 78, 75),
+    "LSTM": (88, 84, 80, 78, 71, 69),
+    "RRNet": (84, 81, 78, 74, 72, 71),
+    "Tree-LSTM": (94, 92, 92, 88, 87, 86),
+}
+PUBLISHED_NOTE = "published: Shen et al. (2019), Ordered Memory, table 1; trained on at most 6 operators, too"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,6 +54,7 @@ def compare_logic(options: argparse.Namespace) -> None:
         raise ValueError(f"there are {len(runs)} results and {len(names)} names")
     print(f"accuracy by number of operators, in per cent; {MAX_OPERATORS} means {MAX_OPERATORS} or more\n")
     print(format_table(*logic_table(names, runs)))
+    print(f"\n{PUBLISHED_NOTE}")
     if options.plot:
         draw_accuracies(names, runs, options.plot)
 
@@ -66,12 +78,17 @@ def read_results(path: str) -> dict:
 
 
 def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: one for every number of operators, with the number of its pairs and a column for every run."""
+    """Header and rows: one for every number of operators, with the number of its pairs.
+
+    There is a column for every run and, behind them, for every published model.
+    """
     rows = []
     for number in numbers_of_operators(runs):
         groups = [run["test"]["by_operators"].get(number) for run in runs]
         total = next(group["total"] for group in groups if group)
-        rows.append([number, str(total), *(f"{100 * group['accuracy']:.1f}" if group else "-" for group in groups)])
+        published = [dict(zip(PUBLISHED_NUMBERS, row, strict=True)).get(number, "") for row in PUBLISHED.values()]
+        accuracies = [f"{100 * group['accuracy']:.1f}" if group else "-" for group in groups]
+        rows.append([number, str(total), *accuracies, *map(str, published)])
     summary = [
         ["all", "", *(f"{100 * run['test']['accuracy']:.1f}" for run in runs)],
         ["macro average", "", *(f"{100 * run['test']['macro_accuracy']:.1f}" for run in runs)],
@@ -79,7 +96,9 @@ def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], 
         ["parameters", "", *(str(run["parameters"]) for run in runs)],
         ["epochs", "", *(str(run["epochs"]) for run in runs)],
     ]
-    return ["operators", "pairs", *names], [*rows, [], *summary]
+    empty = [""] * len(PUBLISHED)
+    header = ["operators", "pairs", *names, *(f"{name} (published)" for name in PUBLISHED)]
+    return header, [*rows, [], *(row + empty for row in summary)]
 
 
 def numbers_of_operators(runs: Sequence[dict]) -> list[str]:

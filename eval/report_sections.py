@@ -6,6 +6,8 @@ from typing import NamedTuple
 
 from benchmark_speed import HEADER as BENCHMARK_HEADER
 from benchmark_speed import cells as benchmark_cells
+from compare_logic import PUBLISHED as PUBLISHED_ACCURACIES
+from compare_logic import PUBLISHED_NOTE as LOGIC_NOTE
 from compare_logic import TASK as LOGICAL_INFERENCE
 from compare_logic import logic_table
 from evaluate_lm import PUBLISHED as PUBLISHED_PERPLEXITIES
@@ -138,9 +140,10 @@ def _accuracy(score: dict | None) -> str:
 def logical_inference(runs: Sequence[Run]) -> str:
     """Accuracy by number of operators, a column for each run."""
     header, rows = logic_table([run.results["name"] for run in runs], [run.results for run in runs])
-    rows.append(["seed", "", *(_cell(run.results["recipe"]["seed"]) for run in runs)])
-    rows.append(["run", "", *(f"[{run.number}]" for run in runs)])
-    return f"Accuracy in per cent.\n\n{markdown_table(header, rows)}"
+    empty = [""] * len(PUBLISHED_ACCURACIES)
+    rows.append(["seed", "", *(_cell(run.results["recipe"]["seed"]) for run in runs), *empty])
+    rows.append(["run", "", *(f"[{run.number}]" for run in runs), *["published"] * len(empty)])
+    return f"Accuracy in per cent; {LOGIC_NOTE}.\n\n{markdown_table(header, rows)}"
 
 
 def speed(runs: Sequence[Run]) -> str:

@@ -29,9 +29,10 @@ def results(tmp_path):
 def test_the_table_has_a_row_for_every_number_and_a_column_for_every_run(results, capsys):
     assert compare_logic.main(results) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
-    assert ["operators", "pairs", "onlstm", "lstm"] in lines
+    assert ["operators", "pairs", "onlstm", "lstm"] in [line[:4] for line in lines]
+    published = {"7": ["91", "88", "84", "94"], "12": ["75", "69", "71", "86"]}
     for row in (["1", "2", "100.0", "100.0"], ["7", "1", "100.0", "0.0"], ["12", "1", "0.0", "100.0"]):
-        assert row in lines
+        assert row + published.get(row[0], []) in lines
     assert ["all", "75.0", "75.0"] in lines and ["parameters", "1234", "1234"] in lines
 
 
