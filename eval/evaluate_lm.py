@@ -16,7 +16,7 @@ from reporting import check_writable, describe_checkpoint, import_extra, load_co
 from tables import format_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.checkpoints import load_checkpoint
+from onlstm_hf.checkpoints import add_code_option, load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
 from onlstm_hf.files import read_text_file
 from onlstm_hf.results_file import write_results
@@ -59,6 +59,7 @@ def build_parser() -> argparse.ArgumentParser:
         f"for validation, 1 for the test); sentence: sentences in one pass ({BATCH_SIZES['sentence']})",
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    add_code_option(parser)
     add_adaptation_options(parser)
     return parser
 
@@ -70,7 +71,7 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         raise ValueError("only a stream is adapted to: sentences that stand alone have no past")
     texts = read_texts(options)
     adaptation = read_adaptation(options, {**{path: path for path in options.files or ()}, **_splits(options)})
-    model, tokenizer = load_checkpoint(options.model)
+    model, tokenizer = load_checkpoint(options.model, trust_remote_code=options.trust_remote_code)
     batch_size = options.batch_size or BATCH_SIZES[options.protocol]
     scores = {name: score_text(model, tokenizer, lines, options.protocol, batch_size) for name, lines in texts.items()}
     adapted = None

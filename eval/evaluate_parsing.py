@@ -19,7 +19,7 @@ from reporting import check_writable, describe_checkpoint, load_column
 from tables import check_table_name, format_table, write_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.checkpoints import load_checkpoint
+from onlstm_hf.checkpoints import add_code_option, load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
 from onlstm_hf.files import written_file
 from onlstm_hf.parsing_scores import ParsingScores, score_baselines, score_parses
@@ -87,6 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--note", metavar="TEXT", help="a remark to print and store, for instance on the training text"
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    add_code_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
     parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
     parser.add_argument(
@@ -120,7 +121,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
 
     models, parses = [], []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name)
+        model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
         parses.append(parse_layers(model, tokenizer, gold, options))
         models.append(
             {

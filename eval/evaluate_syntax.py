@@ -24,7 +24,7 @@ from syntactic_tests import (
 from tables import format_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.checkpoints import load_checkpoint
+from onlstm_hf.checkpoints import add_code_option, load_checkpoint
 from onlstm_hf.command_line import positive_integer, run_program
 from onlstm_hf.prefix_scoring import sequence_log_probabilities
 from onlstm_hf.results_file import write_results
@@ -95,6 +95,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--batch-size", type=positive_integer, default=1024, metavar="N", help="sentences at once (%(default)s)"
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    add_code_option(parser)
     return parser
 
 
@@ -104,7 +105,7 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
     tests = load_tests(options)
     results = []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, any_causal_model=True)
+        model, tokenizer = load_checkpoint(name, any_causal_model=True, trust_remote_code=options.trust_remote_code)
         scores = {
             test: score_items(model, tokenizer, items, options.end == "counted", options.batch_size)
             for test, items in tests.items()

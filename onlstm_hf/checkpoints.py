@@ -1,5 +1,6 @@
 """Checkpoints as the command line and the evaluation scripts load them: checked, with errors that name the cause."""
 
+import argparse
 import logging
 import os
 import re
@@ -33,15 +34,28 @@ def default_model() -> str:
     )
 
 
+def add_code_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--trust-remote-code`, for types of models that neither this package nor Transformers has."""
+    parser.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="run the code that a checkpoint brings, where its type of model is not known here",
+    )
+
+
 def load_checkpoint(
-    name: str, any_causal_model: bool = False, auto_class: type = AutoModelForCausalLM
+    name: str,
+    any_causal_model: bool = False,
+    auto_class: type = AutoModelForCausalLM,
+    trust_remote_code: bool = False,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Loads a model, in float32 and on the GPU if there is one, and its tokenizer.
 
     Args:
-        name: a checkpoint folder, or a name on the Hub. Code that comes with it is not run.
+        name: a checkpoint folder, or a name on the Hub.
         any_causal_model: whether a language model may be any one of Transformers, not only one of this package.
         auto_class: the class of Transformers that loads it; by default that of language models.
+        trust_remote_code: whether code that comes with it is run, where its type of model is not known here.
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
@@ -63,7 +77,7 @@ def load_checkpoint(
         # Corrupt and foreign files fail in more ways than can be listed.
         try:
             model, report = auto_class.from_pretrained(
-                name, dtype=torch.float32, trust_remote_code=False, output_loading_info=True
+                name, dtype=torch.float32, trust_remote_code=trust_remote_code, output_loading_info=True
             )
         except Exception as error:
             raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
@@ -76,7 +90,7 @@ def load_checkpoint(
             if not parameter.isfinite().all():
                 raise ValueError(f"the weights of {name} contain NaN or infinity ({parameter_name})")
         try:
-            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
         except Exception as error:
             raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
         check_download(name)

@@ -11,7 +11,9 @@ from itertools import islice
 from pathlib import Path
 from typing import TextIO
 
-from .checkpoints import default_model, load_checkpoint, quiet_transformers
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from .checkpoints import add_code_option, default_model, load_checkpoint, quiet_transformers
 from .evaluation import StreamScore, score_sentences
 from .files import read_lines, read_text_file, written_file, written_folder
 from .hub import push_metric, push_model
@@ -164,6 +166,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="UTF-8 text, one sentence a line; - here or as TEXT is standard input, as are neither TEXT nor FILE",
     )
     text.add_argument("--model", metavar="PATH_OR_NAME", help="checkpoint folder or name on the Hub")
+    add_code_option(text)
     text.add_argument(
         "--batch-size",
         type=positive_integer,
@@ -359,13 +362,17 @@ TREE_FORMATS: dict[str, Callable[[InducedTree], str]] = {
 }
 
 
+def _load_model(options: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    return load_checkpoint(options.model or default_model(), trust_remote_code=options.trust_remote_code)
+
+
 def _parse(options: argparse.Namespace) -> None:
     sentences = _sentences(options)
     if options.format == "svg":
         _draw(options, sentences)
         return
     with _output(options.output) as output:
-        model, tokenizer = load_checkpoint(options.model or default_model())
+        model, tokenizer = _load_model(options)
         for batch in _batches(options, sentences):
             for tree in model.parse(batch, tokenizer, progress=False, **_parse_options(options)):
                 print(TREE_FORMATS[options.format](tree), file=output)
@@ -393,7 +400,7 @@ def _draw(options: argparse.Namespace, sentences: Iterator[str]) -> None:
 
 def _figures(options: argparse.Namespace, sentences: Iterator[str]) -> Iterator[str]:
     """An SVG document for each sentence: its tree above the distances of every layer."""
-    model, tokenizer = load_checkpoint(options.model or default_model())
+    model, tokenizer = _load_model(options)
     for sentence in sentences:
         yield model.draw_distances(sentence, tokenizer, **_parse_options(options))
 
@@ -405,7 +412,7 @@ def _parse_options(options: argparse.Namespace) -> dict:
 
 def _score(options: argparse.Namespace) -> None:
     sentences = _sentences(options)
-    model, tokenizer = load_checkpoint(options.model or default_model())
+    model, tokenizer = _load_model(options)
     if options.format == "table":
         print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
     log_likelihood, num_tokens, num_sentences = 0.0, 0, 0

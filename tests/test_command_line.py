@@ -284,7 +284,7 @@ def test_wrong_usage_exits_with_2(capsys, arguments):
 
 
 def test_interruption_exits_with_130(monkeypatch, capsys):
-    def interrupt(name):
+    def interrupt(name, **options):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(command_line, "load_checkpoint", interrupt)
