@@ -130,11 +130,20 @@ def test_its_code_runs_as_written(page, monkeypatch):
                 run(program)
 
 
-def test_the_readme_draws_the_tree_that_it_shows(project_root, monkeypatch, capsys):
+def test_the_readme_draws_the_tree_and_the_picture_that_it_shows(project_root, monkeypatch, capsys):
     monkeypatch.chdir(project_root)
     (_, first), (_, shown) = blocks("README.md", "python", "text")[:2]
-    exec(first, {})
-    assert [line.rstrip() for line in capsys.readouterr().out.rstrip().splitlines()] == shown.rstrip().splitlines()
+    namespace: dict = {}
+    exec(first, namespace)
+    tree = capsys.readouterr().out.rstrip()
+    assert [line.rstrip() for line in tree.splitlines()] == shown.rstrip().splitlines()
+
+    picture = namespace["model"].draw_distances(tree.splitlines()[-1], namespace["tokenizer"])
+    expected = (project_root / "docs" / "tree.svg").read_text(encoding="utf-8")
+    number = re.compile(r"\d+\.\d+")
+    assert number.sub("", picture).strip() == number.sub("", expected).strip()
+    values, expected_values = (list(map(float, number.findall(svg))) for svg in (picture, expected))
+    assert values == pytest.approx(expected_values, abs=0.02)
 
 
 def test_excerpts_are_from_the_example_as_it_is():
