@@ -182,7 +182,10 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> Mod
     Raises:
         FileNotFoundError, ValueError: if there is no such file, or it has not what the card of this model states.
     """
-    results = json.loads(path.read_text(encoding="utf-8"))
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # of JSON, or of UTF-8
+        raise ValueError(f"the results {path} are no JSON: {error}") from error
     write = logic_card if results.get("task") == LOGIC else model_card
     card = write(repository, model.config, results)
     if results["parameters"] != model.num_parameters():

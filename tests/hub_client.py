@@ -111,6 +111,13 @@ def list_files(name: str, repo_type: str = "model") -> list[str]:
     return sorted(file.path for file in HfApi().list_repo_tree(name, repo_type=repo_type, recursive=True))
 
 
+def load_metric(name: str) -> dict[str, str]:
+    """The module of the metric of this name."""
+    import evaluate
+
+    return {"module": type(evaluate.load(name)).__module__}
+
+
 def score_trees(name: str) -> float:
     """Sentence F1 of a tree, by the metric of this name."""
     import evaluate

@@ -16,6 +16,7 @@ from hub_client import (
     list_files,
     load_by_class,
     load_each_way,
+    load_metric,
     load_model,
     parse_by_pipeline,
     push_by_methods,
@@ -31,6 +32,7 @@ from tiny_models import KINDS
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.hub import push_metric, push_model
 
+METRICS = sorted((Path(__file__).resolve().parent.parent / "eval").glob("*/app.py"))
 CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\n---\n\n# A tiny model\n"
 names = (f"ada/tiny-{number}" for number in count())
 # Weights that the server has not seen: those that it has are not uploaded again.
@@ -418,6 +420,13 @@ def test_a_metric_becomes_a_space_that_evaluate_loads(hub, client, project_root)
     assert client(score_trees, "ada/parsing_f1") == pytest.approx(0.5714, abs=1e-4)
 
 
+@pytest.mark.parametrize("name", [path.parent.name for path in METRICS if path.parent.name != "parsing_f1"])
+def test_every_metric_can_be_shared(hub, client, project_root, name):
+    outcome = client(run_command, "push-metric", str(project_root / "eval" / name), f"ada/{name}")
+    assert (outcome.code, outcome.errors) == (0, "")
+    assert client(load_metric, f"ada/{name}")["module"].startswith("evaluate_modules.")
+
+
 def test_a_metric_must_be_named_as_its_module_and_be_complete(project_root, tmp_path):
     folder = project_root / "eval" / "parsing_f1"
     with pytest.raises(FileNotFoundError, match="lacks my_f1.py"):
@@ -482,6 +491,7 @@ def cut_the_weights(folder):
         (remove("README.md"), "neither results.json"),
         (write("README.md", "# no metadata\n"), "name no license"),
         (write("README.md", "---\n: [\n---\n"), "not valid"),
+        (write("results.json", "{"), "results.json are no JSON"),
         (write("results.json", "{}"), "these results lack 'data'"),
     ],
 )
