@@ -81,7 +81,10 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *model_args, **kwargs):
-        """As in Transformers, with an `OSError` for files that are not those on the Hub."""
+        """As in Transformers, with an `OSError` for downloaded files that are not those on the Hub.
+
+        A tokenizer that is downloaded later is checked when the model is loaded for the next time.
+        """
         try:
             return super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
         finally:  # also where it was the damage that could not be loaded
