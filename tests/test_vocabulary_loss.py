@@ -20,8 +20,8 @@ VOCAB_SIZE = 11
 def block_size(request, monkeypatch):
     """Rows are worked on in blocks; neither one block for all nor blocks of two rows may change anything."""
     if request.param == "many blocks":
-        for name in ("_LOGITS_PER_BLOCK", "_LOGITS_PER_PRODUCT"):
-            monkeypatch.setattr(vocabulary_loss, name, 2 * VOCAB_SIZE)
+        for name, size in {"_LOGITS_PER_BLOCK": 2 * VOCAB_SIZE, "_BYTES_PER_PRODUCT": 8 * VOCAB_SIZE}.items():
+            monkeypatch.setattr(vocabulary_loss, name, size)
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_the_projected_loss_in_half_precision_is_close_to_that_in_float32(
 
 
 def test_the_projected_loss_never_holds_all_logits(projection, labels, monkeypatch):
-    monkeypatch.setattr(vocabulary_loss, "_LOGITS_PER_PRODUCT", 2 * VOCAB_SIZE)
+    monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
 
     class LargestTensor(TorchDispatchMode):
         numel = 0

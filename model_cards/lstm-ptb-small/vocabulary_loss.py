@@ -11,7 +11,7 @@ from .linear import linear
 IGNORED_LABEL = -100
 # Blocks of the logits: small enough for the cache; and large enough for the products that make them.
 _LOGITS_PER_BLOCK = 1 << 20
-_LOGITS_PER_PRODUCT = 1 << 22
+_BYTES_PER_PRODUCT = 1 << 23
 
 
 def next_token_targets(
@@ -164,9 +164,8 @@ class _SummedProjectedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_states)
         grad_weight, grad_bias = torch.zeros_like(weight, dtype=dtype), torch.zeros_like(bias, dtype=dtype)
         total = torch.zeros((), dtype=dtype, device=hidden_states.device)
-        for rows in _blocks(len(hidden_states), len(weight), _LOGITS_PER_PRODUCT):
-            logits = linear(hidden_states[rows], product_weight, product_bias)
-            log_probabilities = logits.log_softmax(dim=-1, dtype=dtype)
+        for rows in _blocks(len(hidden_states), len(weight), _BYTES_PER_PRODUCT // hidden_states.element_size()):
+            log_probabilities = linear(hidden_states[rows], product_weight, product_bias).log_softmax(-1, dtype=dtype)
             total -= log_probabilities.gather(-1, targets[rows]).where(real[rows], 0).sum()
             if differentiate:
                 # The gradient of a sum is between -1 and 1: no half precision loses it.
@@ -179,6 +178,7 @@ class _SummedProjectedCrossEntropy(torch.autograd.Function):
                     grad_weight.addmm_(grad_logits.t(), hidden_states[rows])
                 else:
                     grad_weight += grad_logits.t() @ hidden_states[rows]
+            log_probabilities = grad_logits = None  # not beside the logits of the next block
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
         ctx.weight_dtype = weight.dtype
         return total

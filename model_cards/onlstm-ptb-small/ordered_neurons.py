@@ -251,20 +251,16 @@ def _backward(
     softmaxes: torch.Tensor,
     activations: torch.Tensor,
     recurrent_weight: torch.Tensor,
-    hidden: torch.Tensor,
     mask: torch.Tensor | None,
     recurrent_mask: torch.Tensor | None,
     recurrent_scale: float,
     product_in_bfloat16: bool,
     implementation: str,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of the input gates, the recurrent weight, and the first hidden `[B, H]` and cell state `[B, C, K]`.
-
-    The weight's gradient is one product over all steps at the end.
-    """
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gradients of the input gates and the first state by one of the fast paths (see `FastPath.backward`)."""
     path = _choose(implementation, outputs)
-    weight, *remaining_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
-    grad_gates, grad_hidden, grad_cell = path.backward(
+    recurrent_weight, *recurrent_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
+    return path.backward(
         grad_outputs,
         grad_last_cell,
         grad_distances,
@@ -273,25 +269,12 @@ def _backward(
         cells,
         softmaxes,
         activations,
-        weight,
+        recurrent_weight,
         mask,
         recurrent_scale,
         product_in_bfloat16,
-        *remaining_mask,
+        *recurrent_mask,
     )
-    product_dtype = torch.bfloat16 if product_in_bfloat16 else recurrent_weight.dtype
-    grad_weight = torch.zeros_like(recurrent_weight)
-    for gates, hiddens in ((grad_gates[1:], outputs[:-1]), (grad_gates[:1], hidden.unsqueeze(0))):
-        gates, hiddens = (tensor.flatten(0, 1).to(product_dtype) for tensor in (gates, hiddens))
-        if product_dtype == grad_weight.dtype:
-            grad_weight.addmm_(gates.t(), hiddens)
-        else:
-            grad_weight += gates.t() @ hiddens
-    if recurrent_scale != 1:
-        grad_weight *= recurrent_scale
-    if recurrent_mask is not None:
-        grad_weight *= recurrent_mask
-    return grad_gates, grad_weight, grad_hidden, grad_cell
 
 
 # A fast path may replay CUDA graphs of its own, which cannot be part of one that the compiler records.
@@ -320,11 +303,10 @@ def _(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask, recurre
 
 @_backward_operator.register_fake
 def _(grad_outputs, grad_last_cell, grad_distances, outputs, last_cell, cells, softmaxes, activations,
-      recurrent_weight, hidden, *_):  # fmt: skip
+      recurrent_weight, *_):  # fmt: skip
     return (
         outputs.new_empty(*outputs.shape[:2], recurrent_weight.shape[0]),
-        torch.empty_like(recurrent_weight),
-        torch.empty_like(hidden),
+        last_cell.new_empty(len(last_cell), recurrent_weight.shape[1]),
         torch.empty_like(last_cell),
     )
 
@@ -337,10 +319,35 @@ def _save_for_backward(ctx, inputs, output):
 
 
 def _differentiate(ctx, grad_outputs, grad_last_cell, grad_distances, *_):
-    gradients = _backward_operator(
-        grad_outputs, grad_last_cell, grad_distances, *ctx.saved_tensors, *ctx.options, ctx.implementation
-    )
-    return *gradients, *[None] * 6
+    outputs, *saved, recurrent_weight, hidden, mask, recurrent_mask = ctx.saved_tensors
+    recurrent_scale, product_in_bfloat16 = ctx.options
+    grad_gates, grad_hidden, grad_cell = _backward_operator(
+        grad_outputs, grad_last_cell, grad_distances, outputs, *saved, recurrent_weight, mask, recurrent_mask,
+        *ctx.options, ctx.implementation,
+    )  # fmt: skip
+    # Most of what was saved has done its work: the weight's gradient needs the memory.
+    del saved
+    ctx.maybe_clear_saved_tensors()
+    grad_weight = _weight_gradient(grad_gates, outputs, hidden, recurrent_weight.dtype, product_in_bfloat16)
+    if recurrent_scale != 1:
+        grad_weight *= recurrent_scale
+    if recurrent_mask is not None:
+        grad_weight.masked_fill_(~recurrent_mask, 0)  # a product would make the booleans numbers first
+    return grad_gates, grad_weight, grad_hidden, grad_cell, *[None] * 6
+
+
+def _weight_gradient(
+    grad_gates: torch.Tensor,
+    outputs: torch.Tensor,
+    hidden: torch.Tensor,
+    dtype: torch.dtype,
+    product_in_bfloat16: bool,
+) -> torch.Tensor:
+    """Gradient of the recurrent weight as the steps read it, `[G, H]`: one product over all of them."""
+    product_dtype = torch.bfloat16 if product_in_bfloat16 else dtype
+    previous = torch.cat([hidden.unsqueeze(0).to(outputs.dtype), outputs[:-1]])
+    gates, previous = (tensor.flatten(0, 1).to(product_dtype) for tensor in (grad_gates, previous))
+    return (gates.t() @ previous).to(dtype)
 
 
 _forward_operator.register_autograd(_differentiate, setup_context=_save_for_backward)
