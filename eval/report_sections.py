@@ -79,11 +79,12 @@ def _tuning(tuning: dict | None) -> str:
 
 
 def parsing(runs: Sequence[Run]) -> str:
-    """A row for each layer, ensemble and baseline; figures of several checkpoints are means.
+    """A row for each layer and ensemble, then one for each baseline; figures of several checkpoints are means.
 
-    Short sentences are those of the papers' WSJ10; runs with others have no figures for them.
+    Short sentences are those of the papers' WSJ10; runs with others have no figures for them. A baseline that scores
+    the same in several runs has one row.
     """
-    rows = []
+    rows, baselines = [], {}
     for run in runs:
         results = run.results
         summary = results["summary"]
@@ -94,8 +95,12 @@ def parsing(runs: Sequence[Run]) -> str:
         header, table = parsing_table(summary, PUBLISHED_MAX_WORDS)
         measured = {row for model in results["models"] for row in model["scores"]["all"]}
         for name, *figures in table:
-            of_model = [names, seeds] if name in measured else ["", ""]
-            rows.append([name, *of_model, short_name(results["treebank"]), *figures, f"[{run.number}]"])
+            place, number = short_name(results["treebank"]), f"[{run.number}]"
+            if name in measured:
+                rows.append([name, names, seeds, place, *figures, number])
+            else:
+                baselines.setdefault((name, "", "", place, *figures), []).append(number)
+    rows += [[*row, " ".join(numbers)] for row, numbers in baselines.items()]
     rows += [
         [name, "", "", "WSJ section 23", *figures, "published"]
         for name, *figures in published_rows(PUBLISHED_MAX_WORDS)
