@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.multiprocessing.reductions import StorageWeakRef
 
 from onlstm_hf import ordered_neurons as module
 from onlstm_hf.ordered_neurons import cumax, ordered_neurons
@@ -314,6 +315,29 @@ def test_second_derivatives_of_the_fused_path_are_refused_and_of_the_reference_r
     assert torch.autograd.gradgradcheck(
         lambda *tensors: ordered_neurons(*tensors, None, "reference").outputs, problem.differentiable()
     )
+
+
+def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_graph_is_kept(monkeypatch):
+    activations, given_back = [], []
+
+    def forward(*arguments):
+        outputs = module.FUSED.forward(*arguments)
+        activations.append(StorageWeakRef(outputs[-1].untyped_storage()))
+        return outputs
+
+    def weight_gradient(*arguments):
+        given_back.append(activations[-1].expired())
+        return unchanged(*arguments)
+
+    unchanged = module._weight_gradient
+    monkeypatch.setitem(module._FAST_PATHS, "fused", module.FUSED._replace(forward=forward))
+    monkeypatch.setattr(module, "_weight_gradient", weight_gradient)
+    problem = make_problem(3, 2, 2, 2)
+    outputs = ordered_neurons(*problem, "fused").outputs.sum()
+    kept = torch.autograd.grad(outputs, problem.differentiable(), retain_graph=True)
+    again = torch.autograd.grad(outputs, problem.differentiable())
+    assert given_back == [False, True]
+    assert all(map(torch.equal, kept, again))
 
 
 def test_auto_is_one_of_the_named_paths():

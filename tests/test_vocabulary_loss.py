@@ -187,6 +187,20 @@ def test_the_projected_loss_never_holds_all_logits(projection, labels, monkeypat
     assert largest.numel == max(tensor.numel() for tensor in projection) < labels.numel() * VOCAB_SIZE
 
 
+@pytest.mark.parametrize("factor", [1, 0.5])
+def test_the_projected_loss_can_be_differentiated_again_and_scaled(projection, labels, factor):
+    loss = factor * projected_next_token_loss(*projection, labels)
+    logits = torch.nn.functional.linear(*projection)
+    expected = torch.autograd.grad(factor * next_token_loss(logits, labels), projection)
+    for _ in range(2):
+        for tensor in projection:
+            tensor.grad = None
+        loss.backward(retain_graph=True)
+        for tensor, gradient in zip(projection, expected, strict=True):
+            torch.testing.assert_close(tensor.grad, gradient)
+            tensor.grad.zero_()  # the caller's, which no further backward pass may see
+
+
 def test_the_projected_loss_refuses_a_second_derivative_and_labels_outside_the_vocabulary(projection, labels):
     (gradient,) = torch.autograd.grad(projected_next_token_loss(*projection, labels), projection[1], create_graph=True)
     with pytest.raises(RuntimeError):

@@ -58,7 +58,7 @@ def next_token_loss(
     """
     labels = _flat_labels(shift_labels, logits.shape[-1], logits.device)
     total = _SummedCrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels)
-    return _mean(total, labels, num_items_in_batch)
+    return total / _num_items(labels, num_items_in_batch)
 
 
 def projected_next_token_loss(
@@ -70,8 +70,8 @@ def projected_next_token_loss(
 ) -> torch.Tensor:
     """`next_token_loss` of `logits = hidden_states @ weight.T + bias`, of which only a block exists at any time.
 
-    The gradients are computed together with the loss, block by block, and only scaled in the backward pass: nothing is
-    computed twice, and nothing as large as the logits is kept (as in the Liger kernels of Hsu et al. 2024).
+    The gradients are computed together with the loss, block by block, and at most scaled in the backward pass: nothing
+    is computed twice, and nothing as large as the logits is kept (as in the Liger kernels of Hsu et al. 2024).
 
     Args:
         hidden_states: `[B, T, H]`.
@@ -85,10 +85,14 @@ def projected_next_token_loss(
     autocast = torch.is_autocast_enabled(device_type)
     dtype = torch.get_autocast_dtype(device_type) if autocast else hidden_states.dtype
     with torch.autocast(device_type, enabled=False):
-        total = _SummedProjectedCrossEntropy.apply(
-            hidden_states.reshape(-1, hidden_states.shape[-1]).to(dtype), weight, bias, labels, torch.is_grad_enabled()
+        return _ProjectedCrossEntropy.apply(
+            hidden_states.reshape(-1, hidden_states.shape[-1]).to(dtype),
+            weight,
+            bias,
+            labels,
+            _num_items(labels, num_items_in_batch),
+            torch.is_grad_enabled(),
         )
-    return _mean(total, labels, num_items_in_batch)
 
 
 def _flat_labels(shift_labels: torch.Tensor, vocab_size: int, device: torch.device) -> torch.Tensor:
@@ -96,10 +100,9 @@ def _flat_labels(shift_labels: torch.Tensor, vocab_size: int, device: torch.devi
     return shift_labels.reshape(-1).to(device)
 
 
-def _mean(total: torch.Tensor, labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | None) -> torch.Tensor:
-    if num_items_in_batch is None:
-        num_items_in_batch = (labels != IGNORED_LABEL).sum().clamp(min=1)
-    return total / num_items_in_batch
+def _num_items(labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | None) -> int | torch.Tensor:
+    """What the sum is divided by: the number that is given, or that of the labels that are not ignored."""
+    return (labels != IGNORED_LABEL).sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
 
 
 def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
@@ -145,8 +148,8 @@ class _SummedCrossEntropy(torch.autograd.Function):
         return grad_logits, None
 
 
-class _SummedProjectedCrossEntropy(torch.autograd.Function):
-    """The same sum from what the logits are the product of, and its gradients, which are computed on the way."""
+class _ProjectedCrossEntropy(torch.autograd.Function):
+    """The mean from what the logits are the product of, and its gradients, which are computed on the way."""
 
     @staticmethod
     def forward(
@@ -155,6 +158,7 @@ class _SummedProjectedCrossEntropy(torch.autograd.Function):
         weight: torch.Tensor,
         bias: torch.Tensor,
         labels: torch.Tensor,
+        num_items: int | torch.Tensor,
         differentiate: bool,
     ) -> torch.Tensor:
         dtype = torch.promote_types(hidden_states.dtype, torch.float32)
@@ -179,15 +183,23 @@ class _SummedProjectedCrossEntropy(torch.autograd.Function):
                 else:
                     grad_weight += grad_logits.t() @ hidden_states[rows]
             log_probabilities = grad_logits = None  # not beside the logits of the next block
-        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        num_items = torch.as_tensor(num_items)
+        if differentiate:
+            grad_weight /= num_items
+            grad_bias /= num_items
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, num_items)
         ctx.weight_dtype = weight.dtype
-        return total
+        return total / num_items
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_output: torch.Tensor):
-        grad_hidden, grad_weight, grad_bias = (gradient * grad_output for gradient in ctx.saved_tensors)
-        return grad_hidden, grad_weight.to(ctx.weight_dtype), grad_bias.to(ctx.weight_dtype), None, None
+        grad_hidden, grad_weight, grad_bias, num_items = ctx.saved_tensors
+        grad_hidden = grad_hidden * (grad_output / num_items)
+        # `loss.backward()` scales nothing, and needs no copy of the weight's gradient; a GPU would wait for the look.
+        if grad_output.device.type != "cpu" or torch.compiler.is_compiling() or grad_output != 1:
+            grad_weight, grad_bias = grad_weight * grad_output, grad_bias * grad_output
+        return grad_hidden, grad_weight.to(ctx.weight_dtype), grad_bias.to(ctx.weight_dtype), None, None, None
 
 
 def _blocks(num_rows: int, vocab_size: int, logits_per_block: int) -> list[slice]:
