@@ -20,6 +20,8 @@ from .ordered_neurons_triton import PATH as TRITON
 # From the fastest on.
 _FAST_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
 IMPLEMENTATIONS = ("auto", "reference", *_FAST_PATHS)
+# Rows of a mask at a time: on a CPU booleans become as many numbers before they are multiplied with.
+_ROWS_OF_MASK = 1024
 # Operators are global: a second copy of this file, which came with a checkpoint, must not replace those of the first.
 _OPERATORS = re.sub(r"\W", "_", __name__)
 
@@ -332,7 +334,9 @@ def _differentiate(ctx, grad_outputs, grad_last_cell, grad_distances, *_):
     if recurrent_scale != 1:
         grad_weight *= recurrent_scale
     if recurrent_mask is not None:
-        grad_weight.masked_fill_(~recurrent_mask, 0)  # a product would make the booleans numbers first
+        for start in range(0, len(grad_weight), _ROWS_OF_MASK):
+            rows = slice(start, start + _ROWS_OF_MASK)
+            grad_weight[rows].mul_(recurrent_mask[rows])
     return grad_gates, grad_weight, grad_hidden, grad_cell, *[None] * 6
 
 

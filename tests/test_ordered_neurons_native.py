@@ -60,7 +60,8 @@ def test_values_and_gradients_are_those_of_the_reference(instruction_set, shape,
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_the_mask_of_the_recurrent_weight_is_that_of_the_reference(instruction_set, shape, precision):
+def test_the_mask_of_the_recurrent_weight_is_that_of_the_reference(instruction_set, shape, precision, monkeypatch):
+    monkeypatch.setattr(module, "_ROWS_OF_MASK", 5)
     problem = make_problem(*shape, torch.float32)
     options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
     double = to_double(problem)
