@@ -172,8 +172,9 @@ SECTIONS = {
 
 
 def short_name(path: str) -> str:
-    """The last part of a path, or of a name on the Hub."""
-    return Path(path).name
+    """The last part of a path, or of a name on the Hub; of a training run's `best/` and `last/` that of the run."""
+    place = Path(path)
+    return place.parent.name if place.name in ("best", "last") and place.parent.name else place.name
 
 
 def text_name(path: str) -> str:

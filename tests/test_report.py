@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import report
+from report_sections import short_name
 
 from onlstm_hf.logic_scores import score_logic
 from onlstm_hf.results_file import write_results
@@ -130,3 +131,11 @@ def test_without_results_one_line_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert report.main([]) == 1
     assert capsys.readouterr().err.startswith("report.py: there are no results")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("user/onlstm", "onlstm"), ("runs/small/best", "small"), ("runs/small/last", "small"), ("best", "best")],
+)
+def test_a_model_is_named_after_its_folder_or_its_run(path, name):
+    assert short_name(path) == name
