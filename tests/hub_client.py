@@ -55,6 +55,16 @@ def run_command(*arguments: str) -> Outcome:
         return Outcome(code, output.getvalue(), " ".join(errors.getvalue().split()), waits)
 
 
+def run_commands_in(folder: str, commands: list[list[str]]) -> list[Outcome]:
+    """Runs `onlstm-hf` with each of the arguments, this folder being the working directory."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        return [run_command(*arguments) for arguments in commands]
+    finally:
+        os.chdir(before)
+
+
 def load_model(name: str, trust: bool = False, **options) -> dict:
     """The module of the model's class, and the first logits."""
     import torch

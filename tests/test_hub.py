@@ -21,12 +21,14 @@ from hub_client import (
     parse_by_pipeline,
     push_by_methods,
     run_command,
+    run_commands_in,
     score_trees,
 )
 from hub_server import Fault, HubServer
 from logic_checkpoints import save_logic_run
 from safetensors.torch import load_file, save_file
 from test_model_cards import CHECKPOINTS
+from test_readme import blocks, commands
 from tiny_models import KINDS
 
 from onlstm_hf import build_word_tokenizer
@@ -211,6 +213,23 @@ def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_a
     build_word_tokenizer(["( a ( and b ) )"]).save_pretrained(tmp_path / "best")
     with pytest.raises(ValueError, match="does not tell the two texts of a pair apart"):
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
+
+
+def test_the_readme_shares_as_it_is_written(hub, client, tmp_path, project_root):
+    for folder in ("model_cards", "eval"):
+        (tmp_path / folder).symlink_to(project_root / folder)
+    save_logic_run(tmp_path / "runs" / "logic_onlstm", "onlstm")
+    pushes = [
+        [word.replace("user/", "ada/") for word in program[1:]]
+        for _, content in blocks("README.md", "bash")
+        for program, *_ in commands(content)
+        if program[0] == "onlstm-hf" and program[1].startswith("push")
+    ]
+    assert len(pushes) == 3
+    for arguments, outcome in zip(pushes, client(run_commands_in, str(tmp_path), pushes), strict=True):
+        assert (outcome.code, outcome.errors) == (0, ""), arguments
+        kind = "space" if arguments[0] == "push-metric" else "model"
+        assert hub.repositories[kind, arguments[2]].private == ("--private" in arguments)
 
 
 def test_a_branch_and_a_private_repository(hub, client, first, second):

@@ -37,7 +37,8 @@ LESS_WORK = {
 }
 # What installs or is elsewhere tested as it is run here: without a browser, without the Hub, with all of pytest.
 NOT_RUN = ("python3", "pip", ".", "pytest")
-# What is only checked to be a valid command: it needs the Hub, stays up, takes minutes, or reads the authors' files.
+# What is only checked to be a valid command: it needs a Hub (test_hub.py runs it with one), stays up, takes minutes,
+# or reads the authors' files.
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,
     "onlstm-hf push-metric": command_line.build_parser,
