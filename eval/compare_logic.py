@@ -6,12 +6,10 @@ The results are those that training/train_logic.py leaves. The picture needs the
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
-from reporting import check_writable, import_extra
+from reporting import check_writable, import_extra, read_results
 from tables import format_table
 
 from onlstm_hf.command_line import run_program
@@ -48,7 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
 def compare_logic(options: argparse.Namespace) -> None:
     """Prints the table and draws the figure."""
     check_writable(options.plot)
-    runs = [read_results(path) for path in options.results]
+    runs = [read_results(path, [TASK]) for path in options.results]
     names = options.names or [run["name"] for run in runs]
     if len(names) != len(runs):
         raise ValueError(f"there are {len(runs)} results and {len(names)} names")
@@ -57,24 +55,6 @@ def compare_logic(options: argparse.Namespace) -> None:
     print(f"\n{PUBLISHED_NOTE}")
     if options.plot:
         draw_accuracies(names, runs, options.plot)
-
-
-def read_results(path: str) -> dict:
-    """The results of one run.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is none of logical inference.
-    """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        results = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a JSON file: {error}") from error
-    if not isinstance(results, dict) or results.get("task") != TASK:
-        raise ValueError(f"{path} holds no results of {TASK}, as training/train_logic.py writes them")
-    return results
 
 
 def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:

@@ -8,7 +8,6 @@ row, put such a file into eval/results and run this again. Of results of logical
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 from compare_logic import TASK as LOGICAL_INFERENCE
 from compare_logic import draw_accuracies
 from report_sections import SECTIONS, Run
-from reporting import check_writable
+from reporting import check_writable, read_results
 
 from onlstm_hf.command_line import run_program
 from onlstm_hf.files import written_file
@@ -53,7 +52,7 @@ def write_report(options: argparse.Namespace) -> None:
     paths = options.results or sorted(str(path) for path in Path("eval", "results").glob("*.json"))
     if not paths:
         raise FileNotFoundError("there are no results: run this in a checkout, or give --results FILE ...")
-    runs = [Run(number, path, read_results(path)) for number, path in enumerate(paths, start=1)]
+    runs = [Run(number, path, read_run(path)) for number, path in enumerate(paths, start=1)]
     logic = [run.results for run in runs if run.results["task"] == LOGICAL_INFERENCE]
     if logic:
         check_writable(options.logic_figure)
@@ -62,21 +61,14 @@ def write_report(options: argparse.Namespace) -> None:
         file.write(report(runs, options.logic_figure))
 
 
-def read_results(path: str) -> dict:
-    """A results file.
+def read_run(path: str) -> dict:
+    """A results file that says how it came about.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is none of a task that this script knows, or does not say how it came about.
+        ValueError: if it is of no task that has a table, or does not say so.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        results = json.loads(Path(path).read_text(encoding="utf-8"))
-    except ValueError as error:
-        raise ValueError(f"{path} is not a JSON file: {error}") from error
-    if not isinstance(results, dict) or results.get("task") not in SECTIONS:
-        raise ValueError(f"{path} holds no results of a task that has a table: {', '.join(SECTIONS)}")
+    results = read_results(path, SECTIONS)
     for field in ("command", "date", "machine", "versions"):
         if field not in results:
             raise ValueError(f"{path} does not say its {field}: an older version wrote it; run its script again")

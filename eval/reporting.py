@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+from collections.abc import Collection
 from pathlib import Path
 from types import ModuleType
 
@@ -45,6 +46,24 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
     for path in paths:
         if path is not None and not Path(path).resolve().parent.is_dir():
             raise FileNotFoundError(f"cannot write {path}: its folder does not exist")
+
+
+def read_results(path: str, tasks: Collection[str]) -> dict:
+    """A results file.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is not of one of the tasks.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        results = json.loads(Path(path).read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not a JSON file: {error}") from error
+    if not isinstance(results, dict) or results.get("task") not in tasks:
+        raise ValueError(f"{path} holds no results of {' or '.join(tasks)}")
+    return results
 
 
 def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:
