@@ -8,6 +8,7 @@ The results are those that training/train_logic.py leaves. The picture needs the
 import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from reporting import check_writable, import_extra, read_results
 from tables import format_table
@@ -101,7 +102,8 @@ def draw_accuracies(names: Sequence[str], runs: Sequence[dict], path: str) -> No
     axes.set_xticks([int(number) for number in numbers_of_operators(runs)])
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=150)
+    with pyplot.rc_context({"svg.hashsalt": "onlstm_hf"}):  # the same results give the same SVG file
+        figure.savefig(path, dpi=150, metadata={"Date": None} if Path(path).suffix == ".svg" else None)
     pyplot.close(figure)
 
 

@@ -42,6 +42,8 @@ def test_the_figure_has_a_curve_for_every_run(results, tmp_path):
     assert compare_logic.main([*results, "--names", "ON-LSTM", "LSTM", "--plot", str(path)]) == 0
     text = path.read_text()
     assert "<svg" in text and "LSTM" in text and "trained on at most 6" in text
+    assert compare_logic.main([*results, "--names", "ON-LSTM", "LSTM", "--plot", str(tmp_path / "again.svg")]) == 0
+    assert (tmp_path / "again.svg").read_text() == text
 
 
 @pytest.mark.parametrize(
