@@ -128,12 +128,12 @@ def seen(hub: HubServer, name: str, **options) -> dict[str, bytes]:
 def test_each_released_checkpoint_can_be_shared_and_loads_each_way(
     folder, hub, client, client_without_package, variables
 ):
-    name = f"ada/{folder.name}"
+    name = f"ada/released-{folder.name}"
     outcome = client(run_command, "push", str(folder), name)
     assert (outcome.code, outcome.errors) == (0, "")
     assert len(hub.repositories["model", name].commits) == 2  # that of the new repository, and one with everything
     card = hub.files(name)["README.md"].decode()
-    assert f'path = "{name}"' in card and f"# {folder.name}\n" in card
+    assert f'path = "{name}"' in card and f"# released-{folder.name}\n" in card
     uploaded, local = seen(hub, name), contents(folder)
     assert {**uploaded, "README.md": b""} == {**local, "README.md": b""}
     assert client(list_files, name) == sorted([".gitattributes", *local])
