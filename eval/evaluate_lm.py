@@ -191,9 +191,10 @@ def report(scores: dict[str, dict[str, float]], adapted: dict | None = None) -> 
     if not adapted:
         return table
     settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
-    tuning = adapted["tuning"]
-    chosen = f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
-    return f"{table}\n\n{adapted['description']}: {settings}{chosen if tuning else ''}"
+    lines = [table, "", f"{adapted['description']}: {settings}"]
+    if tuning := adapted["tuning"]:
+        lines[-1] += f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

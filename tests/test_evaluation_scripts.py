@@ -182,6 +182,15 @@ def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
     assert f"the best of 8 on 20 tokens of {other}" in table
 
 
+def test_settings_that_are_given_need_no_text_to_choose_by(capsys, tmp_path, checkpoint, text_file):
+    output = tmp_path / "results.json"
+    settings = ["--adapt", "dynamic-sgd", "--learning-rate", "0.01", "--decay", "0.1", "--segment-length", "4"]
+    assert evaluate_lm.main([checkpoint, "--files", text_file, *settings, "--output", str(output)]) == 0
+    assert json.loads(output.read_text())["adaptation"]["tuning"] is None
+    printed = capsys.readouterr().out
+    assert printed.endswith("(Krause et al. 2018): learning_rate 0.01, decay 0.1, segment_length 4\n")
+
+
 @pytest.mark.parametrize("method", ["dynamic-sgd", "dynamic-rms"])
 def test_dynamic_evaluation_leaves_out_what_diverges(
     capsys, tmp_path, checkpoint, model, tokenizer, text_file, method
