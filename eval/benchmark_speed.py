@@ -46,6 +46,7 @@ from tables import format_table
 
 from onlstm_hf.command_line import positive_integer, run_program
 from onlstm_hf.files import read_text_file
+from onlstm_hf.process_memory import keep_freed_memory
 from onlstm_hf.results_file import describe_machine, write_results
 from onlstm_hf.treebank import read_treebank
 
@@ -220,4 +221,5 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()  # as the training scripts do
     sys.exit(main())

@@ -40,6 +40,7 @@ class Scale:
         prpn: fields of the `PRPNConfig` of the case `prpn`.
         recipe: of the whole training step and of the loss curves.
         overrides: of the recipe.
+        shortest_turn: seconds that a contestant of the recurrence runs for in each round, see `take_turns`.
     """
 
     large: StackSize
@@ -52,6 +53,7 @@ class Scale:
     prpn: dict
     recipe: str
     overrides: tuple[str, ...] = ()
+    shortest_turn: float = 0.2
 
 
 _LARGE, _SMALL = StackSize(20, 70, (400, 1150, 1150, 400)), StackSize(32, 35, (200, 400, 200))
@@ -84,6 +86,7 @@ SCALES = {
             "--model.hidden_size=12",
             "--model.chunk_size=4",
         ),
+        shortest_turn=0.0,
     ),
 }
 
@@ -139,19 +142,23 @@ class Outcome:
 def measure_recurrence(scale: Scale, rounds: int, device: torch.device) -> list[Outcome]:
     """Forward and backward pass of the two recurrent stacks."""
     return [
-        _recurrence(scale.large, rounds, device, (2.5, 1.1, 5.0)),
-        _recurrence(scale.small, rounds, device, (3.0, 1.2, None)),
+        _recurrence(scale.large, scale.shortest_turn, rounds, device, (2.5, 1.1, 5.0)),
+        _recurrence(scale.small, scale.shortest_turn, rounds, device, (3.0, 1.2, None)),
     ]
 
 
 def _recurrence(
-    size: StackSize, rounds: int, device: torch.device, bounds: tuple[float, float, float | None]
+    size: StackSize,
+    shortest_turn: float,
+    rounds: int,
+    device: torch.device,
+    bounds: tuple[float, float, float | None],
 ) -> Outcome:
     if device.type == "cuda":
         bounds = (20.0, 1.5, 20.0)
     faster, of_lstm, faster_in_bf16 = bounds
     contestants, left_out = leave_out_unavailable(recurrence_contestants(size, device))
-    seconds = take_turns(contestants, rounds, device)
+    seconds = take_turns(contestants, rounds, device, shortest_turn)
     case = f"recurrent stack, training, {size}"
     in_float32, in_bf16 = seconds["auto float32"], seconds["auto bf16"]
     rows = [
@@ -269,7 +276,7 @@ def measure_growth(scale: Scale, rounds: int, device: torch.device) -> dict[str,
         growth[what] = []
         for value, size in steps:
             contestants, left_out = leave_out_unavailable(recurrence_contestants(size, device))
-            seconds = take_turns(contestants, rounds, device)
+            seconds = take_turns(contestants, rounds, device, scale.shortest_turn)
             outcome = Outcome(
                 f"{what} {value}: {size}", seconds, size.num_tokens, [], left_out, {"size": asdict(size)}
             )

@@ -49,12 +49,19 @@ def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tu
 
 
 def take_turns(
-    contestants: Mapping[str, Callable[[], object]], rounds: int, device: torch.device
+    contestants: Mapping[str, Callable[[], object]], rounds: int, device: torch.device, shortest_turn: float = 0.0
 ) -> dict[str, list[float]]:
     """Seconds of every contestant in every round. Each round starts with another one of them.
 
     Whatever else keeps the machine busy during a round slows all contestants of that round, and a ratio within the
     round is hardly changed by it.
+
+    Args:
+        contestants: what to run, by name.
+        rounds: turns of each.
+        device: where.
+        shortest_turn: seconds that a contestant runs again and again in its turn, of which it gets the mean, so that
+            what the one before it left behind (caches, sleeping threads) does not count.
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
@@ -62,10 +69,12 @@ def take_turns(
         first = number % len(names)
         for name in names[first:] + names[:first]:
             synchronize(device)
-            start = time.perf_counter()
-            contestants[name]()
-            synchronize(device)
-            seconds[name].append(time.perf_counter() - start)
+            start, passed, runs = time.perf_counter(), 0.0, 0
+            while runs == 0 or passed < shortest_turn:
+                contestants[name]()
+                synchronize(device)
+                passed, runs = time.perf_counter() - start, runs + 1
+            seconds[name].append(passed / runs)
     return seconds
 
 

@@ -128,6 +128,18 @@ def test_contestants_take_turns_and_another_one_begins_each_round(monkeypatch):
     assert "".join(calls) == "abcbcacab"
 
 
+def test_a_contestant_that_is_done_too_soon_runs_again_in_its_turn(monkeypatch):
+    now, calls = [0.0], []
+    monkeypatch.setattr(speed_measurement.time, "perf_counter", lambda: now[0])
+
+    def run():
+        calls.append(now[0])
+        now[0] += 0.5 if len(calls) % 3 else 2.0
+
+    assert take_turns({"a": run}, 2, CPU, shortest_turn=2.5) == {"a": [1.0, 1.0]}
+    assert len(calls) == 6
+
+
 def test_what_cannot_run_is_left_out_with_its_reason():
     def refuse():
         raise ValueError("needs a compiler")

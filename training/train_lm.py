@@ -46,6 +46,7 @@ from validation import load_gold_trees, load_held_out_text
 import onlstm_hf
 from onlstm_hf.evaluation import parse_treebank
 from onlstm_hf.files import write_json
+from onlstm_hf.process_memory import keep_freed_memory
 from onlstm_hf.recurrent_state import ModelState
 
 # The other processes wait while the first one scores the test text row by row.
@@ -351,6 +352,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     try:
         main()
     except (ValueError, OSError, TrainingDiverged) as error:

@@ -40,6 +40,7 @@ from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrai
 from onlstm_hf.files import write_json
 from onlstm_hf.logic import RELATIONS
 from onlstm_hf.logic_scores import score_logic
+from onlstm_hf.process_memory import keep_freed_memory
 from onlstm_hf.results_file import write_results
 
 
@@ -270,6 +271,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 if __name__ == "__main__":
+    keep_freed_memory()
     try:
         main()
     except (ValueError, OSError, TrainingDiverged) as error:

@@ -149,8 +149,11 @@ def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, re
         input_gates = input_gates.to(dtype)
     tensors = (input_gates, recurrent_weight.to(dtype), hidden.to(dtype), cell.to(dtype))
     differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    # Where there is nothing to differentiate or to compile, decoding token by token goes without an operator's costs.
-    run = _forward_operator if differentiable or torch.compiler.is_compiling() else _forward
+    # An operator that the compiler can take as it is costs more at every call than the two others.
+    if torch.compiler.is_compiling():
+        run = _forward_operator
+    else:
+        run = _Function.apply if differentiable else _forward
     outputs, last_cell, distances, *_ = run(
         *tensors, mask, recurrent_mask, recurrent_scale, product_in_bfloat16, differentiable, implementation
     )
@@ -323,7 +326,9 @@ def _save_for_backward(ctx, inputs, output):
 def _differentiate(ctx, grad_outputs, grad_last_cell, grad_distances, *_):
     outputs, *saved, recurrent_weight, hidden, mask, recurrent_mask = ctx.saved_tensors
     recurrent_scale, product_in_bfloat16 = ctx.options
-    grad_gates, grad_hidden, grad_cell = _backward_operator(
+    # Only the operator refuses to be differentiated again, which with `create_graph` is what autograd keeps track for.
+    run = _backward_operator if torch.compiler.is_compiling() or torch.is_grad_enabled() else _backward
+    grad_gates, grad_hidden, grad_cell = run(
         grad_outputs, grad_last_cell, grad_distances, outputs, *saved, recurrent_weight, mask, recurrent_mask,
         *ctx.options, ctx.implementation,
     )  # fmt: skip
@@ -355,3 +360,15 @@ def _weight_gradient(
 
 
 _forward_operator.register_autograd(_differentiate, setup_context=_save_for_backward)
+
+
+class _Function(torch.autograd.Function):
+    """The operator without its costs, for where nothing is compiled."""
+
+    @staticmethod
+    def forward(ctx, *inputs):
+        output = _forward(*inputs)
+        _save_for_backward(ctx, inputs, output)
+        return output
+
+    backward = staticmethod(_differentiate)
