@@ -41,8 +41,8 @@ class Run(NamedTuple):
 
 
 def language_modelling(runs: Sequence[Run]) -> str:
-    """A row for each text and model, as it is and with adaptation."""
-    rows = []
+    """A row for each text and model, as it is and with adaptation; runs that scored the same share it."""
+    rows = {}
     for run in runs:
         results, adapted = run.results, run.results["adaptation"]
         scored = [("", results["scores"])]
@@ -50,8 +50,8 @@ def language_modelling(runs: Sequence[Run]) -> str:
             settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
             scored.append((f"{adapted['method']}: {settings}{_tuning(adapted['tuning'])}", adapted["scores"]))
         for adaptation, scores in scored:
-            rows += [
-                [
+            for text, score in scores.items():
+                row = (
                     short_name(results["model"]),
                     _cell(results["seed"]),
                     f"{results['num_parameters']:,}",
@@ -60,16 +60,16 @@ def language_modelling(runs: Sequence[Run]) -> str:
                     f"{score['perplexity']:.2f}",
                     f"{score['word_perplexity']:.2f}",
                     f"{score['bits_per_character']:.3f}",
-                    f"[{run.number}]",
-                ]
-                for text, score in scores.items()
-            ]
-    rows += [
+                )
+                rows.setdefault(row, []).append(f"[{run.number}]")
+    measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
+    published = [
         [f"{row['model']} (published)", "", "", row["text"], "", f"{row['perplexity']:.2f}", "", "", "published"]
         for row in PUBLISHED_PERPLEXITIES
     ]
     units = ["perplexity", "per word", "bits per character"]
-    return markdown_table(["model", "seed", "parameters", "text", "adaptation", *units, "run"], rows)
+    header = ["model", "seed", "parameters", "text", "adaptation", *units, "run"]
+    return markdown_table(header, measured + published)
 
 
 def _tuning(tuning: dict | None) -> str:

@@ -59,6 +59,14 @@ def test_every_measured_row_names_a_run_and_every_other_row_is_published(project
             assert not re.search(r"\[\d+\]", line) or line.startswith("| Marvin")
 
 
+def test_runs_with_the_same_figures_share_a_row(project_root):
+    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
+    for section in re.split(r"\n## ", text):
+        lines = [line for line in section.splitlines() if line.startswith("| ") and "| --- |" not in line]
+        figures = [re.sub(r"(\[\d+\] ?)+\|$", "", line) for line in lines]
+        assert len(figures) == len(set(figures))
+
+
 @pytest.fixture
 def logic_results(tmp_path):
     paths = []
