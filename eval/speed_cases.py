@@ -263,7 +263,10 @@ def random_sentences(scale: Scale, count: int) -> list[list[int]]:
 
 
 def measure_growth(scale: Scale, rounds: int, device: torch.device) -> dict[str, list[tuple[int, Outcome]]]:
-    """A training pass of the recurrence as batch size, length and width grow, by what grows."""
+    """A training pass of the recurrence as batch size, length and width grow, by what grows.
+
+    All sizes take turns in each round, so that the machine's own ups and downs are not taken for growth.
+    """
     base = scale.growing
     outer = base.layer_sizes[0]
     sizes = {
@@ -273,12 +276,21 @@ def measure_growth(scale: Scale, rounds: int, device: torch.device) -> dict[str,
     }
     growth = {}
     for what, steps in sizes.items():
+        found = {value: leave_out_unavailable(recurrence_contestants(size, device)) for value, size in steps}
+        contestants = {
+            (value, name): run for value, (available, _) in found.items() for name, run in available.items()
+        }
+        seconds = take_turns(contestants, rounds, device, scale.shortest_turn)
         growth[what] = []
         for value, size in steps:
-            contestants, left_out = leave_out_unavailable(recurrence_contestants(size, device))
-            seconds = take_turns(contestants, rounds, device, scale.shortest_turn)
+            available, left_out = found[value]
             outcome = Outcome(
-                f"{what} {value}: {size}", seconds, size.num_tokens, [], left_out, {"size": asdict(size)}
+                f"{what} {value}: {size}",
+                {name: seconds[value, name] for name in available},
+                size.num_tokens,
+                [],
+                left_out,
+                {"size": asdict(size)},
             )
             growth[what].append((value, outcome))
     return growth

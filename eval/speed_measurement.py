@@ -2,10 +2,12 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
 import torch
+
+Name = TypeVar("Name", bound=Hashable)
 
 
 class Spread(NamedTuple):
@@ -49,8 +51,8 @@ def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tu
 
 
 def take_turns(
-    contestants: Mapping[str, Callable[[], object]], rounds: int, device: torch.device, shortest_turn: float = 0.0
-) -> dict[str, list[float]]:
+    contestants: Mapping[Name, Callable[[], object]], rounds: int, device: torch.device, shortest_turn: float = 0.0
+) -> dict[Name, list[float]]:
     """Seconds of every contestant in every round. Each round starts with another one of them.
 
     Whatever else keeps the machine busy during a round slows all contestants of that round, and a ratio within the
@@ -64,7 +66,7 @@ def take_turns(
             what the one before it left behind (caches, sleeping threads) does not count.
     """
     names = list(contestants)
-    seconds: dict[str, list[float]] = {name: [] for name in names}
+    seconds: dict[Name, list[float]] = {name: [] for name in names}
     for number in range(rounds):
         first = number % len(names)
         for name in names[first:] + names[:first]:

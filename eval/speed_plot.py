@@ -17,6 +17,7 @@ def draw_growth(growth: Mapping[str, Mapping], path: str, title: str) -> None:
         title: heading, for instance the machine.
     """
     pyplot = import_extra("matplotlib.pyplot", extra="benchmark")
+    ticker = import_extra("matplotlib.ticker", extra="benchmark")
     figure, panels = pyplot.subplots(1, len(growth), figsize=(5 * len(growth), 4.5), sharey=True, squeeze=False)
     for axes, (what, measured) in zip(panels[0], growth.items(), strict=True):
         names = list(measured["seconds_per_token"])
@@ -25,6 +26,8 @@ def draw_growth(growth: Mapping[str, Mapping], path: str, title: str) -> None:
             _draw_curve(axes, measured["values"], measured["seconds_per_token"][name], name, colours[_path(name)])
         axes.set(xlabel=what, xscale="log", yscale="log")
         axes.set_xticks(measured["values"], list(map(str, measured["values"])))
+        axes.yaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.minorticks_off()
         axes.grid(alpha=0.3)
     panels[0][0].set_ylabel("training, microseconds per token")
