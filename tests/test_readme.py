@@ -15,6 +15,8 @@ import pytest
 import yaml
 from accelerate.state import AcceleratorState, GradientState
 from logic_batches import split_by_operators
+from speed_cases import Row
+from speed_measurement import Spread
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from onlstm_hf import __version__, build_word_tokenizer, command_line, generate_logic_pairs
@@ -192,6 +194,18 @@ def test_the_readme_links_every_model_card_and_its_table_has_the_results_of_the_
         if config.model_type == "onlstm":
             without_bias = scores[f"{main_row(config)}, no branching bias"][0]
             assert f"falls from {parsing[0]} to {without_bias}" in readme
+
+
+def test_its_table_of_speed_has_rows_of_the_benchmark_as_they_were_printed():
+    printed = []
+    for path in sorted((ROOT / "eval" / "results").glob("speed*.json")):
+        measured = json.loads(path.read_text(encoding="utf-8"))
+        rows = [Row(**row | {"measured": Spread(*row["measured"])}) for row in measured["rows"]]
+        printed += benchmark_speed.markdown(rows).splitlines()
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Speed\n")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("|")]
+    assert table[:2] == printed[:2] and len(table) > 5
+    assert set(table) <= set(printed)
 
 
 def test_the_citation_file_names_this_version_and_both_papers():
