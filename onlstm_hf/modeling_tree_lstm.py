@@ -125,11 +125,15 @@ class TreeLSTMModel(RecurrentModel):
         cell = input_gate.sigmoid() * candidate.tanh()
         states = torch.cat([output_gate.sigmoid() * cell.tanh(), cell], dim=-1)
         received: list[list[torch.Tensor]] = [[] for _ in range(len(trees.handed_on) + 1)]
-        for counts, level in zip(trees.handed_on, range(1, len(received)), strict=True):
-            for receiver, handed_on in zip(received, states.split(counts), strict=True):
-                receiver.append(handed_on)
-            if level <= len(trees.parts):
-                states = self._compose(_collect(received[level], trees.parts[level - 1].to(device)))
+
+        def hand_on(states: torch.Tensor, counts: list[int]) -> None:
+            for receiver, part in zip(received, states.split(counts), strict=True):
+                receiver.append(part)
+
+        hand_on(states, trees.handed_on[0])
+        for level, parts in enumerate(trees.parts, start=1):
+            states = self._compose(_collect(received[level], parts.to(device)))
+            hand_on(states, trees.handed_on[level])
         return _collect(received[-1], trees.roots.to(device))[:, : self.config.hidden_size]
 
     def _compose(self, parts: torch.Tensor) -> torch.Tensor:
