@@ -36,7 +36,8 @@ def _training(model: PRPNForCausalLM, rounds: int, device: torch.device) -> Outc
     """Forward and backward pass, clipping and optimiser.
 
     Word by word, every module runs on one word after the other, and only the softmax over the vocabulary is one for
-    all, as in the authors' code. The reference has one step after the other in the layers' recurrence alone.
+    all, as in the authors' code. The reference has one step after the other in the layers' recurrence alone. The loss
+    of the reference and of the fast path is that of `train_lm.py`, without logits that stay.
     """
     config = model.config
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999))
@@ -61,7 +62,7 @@ def _training(model: PRPNForCausalLM, rounds: int, device: torch.device) -> Outc
     def whole(implementation: str, precision: str) -> None:
         use_implementation(model.train(), implementation)
         with torch.autocast(device.type, dtype=PRECISIONS[precision], enabled=PRECISIONS[precision] is not None):
-            loss = model(ids, labels=ids).loss
+            loss = model(ids, labels=ids, skip_logits=True).loss
         update(loss)
 
     contestants: dict[str, Callable[[], None]] = {WORD_BY_WORD: word_by_word}

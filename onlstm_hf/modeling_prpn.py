@@ -12,7 +12,7 @@ from .batch_norm import MaskedBatchNorm
 from .configuration_prpn import PRPNConfig
 from .deviation_norm import DeviationNorm
 from .dropout import ElementDropout
-from .linear import weight_and_bias
+from .linear import Linear, linear, weight_and_bias
 from .memory_reading import ReadingOutput, ReadingWeights, attend_to_windows, read_sequence
 from .parsing import ParsingMixin
 from .recurrent_language_model import (
@@ -173,10 +173,10 @@ class ReadingLayer(nn.Module):
         self.key_dropout = ElementDropout(config.input_dropout)
         self.recurrent_dropout = ElementDropout(config.recurrent_dropout)
         if self.has_attention:
-            self.key_projection = nn.Linear(input_size + size, size)
-        self.input_projection = nn.Linear(input_size, 4 * size)
+            self.key_projection = Linear(input_size + size, size)
+        self.input_projection = Linear(input_size, 4 * size)
         self.input_norm = DeviationNorm(4 * size)
-        self.recurrent_projection = nn.Linear(size, 4 * size)
+        self.recurrent_projection = Linear(size, 4 * size)
         self.recurrent_norm = DeviationNorm(4 * size)
         self.cell_norm = DeviationNorm(size)
         self.implementation = "auto"
@@ -200,7 +200,8 @@ class ReadingLayer(nn.Module):
             key_keep = self.key_dropout.mask((batch_size, length, size), inputs.device)
             key_weight, key_bias = weight_and_bias(self.key_projection)
             of_input, of_newest = key_weight.split([inputs.shape[-1], size], dim=1)
-            input_keys = F.linear(self.key_dropout(inputs), of_input, key_bias)
+            project = F.linear if self.implementation == "reference" else linear
+            input_keys = project(self.key_dropout(inputs), of_input, key_bias)
         else:
             # Attention to the newest memory alone: what it is does not depend on the key.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
@@ -223,9 +224,9 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, size: int, dropout: float):
         super().__init__()
-        self.input_projection, self.input_norm = nn.Linear(size, size), MaskedBatchNorm(size)
+        self.input_projection, self.input_norm = Linear(size, size), MaskedBatchNorm(size)
         self.dropout = ElementDropout(dropout)
-        self.output_projection, self.output_norm = nn.Linear(size, size), MaskedBatchNorm(size)
+        self.output_projection, self.output_norm = Linear(size, size), MaskedBatchNorm(size)
 
     def forward(self, inputs: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
         """`inputs` `[N, size]`, `mask` `[N]` or `None`."""
@@ -242,12 +243,12 @@ class PredictNetwork(nn.Module):
         self.has_attention = config.prediction_attention
         self.dropout = ElementDropout(config.input_dropout)
         if self.has_attention:
-            self.key_projection = nn.Linear(size, size)
+            self.key_projection = Linear(size, size)
         features = 2 * size if self.has_attention else size
         self.residual_blocks = nn.ModuleList(
             ResidualBlock(features, config.input_dropout) for _ in range(config.num_residual_blocks)
         )
-        self.output_projection = nn.Linear(features, config.embedding_size)
+        self.output_projection = Linear(features, config.embedding_size)
         self.output_norm = MaskedBatchNorm(config.embedding_size)
 
     def forward(
@@ -508,7 +509,7 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
     def __init__(self, config: PRPNConfig):
         super().__init__(config)
         self.model = PRPNModel(config)
-        self.lm_head = nn.Linear(config.embedding_size, config.vocab_size)
+        self.lm_head = Linear(config.embedding_size, config.vocab_size)
         self.post_init()
 
     @property

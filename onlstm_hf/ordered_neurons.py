@@ -13,6 +13,7 @@ from typing import NamedTuple
 import torch
 
 from .fast_path import FastPath
+from .linear import matmul
 from .ordered_neurons_fused import PATH as FUSED
 from .ordered_neurons_native import PATH as NATIVE
 from .ordered_neurons_triton import PATH as TRITON
@@ -356,7 +357,7 @@ def _weight_gradient(
     product_dtype = torch.bfloat16 if product_in_bfloat16 else dtype
     previous = torch.cat([hidden.unsqueeze(0).to(outputs.dtype), outputs[:-1]])
     gates, previous = (tensor.flatten(0, 1).to(product_dtype) for tensor in (grad_gates, previous))
-    return (gates.t() @ previous).to(dtype)
+    return matmul(gates.t(), previous).to(dtype)
 
 
 _forward_operator.register_autograd(_differentiate, setup_context=_save_for_backward)

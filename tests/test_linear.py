@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from onlstm_hf.linear import linear, weight_and_bias
+from onlstm_hf import linear as linear_module
+from onlstm_hf.linear import Linear, linear, matmul, repeated_linear, weight_and_bias
 
 
 @pytest.mark.parametrize("shape", [(4, 7), (3, 5, 7), (1, 1, 7)])
@@ -18,6 +19,60 @@ def test_values_and_gradients_are_those_of_the_plain_product(shape, with_bias):
     theirs = torch.autograd.grad((F.linear(*exact) * weights).sum(), exact)
     for actual, expected in zip(ours, theirs, strict=True):
         torch.testing.assert_close(actual.double(), expected, rtol=0, atol=1e-5)
+
+
+LAYOUTS = {
+    "by rows": lambda matrix: matrix,
+    "transposed": lambda matrix: matrix.t().contiguous().t(),
+    "part of another": lambda matrix: torch.cat([matrix, matrix], dim=1)[:, : matrix.shape[1]],
+}
+
+
+@pytest.mark.parametrize("left_layout", LAYOUTS)
+@pytest.mark.parametrize("right_layout", LAYOUTS)
+@pytest.mark.parametrize("shape", [(3, 4, 5), (5, 4, 3), (1, 1, 1), (1, 7, 2), (2, 1, 3)])
+@pytest.mark.parametrize("worth_a_copy", [1, 1000])
+def test_products_of_any_layout_and_their_gradients(left_layout, right_layout, shape, worth_a_copy, monkeypatch):
+    monkeypatch.setattr(linear_module, "_WORTH_A_COPY", worth_a_copy)
+    torch.manual_seed(0)
+    rows, inner, columns = shape
+    left = LAYOUTS[left_layout](torch.randn(rows, inner)).requires_grad_()
+    right = LAYOUTS[right_layout](torch.randn(inner, columns)).requires_grad_()
+    product = matmul(left, right)
+    assert product.is_contiguous()
+    torch.testing.assert_close(product.double(), left.double() @ right.double(), rtol=0, atol=1e-5)
+    weights = torch.randn(rows, columns)
+    ours = torch.autograd.grad(product, [left, right], weights, create_graph=True)
+    theirs = torch.autograd.grad(left.double() @ right.double(), [left, right], weights.double(), create_graph=True)
+    again = [torch.autograd.grad(sum(grad.square().sum() for grad in grads), left)[0] for grads in (ours, theirs)]
+    for actual, expected in zip([*ours, again[0]], [*theirs, again[1]], strict=True):
+        torch.testing.assert_close(actual, expected.float(), rtol=1e-5, atol=1e-5)
+
+
+def test_the_gradient_of_a_large_weight():
+    torch.manual_seed(0)
+    inputs, weight = torch.randn(640, 520), torch.randn(530, 520, requires_grad=True)
+    grad_outputs = torch.randn(640, 530)
+    (grad_weight,) = torch.autograd.grad(linear(inputs, weight), weight, grad_outputs)
+    torch.testing.assert_close(grad_weight.double(), grad_outputs.double().t() @ inputs.double(), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_repeated_map_is_the_same_each_time(dtype):
+    torch.manual_seed(0)
+    weight = torch.randn(4, 9, dtype=dtype).t()
+    run = repeated_linear(weight, num_rows=3)
+    for inputs in torch.randn(2, 3, 4, dtype=dtype):
+        torch.testing.assert_close(run(inputs), F.linear(inputs, weight), rtol=0, atol=1e-5)
+
+
+def test_a_layer_is_that_of_pytorch():
+    torch.manual_seed(0)
+    layer, inputs = Linear(4, 5), torch.randn(3, 2, 4)
+    expected = F.linear(inputs, layer.weight, layer.bias)
+    torch.testing.assert_close(layer(inputs), expected)
+    layer.implementation = "reference"
+    assert torch.equal(layer(inputs), expected)
 
 
 def test_only_the_gradients_that_are_asked_for_are_computed():

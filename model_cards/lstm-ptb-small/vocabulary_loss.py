@@ -6,7 +6,7 @@ import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from .linear import linear
+from .linear import linear, matmul
 
 IGNORED_LABEL = -100
 # Blocks of the logits: small enough for the cache; and large enough for the products that make them.
@@ -177,7 +177,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 grad_logits.scatter_add_(-1, targets[rows], -torch.ones_like(real[rows], dtype=dtype)).mul_(real[rows])
                 grad_bias += grad_logits.sum(dim=0)
                 grad_logits = grad_logits.to(hidden_states.dtype)
-                grad_hidden[rows] = grad_logits @ product_weight
+                grad_hidden[rows] = matmul(grad_logits, product_weight)
                 if grad_weight.dtype == hidden_states.dtype:
                     grad_weight.addmm_(grad_logits.t(), hidden_states[rows])
                 else:

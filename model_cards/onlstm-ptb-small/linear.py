@@ -1,25 +1,58 @@
-"""Affine maps of whole sequences by the fastest of the libraries that PyTorch brings, also with adapters around."""
+"""Products of matrices and affine maps by the fastest of the libraries that PyTorch brings, also with adapters around.
+
+In float32 on a CPU that is oneDNN, which TorchInductor calls as well: `torch.matmul` takes MKL, which on some CPUs
+(AMD's) reaches only two thirds of its speed. Everywhere else, and in compiled code, PyTorch decides.
+"""
+
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-# oneDNN's float32 product, which TorchInductor calls. F.linear takes MKL's, which on some CPUs (AMD's) reaches only
-# two thirds of its speed.
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+# oneDNN wants the left matrix by rows. Rows and columns from which on a copy of one that is not pays.
+_WORTH_A_COPY = 512
+
+
+def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """`left @ right` of two matrices, `[M, K]` and `[K, N]` to `[M, N]`."""
+    if not _is_for_onednn(left, right):
+        return left @ right
+    return _Product.apply(left, right) if _is_differentiated(left, right) else _product(left, right)
 
 
 def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
     """`F.linear`: `inputs` `[..., in]`, `weight` `[out, in]`, `bias` `[out]` to `[..., out]`."""
     tensors = [inputs, weight] if bias is None else [inputs, weight, bias]
-    fits = (
-        _ONEDNN is not None
-        and not torch.compiler.is_compiling()
-        and not torch.is_autocast_enabled("cpu")
-        and all(tensor.device.type == "cpu" and tensor.dtype == torch.float32 for tensor in tensors)
-        and inputs.numel() > 0
-    )
-    return _OneDNNLinear.apply(inputs, weight, bias) if fits else F.linear(inputs, weight, bias)
+    if not _is_for_onednn(*tensors):
+        return F.linear(inputs, weight, bias)
+    return _Linear.apply(inputs, weight, bias) if _is_differentiated(*tensors) else _linear(inputs, weight, bias)
+
+
+def repeated_linear(weight: torch.Tensor, num_rows: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """`linear` by one weight `[out, in]`, for many inputs `[num_rows, in]` one after the other: it is packed once.
+
+    The function that is returned is not differentiable.
+    """
+    if not _is_for_onednn(weight):
+        return lambda inputs: F.linear(inputs, weight)
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), num_rows)
+    return lambda inputs: _ONEDNN(inputs, packed, None, "none", [], "")
+
+
+class Linear(nn.Linear):
+    """`nn.Linear` by the function `linear`.
+
+    Attributes:
+        implementation: "reference" for PyTorch's own function.
+    """
+
+    implementation = "auto"
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        run = F.linear if self.implementation == "reference" else linear
+        return run(inputs, self.weight, self.bias)
 
 
 def weight_and_bias(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
@@ -36,11 +69,41 @@ def weight_and_bias(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
     return weight.to(options["dtype"]), bias[0].to(options["dtype"])
 
 
-class _OneDNNLinear(torch.autograd.Function):
+def _is_for_onednn(*tensors: torch.Tensor) -> bool:
+    return (
+        _ONEDNN is not None
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cpu")
+        and all(
+            tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.numel() > 0 for tensor in tensors
+        )
+    )
+
+
+def _is_differentiated(*tensors: torch.Tensor) -> bool:
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+class _Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(left, right)
+        return _product(left, right)
+
+    @staticmethod
+    def backward(ctx, grad_output: torch.Tensor):
+        left, right = ctx.saved_tensors
+        return (
+            matmul(grad_output, right.t()) if ctx.needs_input_grad[0] else None,
+            matmul(left.t(), grad_output) if ctx.needs_input_grad[1] else None,
+        )
+
+
+class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(ctx, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
         ctx.save_for_backward(inputs, weight)
-        return _product(inputs, weight, bias)
+        return _linear(inputs, weight, bias)
 
     @staticmethod
     def backward(ctx, grad_outputs: torch.Tensor):
@@ -50,11 +113,25 @@ class _OneDNNLinear(torch.autograd.Function):
         if ctx.needs_input_grad[0]:
             grad_inputs = linear(grad_outputs, weight.t())
         if ctx.needs_input_grad[1]:
-            grad_weight = rows.t() @ inputs.flatten(0, -2)
+            grad_weight = matmul(rows.t(), inputs.flatten(0, -2))
         if ctx.needs_input_grad[2]:
             grad_bias = rows.sum(0)
         return grad_inputs, grad_weight, grad_bias
 
 
-def _product(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-    return _ONEDNN(inputs, weight, bias, "none", [], "")
+def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
+    # Of a weight that is a part of another one, oneDNN would compute the product entry by entry.
+    if not (weight.is_contiguous() or weight.t().is_contiguous()):
+        weight = weight.contiguous()
+    return _ONEDNN(inputs.contiguous(), weight, bias, "none", [], "")
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    if left.is_contiguous():
+        return _linear(left, right.t())
+    # The gradient of a weight: the left matrix is a transposed one. The smaller of both is copied.
+    if min(*left.shape, right.shape[1]) < _WORTH_A_COPY:
+        return left @ right
+    if left.shape[0] <= right.shape[1]:
+        return _linear(left, right.t())
+    return _linear(right.t(), left).t().contiguous()

@@ -17,7 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from .deviation_norm import EPSILON, gradient_factors, normalize, normalize_backward
-from .linear import linear
+from .linear import matmul, repeated_linear
 
 IMPLEMENTATIONS = ("auto", "reference", "fused")
 ATTENTION_EPSILON = 1e-8
@@ -246,7 +246,7 @@ def _fused_forward(
     # Scores are divided by sqrt(H): the keys are, as a whole.
     scaled_keys = input_keys / math.sqrt(size)
     key_product, recurrent_product = (
-        _product_with(weight, in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
+        _product_with(weight, batch_size, in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
     )
     biased_gates = input_gates + gates_bias
 
@@ -255,7 +255,8 @@ def _fused_forward(
         if key_keep is not None:
             newest = newest * key_keep[:, step]
         key = torch.add(scaled_keys[:, step], key_product(newest), out=keys[:, step])
-        scores = torch.linalg.vecdot(tape[:, step : step + num_slots, 0], key.unsqueeze(1))
+        hidden_window = tape[:, step : step + num_slots, 0]
+        scores = torch.bmm(key.unsqueeze(1), hidden_window.transpose(1, 2)).squeeze(1)
         exponentials[:, step] = _exponentials(scores)
         gated = exponentials[:, step] * gates[:, step]
         attentions[:, step] = gated.div_(gated.sum(dim=-1, keepdim=True).add_(ATTENTION_EPSILON))
@@ -302,11 +303,11 @@ def _(input_gates, input_keys, key_weight, recurrent_weight, recurrent_bias, gat
     return _buffers(input_gates, gates, key_weight.shape[0])
 
 
-def _product_with(weight: torch.Tensor, in_bfloat16: bool):
+def _product_with(weight: torch.Tensor, batch_size: int, in_bfloat16: bool):
     """A function that maps `[B, in]` by the weight `[out, in]`, in bfloat16 or in the weight's own precision."""
     if not in_bfloat16:
-        return lambda matrix: linear(matrix, weight)
-    half_weight = weight.to(torch.bfloat16)
+        return repeated_linear(weight, batch_size)
+    half_weight = weight.to(torch.bfloat16).contiguous()
     return lambda matrix: F.linear(matrix.to(torch.bfloat16), half_weight)
 
 
@@ -343,7 +344,7 @@ def _fused_backward(
     batch_size, length, num_slots = gates.shape
     size = key_weight.shape[0]
     key_product, recurrent_product = (
-        _product_with(weight.t().contiguous(), in_bfloat16)
+        _product_with(weight.t(), batch_size, in_bfloat16)
         for weight in (key_weight / math.sqrt(size), recurrent_weight)
     )
 
@@ -412,7 +413,7 @@ def _fused_backward(
         torch.mul(forget_gate[:, step], grad_cell, out=grad_summary[:, size:])
 
         window = tape[:, step : step + num_slots]
-        grad_attention = torch.linalg.vecdot(window.flatten(2), grad_summary.unsqueeze(1))
+        grad_attention = torch.bmm(grad_summary.unsqueeze(1), window.flatten(2).transpose(1, 2)).squeeze(1)
         attention = attentions[:, step]
         grad_gated = grad_attention - (grad_attention * attention).sum(dim=-1, keepdim=True)
         grad_gated.div_(gated_sums[:, step]).mul_(exponentials[:, step])
@@ -457,7 +458,7 @@ def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, in_bfloat16: 
     gradient, inputs = gradient.flatten(0, 1), inputs.flatten(0, 1)
     if in_bfloat16:
         return (gradient.to(torch.bfloat16).t() @ inputs.to(torch.bfloat16)).to(gradient.dtype)
-    return gradient.t() @ inputs
+    return matmul(gradient.t(), inputs)
 
 
 @_fused_backward.register_fake
