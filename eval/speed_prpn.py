@@ -37,13 +37,15 @@ def _training(model: PRPNForCausalLM, rounds: int, device: torch.device) -> Outc
 
     Word by word, every module runs on one word after the other, and only the softmax over the vocabulary is one for
     all, as in the authors' code. The reference has one step after the other in the layers' recurrence alone. The loss
-    of the reference and of the fast path is that of `train_lm.py`, without logits that stay.
+    and the optimiser of the reference and of the fast path are those of `train_lm.py`.
     """
     config = model.config
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999))
+    plain, fused = (
+        torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999), fused=fused) for fused in (None, True)
+    )
     ids = torch.randint(config.vocab_size, (BATCH_SIZE, LENGTH), device=device)
 
-    def update(loss: torch.Tensor) -> None:
+    def update(loss: torch.Tensor, optimizer: torch.optim.Optimizer) -> None:
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -57,13 +59,13 @@ def _training(model: PRPNForCausalLM, rounds: int, device: torch.device) -> Outc
             state = outputs.state
             hiddens.append(outputs.last_hidden_state)
         logits = model.lm_head(torch.cat(hiddens, dim=1))
-        update(F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()))
+        update(F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten()), plain)
 
     def whole(implementation: str, precision: str) -> None:
         use_implementation(model.train(), implementation)
         with torch.autocast(device.type, dtype=PRECISIONS[precision], enabled=PRECISIONS[precision] is not None):
             loss = model(ids, labels=ids, skip_logits=True).loss
-        update(loss)
+        update(loss, fused)
 
     contestants: dict[str, Callable[[], None]] = {WORD_BY_WORD: word_by_word}
     for precision in PRECISIONS:
