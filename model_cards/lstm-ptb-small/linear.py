@@ -55,6 +55,28 @@ class Linear(nn.Linear):
         return run(inputs, self.weight, self.bias)
 
 
+class Convolution(nn.Conv1d):
+    """`nn.Conv1d` with a stride of 1 and no padding, where oneDNN is used as one product with what all windows see.
+
+    Attributes:
+        implementation: "reference" for PyTorch's own function.
+    """
+
+    implementation = "auto"
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: int):
+        super().__init__(in_channels, out_channels, kernel_size)
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """`inputs` `[B, in, T + kernel - 1]` to `[B, out, T]`."""
+        if self.implementation == "reference" or not _is_for_onednn(inputs, self.weight, self.bias):
+            return super().forward(inputs)
+        steps, (kernel_size,) = inputs.transpose(1, 2), self.kernel_size
+        length = steps.shape[1] - kernel_size + 1
+        windows = torch.cat([steps[:, start : start + length] for start in range(kernel_size)], dim=-1)
+        return linear(windows, self.weight.transpose(1, 2).flatten(1), self.bias).transpose(1, 2)
+
+
 def weight_and_bias(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
     """Weight `[out, in]` and bias `[out]` of an affine map that is not called but computed by other means.
 

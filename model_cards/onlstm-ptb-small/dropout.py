@@ -1,5 +1,6 @@
 """The dropouts of the AWD-LSTM (Merity, Keskar & Socher 2018), which the ON-LSTM is trained with."""
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -29,9 +30,7 @@ class LockedDropout(nn.Module):
 
 
 class ElementDropout(nn.Module):
-    """Ordinary dropout, another mask for every step: `torch.nn.Dropout` at a third of its cost on a CPU.
-
-    There PyTorch draws coins one after the other, but uniform numbers several at a time.
+    """Ordinary dropout, another mask for every step: `torch.nn.Dropout` at a fraction of its cost on a CPU.
 
     Args:
         probability: how often an element is set to 0; the rest is divided by `1 - probability`.
@@ -50,7 +49,7 @@ class ElementDropout(nn.Module):
         """What to multiply a tensor of that shape with, `None` where nothing is dropped."""
         if not self.training or self.probability == 0:
             return None
-        return torch.rand(shape, device=device).ge_(self.probability).div_(1 - self.probability)
+        return kept_entries(shape, self.probability, device).float().div_(1 - self.probability)
 
     def extra_repr(self) -> str:
         return f"probability={self.probability}"
@@ -86,12 +85,18 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
 
 
 def kept_connections(weight: torch.Tensor, probability: float) -> torch.Tensor:
-    """What `drop_connect` keeps in training: booleans of the weight's shape, each false with `probability`.
+    """What `drop_connect` keeps in training: booleans of the weight's shape, each false with `probability`."""
+    return kept_entries(weight.shape, probability, weight.device)
 
-    The weight has millions of entries, for which `bernoulli_` takes as long on a CPU as many steps of the recurrence.
-    Sixteen random bits are enough for each.
+
+def kept_entries(shape: Sequence[int], probability: float, device: torch.device) -> torch.Tensor:
+    """Booleans of any shape, each false with `probability` (to within 2^-17).
+
+    For millions of entries `bernoulli_` takes as long on a CPU as many steps of a recurrence. Sixteen random bits are
+    enough for each.
     """
-    words = torch.randint(-(1 << 63), (1 << 63) - 1, ((weight.numel() + 3) // 4,), device=weight.device)
-    bits = words.view(torch.int16)[: weight.numel()].view(weight.shape)
+    count = math.prod(shape)
+    words = torch.randint(-(1 << 63), (1 << 63) - 1, ((count + 3) // 4,), device=device)
+    bits = words.view(torch.int16)[:count].view(shape)
     threshold = min(round(probability * (1 << 16)), (1 << 16) - 1)
     return bits >= threshold - (1 << 15)

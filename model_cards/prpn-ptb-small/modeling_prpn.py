@@ -12,7 +12,7 @@ from .batch_norm import MaskedBatchNorm
 from .configuration_prpn import PRPNConfig
 from .deviation_norm import DeviationNorm
 from .dropout import ElementDropout
-from .linear import Linear, linear, weight_and_bias
+from .linear import Convolution, Linear, linear, weight_and_bias
 from .memory_reading import ReadingOutput, ReadingWeights, attend_to_windows, read_sequence
 from .parsing import ParsingMixin
 from .recurrent_language_model import (
@@ -110,7 +110,7 @@ class ParsingNetwork(nn.Module):
     def __init__(self, config: PRPNConfig):
         super().__init__()
         self.dropout = ElementDropout(config.input_dropout)
-        self.convolution = nn.Conv1d(config.embedding_size, config.hidden_size, config.lookback + 1)
+        self.convolution = Convolution(config.embedding_size, config.hidden_size, config.lookback + 1)
         self.norm = MaskedBatchNorm(config.hidden_size)
         self.distance_convolution = nn.Conv1d(config.hidden_size, 2, kernel_size=1, groups=2)
 
