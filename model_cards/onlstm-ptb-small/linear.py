@@ -11,8 +11,10 @@ from torch import nn
 from torch.nn import functional as F
 
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
-# oneDNN wants the left matrix by rows. Rows and columns from which on a copy of one that is not pays.
+# oneDNN wants the left matrix by rows. From how many rows and columns on it pays to copy one that is not, and how many
+# rows at a time, so that the copies are small beside the product.
 _WORTH_A_COPY = 512
+_ROWS_PER_COPY = 512
 
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -151,9 +153,10 @@ def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     if left.is_contiguous():
         return _linear(left, right.t())
-    # The gradient of a weight: the left matrix is a transposed one. The smaller of both is copied.
+    # The gradient of a weight: the left matrix is a transposed one.
     if min(*left.shape, right.shape[1]) < _WORTH_A_COPY:
         return left @ right
-    if left.shape[0] <= right.shape[1]:
-        return _linear(left, right.t())
-    return _linear(right.t(), left).t().contiguous()
+    product = left.new_empty(left.shape[0], right.shape[1])
+    for part, rows in zip(product.split(_ROWS_PER_COPY), left.split(_ROWS_PER_COPY), strict=True):
+        part.copy_(_linear(rows, right.t()))
+    return product
