@@ -41,7 +41,7 @@ def _training(model: PRPNForCausalLM, rounds: int, device: torch.device) -> Outc
     """
     config = model.config
     plain, fused = (
-        torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999), fused=fused) for fused in (None, True)
+        torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999), fused=in_one) for in_one in (None, True)
     )
     ids = torch.randint(config.vocab_size, (BATCH_SIZE, LENGTH), device=device)
 

@@ -7,7 +7,6 @@ from torch import nn
 
 from .configuration_awd_lstm import AWDLSTMConfig
 from .dropout import LockedDropout, dropped_words
-from .linear import Linear
 from .recurrent_language_model import (
     RecurrentCausalLMOutput,
     RecurrentForCausalLM,
@@ -155,7 +154,7 @@ class AWDLSTMForCausalLM(RecurrentForCausalLM):
     def __init__(self, config: AWDLSTMConfig):
         super().__init__(config)
         self.model = self.model_class(config)
-        self.lm_head = Linear(config.layer_sizes[-1], config.vocab_size)
+        self.lm_head = nn.Linear(config.layer_sizes[-1], config.vocab_size)
         self.post_init()
 
     def penalties(self, outputs: AWDLSTMModelOutput, attention_mask: torch.Tensor | None) -> dict[str, torch.Tensor]:

@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
 from .awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
 from .configuration_onlstm import ONLSTMConfig
@@ -80,9 +79,8 @@ class ONLSTMLayer(nn.Module):
             factor = 1.0
             if self.weight_dropout > 0:
                 mask_of_weight = kept_connections(weight, self.weight_dropout)
-        project = F.linear if self.implementation == "reference" else linear
         return ordered_neurons(
-            project(inputs, input_weight, input_bias + recurrent_bias),
+            linear(inputs, input_weight, input_bias + recurrent_bias, self.implementation),
             weight,
             hidden,
             cell,

@@ -24,10 +24,15 @@ def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return _Product.apply(left, right) if _is_differentiated(left, right) else _product(left, right)
 
 
-def linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    """`F.linear`: `inputs` `[..., in]`, `weight` `[out, in]`, `bias` `[out]` to `[..., out]`."""
+def linear(
+    inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, implementation: str = "auto"
+) -> torch.Tensor:
+    """`F.linear`: `inputs` `[..., in]`, `weight` `[out, in]`, `bias` `[out]` to `[..., out]`.
+
+    With `"reference"` as the implementation it is that function itself.
+    """
     tensors = [inputs, weight] if bias is None else [inputs, weight, bias]
-    if not _is_for_onednn(*tensors):
+    if implementation == "reference" or not _is_for_onednn(*tensors):
         return F.linear(inputs, weight, bias)
     return _Linear.apply(inputs, weight, bias) if _is_differentiated(*tensors) else _linear(inputs, weight, bias)
 
@@ -53,8 +58,7 @@ class Linear(nn.Linear):
     implementation = "auto"
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        run = F.linear if self.implementation == "reference" else linear
-        return run(inputs, self.weight, self.bias)
+        return linear(inputs, self.weight, self.bias, self.implementation)
 
 
 class Convolution(nn.Conv1d):

@@ -200,8 +200,7 @@ class ReadingLayer(nn.Module):
             key_keep = self.key_dropout.mask((batch_size, length, size), inputs.device)
             key_weight, key_bias = weight_and_bias(self.key_projection)
             of_input, of_newest = key_weight.split([inputs.shape[-1], size], dim=1)
-            project = F.linear if self.implementation == "reference" else linear
-            input_keys = project(self.key_dropout(inputs), of_input, key_bias)
+            input_keys = linear(self.key_dropout(inputs), of_input, key_bias, self.implementation)
         else:
             # Attention to the newest memory alone: what it is does not depend on the key.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
