@@ -2,7 +2,10 @@
 
 import statistics
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from typing import NamedTuple, TypeVar
 
 import torch
@@ -78,6 +81,52 @@ def take_turns(
                 passed, runs = time.perf_counter() - start, runs + 1
             seconds[name].append(passed / runs)
     return seconds
+
+
+@contextmanager
+def in_own_process(make: Callable[..., Callable[[], object]], *arguments) -> Iterator[Callable[[], None]]:
+    """A contestant in a process of its own, whose memory is managed as it would be alone.
+
+    Args:
+        make: called in the new process; what it returns runs there whenever it is the contestant's turn. A function of
+            a module, as the new process has to find it.
+        arguments: of `make`.
+
+    Raises:
+        RuntimeError: if the process fails; it has printed why.
+    """
+    spawn = get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_serve, args=(theirs, torch.get_num_threads(), make, arguments), daemon=True)
+    process.start()
+    theirs.close()
+
+    def take_turn() -> None:
+        try:
+            ours.send(None)
+            ours.recv()
+        except (EOFError, OSError):
+            raise RuntimeError("a contestant's process failed") from None
+
+    try:
+        yield take_turn
+    finally:
+        ours.close()
+        process.join()
+
+
+def _serve(
+    requests: Connection, num_threads: int, make: Callable[..., Callable[[], object]], arguments: tuple
+) -> None:
+    torch.set_num_threads(num_threads)
+    run = make(*arguments)
+    while True:
+        try:
+            requests.recv()
+        except EOFError:
+            return
+        run()
+        requests.send(None)
 
 
 def synchronize(device: torch.device) -> None:

@@ -8,6 +8,7 @@ import math
 
 import torch
 from torch import nn
+from torch.autograd.function import once_differentiable
 
 EPSILON = 1e-6
 
@@ -27,7 +28,7 @@ class DeviationNorm(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Normalises `inputs` `[..., size]`, in float32 or better."""
         inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
-        return torch.addcmul(self.bias.to(inputs.dtype), _Normalization.apply(inputs), self.weight.to(inputs.dtype))
+        return _DeviationNorm.apply(inputs, self.weight.to(inputs.dtype), self.bias.to(inputs.dtype))
 
 
 def normalize(inputs: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -58,22 +59,46 @@ def gradient_factors(inverse_deviation: torch.Tensor, size: int) -> tuple[torch.
 
 
 def normalize_backward(
-    gradient: torch.Tensor, normalized: torch.Tensor, scale: torch.Tensor, own_part: torch.Tensor
-) -> torch.Tensor:
-    """Gradient of the input of `normalize`, from that of its output, its output and the `gradient_factors`."""
-    along = torch.linalg.vecdot(gradient, normalized).unsqueeze(-1) * own_part
-    centred = gradient - gradient.mean(dim=-1, keepdim=True)
-    return centred.addcmul_(normalized, along, value=-1).mul_(scale)
+    gradient: torch.Tensor,
+    normalized: torch.Tensor,
+    gain: torch.Tensor,
+    scale: torch.Tensor,
+    own_part: torch.Tensor,
+    out: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Backward pass of `normalize(inputs) * gain`.
+
+    Args:
+        gradient: `[..., size]`, of its output.
+        normalized: `[..., size]`, what `normalize` returned.
+        gain: `[size]`.
+        scale: `[..., 1]`, the first of the `gradient_factors`.
+        own_part: `[..., 1]`, the second.
+        out: where to write the gradient of the inputs; a new tensor if not given.
+
+    Returns:
+        The gradient of the inputs `[..., size]`, and the product of gradient and normalised values `[..., size]`:
+        summed over all but the last dimension, it is the gradient of the gain.
+    """
+    product = gradient * normalized
+    along = (product @ gain).unsqueeze(-1) * own_part
+    mean = (gradient @ gain).unsqueeze(-1) / gain.shape[0]
+    centred = torch.addcmul(-mean, gradient, gain).addcmul_(normalized, along, value=-1)
+    return torch.mul(centred, scale, out=out), product
 
 
-class _Normalization(torch.autograd.Function):
+class _DeviationNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: torch.Tensor) -> torch.Tensor:
+    def forward(ctx, inputs: torch.Tensor, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         normalized, inverse_deviation = normalize(inputs)
-        ctx.save_for_backward(normalized, inverse_deviation)
-        return normalized
+        ctx.save_for_backward(normalized, inverse_deviation, gain)
+        return torch.addcmul(bias, normalized, gain)
 
     @staticmethod
-    def backward(ctx, gradient: torch.Tensor) -> torch.Tensor:
-        normalized, inverse_deviation = ctx.saved_tensors
-        return normalize_backward(gradient, normalized, *gradient_factors(inverse_deviation, normalized.shape[-1]))
+    @once_differentiable
+    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        normalized, inverse_deviation, gain = ctx.saved_tensors
+        size = len(gain)
+        factors = gradient_factors(inverse_deviation, size)
+        grad_inputs, product = normalize_backward(gradient, normalized, gain, *factors)
+        return grad_inputs, product.view(-1, size).sum(0), gradient.reshape(-1, size).sum(0)

@@ -93,10 +93,11 @@ def kept_entries(shape: Sequence[int], probability: float, device: torch.device)
     """Booleans of any shape, each false with `probability` (to within 2^-17).
 
     For millions of entries `bernoulli_` takes as long on a CPU as many steps of a recurrence. Sixteen random bits are
-    enough for each.
+    enough for each, and eight for probabilities such as 0.5.
     """
     count = math.prod(shape)
-    words = torch.randint(-(1 << 63), (1 << 63) - 1, ((count + 3) // 4,), device=device)
-    bits = words.view(torch.int16)[:count].view(shape)
-    threshold = min(round(probability * (1 << 16)), (1 << 16) - 1)
-    return bits >= threshold - (1 << 15)
+    num_bits, dtype = (8, torch.int8) if (probability * 256).is_integer() else (16, torch.int16)
+    words = torch.randint(-(1 << 63), (1 << 63) - 1, (math.ceil(count * num_bits / 64),), device=device)
+    values = words.view(dtype)[:count].view(shape)
+    threshold = min(round(probability * (1 << num_bits)), (1 << num_bits) - 1)
+    return values >= threshold - (1 << (num_bits - 1))

@@ -21,6 +21,7 @@ from .linear import matmul, repeated_linear
 
 IMPLEMENTATIONS = ("auto", "reference", "fused")
 ATTENTION_EPSILON = 1e-8
+sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
 STEPS_PER_BLOCK = 64
 # Operators are global: a second copy of this file, which came with a checkpoint, must not replace those of the first.
 _OPERATORS = re.sub(r"\W", "_", __name__)
@@ -137,6 +138,7 @@ def read_sequence(
     gates: torch.Tensor,
     hidden_memories: torch.Tensor,
     cell_memories: torch.Tensor,
+    newest_keep: torch.Tensor | None = None,
     key_keep: torch.Tensor | None = None,
     summary_keep: torch.Tensor | None = None,
     implementation: str = "auto",
@@ -153,8 +155,10 @@ def read_sequence(
         gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
         hidden_memories: `[B, S, H]`, the hidden states before the first step, oldest first.
         cell_memories: `[B, S, H]`, the cell states before the first step.
-        key_keep: optional `[B, T, H]`, dropout mask of the newest hidden state where the key is made of it.
-        summary_keep: optional `[B, H]`, dropout mask of the summarised hidden state, the same at every step.
+        newest_keep: optional `[B, T, H]`, dropout mask of the newest hidden state where the key is made of it.
+        key_keep: optional `[B, T, H]`, dropout mask of the key.
+        summary_keep: optional `[H]`, dropout mask of the summarised hidden state, the same at every step and in every
+            row.
         implementation: `"reference"`, `"fused"` or `"auto"` (the fastest one that fits).
 
     Raises:
@@ -168,18 +172,21 @@ def read_sequence(
     )
     weights = ReadingWeights(*(weight.to(dtype) for weight in weights))
     run = _reference if implementation == "reference" else _fused
-    return ReadingOutput(
-        *run(input_gates, input_keys, weights, gates, hidden_memories, cell_memories, key_keep, summary_keep)
-    )
+    masks = (newest_keep, key_keep, summary_keep)
+    return ReadingOutput(*run(input_gates, input_keys, weights, gates, hidden_memories, cell_memories, *masks))
 
 
-def _reference(input_gates, input_keys, weights, gates, hidden_memories, cell_memories, key_keep, summary_keep):
+def _reference(
+    input_gates, input_keys, weights, gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
+):
     """The definition: one step after the other, differentiated by autograd."""
     hiddens, cells = list(hidden_memories.unbind(1)), list(cell_memories.unbind(1))
     num_slots, attentions = gates.shape[-1], []
     for step in range(input_gates.shape[1]):
-        newest = hiddens[-1] if key_keep is None else hiddens[-1] * key_keep[:, step]
+        newest = hiddens[-1] if newest_keep is None else hiddens[-1] * newest_keep[:, step]
         key = input_keys[:, step] + F.linear(newest, weights.key).to(input_keys.dtype)
+        if key_keep is not None:
+            key = key * key_keep[:, step]
         hidden_window = torch.stack(hiddens[-num_slots:], dim=1)
         cell_window = torch.stack(cells[-num_slots:], dim=1)
         scores = (hidden_window * key.unsqueeze(1)).sum(dim=-1) / math.sqrt(key.shape[-1])
@@ -195,7 +202,9 @@ def _reference(input_gates, input_keys, weights, gates, hidden_memories, cell_me
     return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1), torch.stack(attentions, dim=1).detach()
 
 
-def _fused(input_gates, input_keys, weights, gates, hidden_memories, cell_memories, key_keep, summary_keep):
+def _fused(
+    input_gates, input_keys, weights, gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
+):
     """One opaque operator for the whole sequence: no graph over time, a hand-derived backward pass."""
     device_type = input_gates.device.type
     in_bfloat16 = torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
@@ -206,11 +215,12 @@ def _fused(input_gates, input_keys, weights, gates, hidden_memories, cell_memori
             *weights,
             gates,
             torch.stack([hidden_memories, cell_memories], dim=2),
+            newest_keep,
             key_keep,
             summary_keep,
             in_bfloat16,
         )
-    return *tape.unbind(2), attentions
+    return *tape.unbind(2), attentions.detach()
 
 
 @torch.library.custom_op(f"{_OPERATORS}::read_sequence_forward", mutates_args=())
@@ -226,6 +236,7 @@ def _fused_forward(
     cell_bias: torch.Tensor,
     gates: torch.Tensor,
     memories: torch.Tensor,
+    newest_keep: torch.Tensor | None,
     key_keep: torch.Tensor | None,
     summary_keep: torch.Tensor | None,
     in_bfloat16: bool,
@@ -245,16 +256,18 @@ def _fused_forward(
     flat_tape = tape.flatten(2)
     # Scores are divided by sqrt(H): the keys are, as a whole.
     scaled_keys = input_keys / math.sqrt(size)
+    kept_weight, kept_units = _without_dropped_units(recurrent_weight, summary_keep)
     key_product, recurrent_product = (
-        _product_with(weight, batch_size, in_bfloat16) for weight in (key_weight / math.sqrt(size), recurrent_weight)
+        _product_with(weight, batch_size, in_bfloat16) for weight in (key_weight / math.sqrt(size), kept_weight)
     )
-    biased_gates = input_gates + gates_bias
 
     for step in range(length):
         newest = tape[:, num_slots + step - 1, 0]
-        if key_keep is not None:
-            newest = newest * key_keep[:, step]
+        if newest_keep is not None:
+            newest = newest * newest_keep[:, step]
         key = torch.add(scaled_keys[:, step], key_product(newest), out=keys[:, step])
+        if key_keep is not None:
+            key.mul_(key_keep[:, step])
         hidden_window = tape[:, step : step + num_slots, 0]
         scores = torch.bmm(key.unsqueeze(1), hidden_window.transpose(1, 2)).squeeze(1)
         exponentials[:, step] = _exponentials(scores)
@@ -262,13 +275,12 @@ def _fused_forward(
         attentions[:, step] = gated.div_(gated.sum(dim=-1, keepdim=True).add_(ATTENTION_EPSILON))
         window = flat_tape[:, step : step + num_slots]
         summary = torch.bmm(attentions[:, step].unsqueeze(1), window).view(batch_size, 2, size)
-        if summary_keep is not None:
-            summary[:, 0].mul_(summary_keep)
         summaries[:, step] = summary
 
-        recurrent = recurrent_product(summary[:, 0]) + recurrent_bias
+        recurrent = recurrent_product(_units(summary[:, 0], kept_units)) + recurrent_bias
         normalized, gates_deviations[:, step] = normalize(recurrent, out=normalized_gates[:, step])
-        activated = torch.addcmul(biased_gates[:, step], normalized, gates_gain).view(batch_size, 4, size)
+        activated = torch.addcmul(input_gates[:, step], normalized, gates_gain).add_(gates_bias)
+        activated = activated.view(batch_size, 4, size)
         torch.tanh(activated[:, 2], out=activations[:, step, 2])
         for gate in (0, 1, 3):
             torch.sigmoid(activated[:, gate], out=activations[:, step, gate])
@@ -299,8 +311,28 @@ def _buffers(input_gates: torch.Tensor, gates: torch.Tensor, size: int) -> list[
 
 @_fused_forward.register_fake
 def _(input_gates, input_keys, key_weight, recurrent_weight, recurrent_bias, gates_gain, gates_bias, cell_gain,
-      cell_bias, gates, memories, key_keep, summary_keep, in_bfloat16):  # fmt: skip
+      cell_bias, gates, memories, newest_keep, key_keep, summary_keep, in_bfloat16):  # fmt: skip
     return _buffers(input_gates, gates, key_weight.shape[0])
+
+
+def _without_dropped_units(
+    weight: torch.Tensor, keep: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The map `weight` `[out, in]` of inputs that are multiplied with `keep` `[in]`, and which units remain of them.
+
+    On a CPU the columns of dropped units are left out, and so is their part of every product. Elsewhere all stay
+    (`None`), as the host would have to wait for the number of those that remain.
+    """
+    if keep is None:
+        return weight, None
+    if keep.device.type != "cpu":
+        return weight * keep, None
+    units = keep.nonzero().squeeze(-1)
+    return weight.index_select(1, units).mul_(keep[units]), units
+
+
+def _units(tensor: torch.Tensor, units: torch.Tensor | None) -> torch.Tensor:
+    return tensor if units is None else tensor.index_select(-1, units)
 
 
 def _product_with(weight: torch.Tensor, batch_size: int, in_bfloat16: bool):
@@ -330,6 +362,7 @@ def _fused_backward(
     gates_gain: torch.Tensor,
     cell_gain: torch.Tensor,
     gates: torch.Tensor,
+    newest_keep: torch.Tensor | None,
     key_keep: torch.Tensor | None,
     summary_keep: torch.Tensor | None,
     in_bfloat16: bool,
@@ -343,28 +376,19 @@ def _fused_backward(
     """
     batch_size, length, num_slots = gates.shape
     size = key_weight.shape[0]
+    kept_weight, kept_units = _without_dropped_units(recurrent_weight, summary_keep)
     key_product, recurrent_product = (
-        _product_with(weight.t(), batch_size, in_bfloat16)
-        for weight in (key_weight / math.sqrt(size), recurrent_weight)
+        _product_with(weight.t(), batch_size, in_bfloat16) for weight in (key_weight / math.sqrt(size), kept_weight)
     )
 
-    # With the forward values at hand the gates' gradients are linear in those of the hidden and the cell state.
-    input_gate, forget_gate, candidate, output_gate = activations.unbind(2)
-    normalized_per_hidden = output_gate * (1 - tanh_cells.square())
-    gates_per_state = torch.empty_like(activations)
-    torch.mul(candidate * input_gate, 1 - input_gate, out=gates_per_state[:, :, 0])
-    torch.mul(summaries[:, :, 1] * forget_gate, 1 - forget_gate, out=gates_per_state[:, :, 1])
-    torch.mul(input_gate, 1 - candidate.square(), out=gates_per_state[:, :, 2])
-    torch.mul(tanh_cells * output_gate, 1 - output_gate, out=gates_per_state[:, :, 3])
     gated_sums = (exponentials * gates).sum(dim=-1, keepdim=True) + ATTENTION_EPSILON
-    gates_factors = gradient_factors(gates_deviations, 4 * size)
-    cells_factors = gradient_factors(cells_deviations, size)
+    gates_factors = [factor.unbind(1) for factor in gradient_factors(gates_deviations, 4 * size)]
+    cells_factors = [factor.unbind(1) for factor in gradient_factors(cells_deviations, size)]
     largest = (exponentials == 1).to(gates.dtype)
     largest = largest / largest.sum(dim=-1, keepdim=True)
 
     grad_input_gates = torch.empty_like(activations)
     grad_recurrent = torch.empty_like(normalized_gates)
-    grad_normalized_cells = torch.empty_like(tanh_cells)
     grad_keys = torch.empty_like(keys)
     grad_gates = torch.empty_like(gates)
     # Step t stands at S + t; the zeros at both ends are steps that do not exist. Slots are newest first here, so that
@@ -383,34 +407,43 @@ def _fused_backward(
         return gradient.add_(grad_tape[:, place].flatten(1))
 
     grad_newest = tape.new_zeros(batch_size, size)
+    grad_gates_gain, grad_cell_gain, grad_cell_bias = (
+        torch.zeros_like(gain) for gain in (gates_gain, cell_gain, cell_gain)
+    )
     for step in reversed(range(length)):
         place = num_slots + step
         grad_state = grad_memory(place)
         grad_hidden = grad_state[:, :size].add_(grad_newest)
-        grad_normalized_cell = torch.mul(
-            grad_hidden, normalized_per_hidden[:, step], out=grad_normalized_cells[:, step]
+        input_gate, forget_gate, candidate, output_gate = activations[:, step].unbind(1)
+        tanh_cell = tanh_cells[:, step]
+        grad_normalized_cell = tanh_backward(grad_hidden * output_gate, tanh_cell)
+        grad_cell, product = normalize_backward(
+            grad_normalized_cell, normalized_cells[:, step], cell_gain, *(factor[step] for factor in cells_factors)
         )
-        grad_cell = normalize_backward(
-            grad_normalized_cell * cell_gain,
-            normalized_cells[:, step],
-            *(factor[:, step] for factor in cells_factors),
-        )
-        grad_cell = grad_cell.add_(grad_state[:, size:])
+        grad_cell.add_(grad_state[:, size:])
+        grad_cell_gain += product.sum(0)
+        grad_cell_bias += grad_normalized_cell.sum(0)
 
         grad_activated = grad_input_gates[:, step]
-        torch.mul(gates_per_state[:, step, :3], grad_cell.unsqueeze(1), out=grad_activated[:, :3])
-        torch.mul(gates_per_state[:, step, 3], grad_hidden, out=grad_activated[:, 3])
-        grad_product = normalize_backward(
-            grad_activated.flatten(1) * gates_gain,
+        grad_activated[:, 0] = sigmoid_backward(grad_cell * candidate, input_gate)
+        grad_activated[:, 1] = sigmoid_backward(grad_cell * summaries[:, step, 1], forget_gate)
+        grad_activated[:, 2] = tanh_backward(grad_cell * input_gate, candidate)
+        grad_activated[:, 3] = sigmoid_backward(grad_hidden * tanh_cell, output_gate)
+        grad_product, product = normalize_backward(
+            grad_activated.flatten(1),
             normalized_gates[:, step],
-            *(factor[:, step] for factor in gates_factors),
+            gates_gain,
+            *(factor[step] for factor in gates_factors),
+            out=grad_recurrent[:, step],
         )
-        grad_recurrent[:, step] = grad_product
+        grad_gates_gain += product.sum(0)
         grad_summary = grad_summaries[:, place]
-        grad_summary[:, :size] = recurrent_product(grad_product)
-        if summary_keep is not None:
-            grad_summary[:, :size].mul_(summary_keep)
-        torch.mul(forget_gate[:, step], grad_cell, out=grad_summary[:, size:])
+        grad_kept = recurrent_product(grad_product).to(grad_summary.dtype)
+        if kept_units is None:
+            grad_summary[:, :size] = grad_kept
+        else:
+            grad_summary.index_copy_(1, kept_units, grad_kept)
+        torch.mul(forget_gate, grad_cell, out=grad_summary[:, size:])
 
         window = tape[:, step : step + num_slots]
         grad_attention = torch.bmm(grad_summary.unsqueeze(1), window.flatten(2).transpose(1, 2)).squeeze(1)
@@ -421,10 +454,12 @@ def _fused_backward(
         grad_scores = grad_gated.mul_(gates[:, step])
         grad_scores.addcmul_(grad_scores.sum(dim=-1, keepdim=True), largest[:, step], value=-1)
         grad_key = torch.bmm(grad_scores.unsqueeze(1), window[:, :, 0]).squeeze(1)
+        if key_keep is not None:
+            grad_key.mul_(key_keep[:, step])
         grad_keys[:, step] = grad_key
         grad_newest = key_product(grad_key)
-        if key_keep is not None:
-            grad_newest = grad_newest * key_keep[:, step]
+        if newest_keep is not None:
+            grad_newest = grad_newest * newest_keep[:, step]
         taken[0, :, place] = attention.flip(-1)
         taken[1, :, place] = grad_scores.flip(-1)
 
@@ -435,20 +470,25 @@ def _fused_backward(
         grad_memories[:, -1, 0] += grad_newest
 
     newest = tape[:, num_slots - 1 : -1, 0]
-    if key_keep is not None:
-        newest = newest * key_keep
+    if newest_keep is not None:
+        newest = newest * newest_keep
+    grad_recurrent_weight = _weight_gradient(grad_recurrent, _units(summaries[:, :, 0], kept_units), in_bfloat16)
+    if kept_units is not None:
+        grad_recurrent_weight = torch.zeros_like(recurrent_weight).index_copy_(1, kept_units, grad_recurrent_weight)
+    if summary_keep is not None:
+        grad_recurrent_weight.mul_(summary_keep)
     grad_input_gates = grad_input_gates.flatten(2)
     grad_keys.div_(math.sqrt(size))
     return [
         grad_input_gates,
         grad_keys,
         _weight_gradient(grad_keys, newest, in_bfloat16),
-        _weight_gradient(grad_recurrent, summaries[:, :, 0], in_bfloat16),
+        grad_recurrent_weight,
         grad_recurrent.sum(dim=(0, 1)),
-        (grad_input_gates * normalized_gates).sum(dim=(0, 1)),
+        grad_gates_gain,
         grad_input_gates.sum(dim=(0, 1)),
-        (grad_normalized_cells * normalized_cells).sum(dim=(0, 1)),
-        grad_normalized_cells.sum(dim=(0, 1)),
+        grad_cell_gain,
+        grad_cell_bias,
         grad_gates,
         grad_memories,
     ]
@@ -464,7 +504,7 @@ def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, in_bfloat16: 
 @_fused_backward.register_fake
 def _(grad_tape, tape, attentions, exponentials, keys, summaries, normalized_gates, activations, normalized_cells,
       tanh_cells, gates_deviations, cells_deviations, key_weight, recurrent_weight, gates_gain, cell_gain, gates,
-      key_keep, summary_keep, in_bfloat16, memories_need_gradient):  # fmt: skip
+      newest_keep, key_keep, summary_keep, in_bfloat16, memories_need_gradient):  # fmt: skip
     size, num_slots = key_weight.shape[0], gates.shape[-1]
     return [
         torch.empty_like(normalized_gates),
@@ -482,15 +522,18 @@ def _(grad_tape, tape, attentions, exponentials, keys, summaries, normalized_gat
 
 
 def _save_for_backward(ctx, inputs, output):
-    _, _, key_weight, recurrent_weight, _, gates_gain, _, cell_gain, _, gates, _, key_keep, summary_keep, _ = inputs
-    ctx.in_bfloat16 = inputs[-1]
-    ctx.save_for_backward(*output, key_weight, recurrent_weight, gates_gain, cell_gain, gates, key_keep, summary_keep)
+    _, _, key_weight, recurrent_weight, _, gates_gain, _, cell_gain, _, gates, _, *masks, ctx.in_bfloat16 = inputs
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(*output, key_weight, recurrent_weight, gates_gain, cell_gain, gates, *masks)
 
 
 def _differentiate(ctx, grad_outputs):
     memories_need_gradient = ctx.needs_input_grad[10]
-    gradients = _fused_backward(grad_outputs[0], *ctx.saved_tensors, ctx.in_bfloat16, memories_need_gradient)
-    return *gradients, None, None, None
+    (grad_tape, *_), (tape, *_) = grad_outputs, ctx.saved_tensors
+    if grad_tape is None:
+        grad_tape = torch.zeros_like(tape)
+    gradients = _fused_backward(grad_tape, *ctx.saved_tensors, ctx.in_bfloat16, memories_need_gradient)
+    return *gradients, None, None, None, None
 
 
 _fused_forward.register_autograd(_differentiate, setup_context=_save_for_backward)

@@ -1,5 +1,6 @@
 """The speed benchmark runs, and computes its ratios from the times that it measured; no test says how fast it is."""
 
+import functools
 import json
 import statistics
 
@@ -8,11 +9,13 @@ import pytest
 import speed_cases
 import speed_contestants
 import speed_measurement
+import speed_prpn
 import torch
 from speed_contestants import StackSize, recurrence_contestants
 from speed_measurement import Spread, leave_out_unavailable, ratio, take_turns
 from speed_memory import peak_memory
 from speed_training import largest_relative_difference
+from tiny_models import PRPN
 from torch.utils.flop_counter import FlopCounterMode
 
 from onlstm_hf.ordered_neurons import IMPLEMENTATIONS
@@ -138,6 +141,24 @@ def test_a_contestant_that_is_done_too_soon_runs_again_in_its_turn(monkeypatch):
 
     assert take_turns({"a": run}, 2, CPU, shortest_turn=2.5) == {"a": [1.0, 1.0]}
     assert len(calls) == 6
+
+
+@pytest.mark.slow
+def test_a_contestant_in_its_own_process_runs_there_and_says_when_it_fails(capfd):
+    with speed_measurement.in_own_process(functools.partial, print, "its turn") as run:
+        run()
+        run()
+    assert capfd.readouterr().out == "its turn\n" * 2
+    failing = speed_measurement.in_own_process(functools.partial, int, "no number")
+    with failing as run, pytest.raises(RuntimeError, match="a contestant's process failed"):
+        run()
+
+
+def test_word_by_word_a_prpn_has_the_logits_of_the_whole_sequence():
+    torch.manual_seed(0)
+    model = PRPN.make().eval()
+    ids = torch.randint(model.config.vocab_size, (3, 7))
+    torch.testing.assert_close(speed_prpn._logits_word_by_word(model, ids), model(ids).logits, rtol=0, atol=1e-5)
 
 
 def test_what_cannot_run_is_left_out_with_its_reason():

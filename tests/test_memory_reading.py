@@ -20,9 +20,10 @@ def arguments(batch_size, length, num_slots, size, masks=True, dtype=torch.float
     memories = random(batch_size, num_slots, size), random(batch_size, num_slots, size)
     tensors = random(batch_size, length, 4 * size), random(batch_size, length, size), weights, gates, *memories
     if not masks:
-        return tensors, (None, None)
-    key_keep = torch.rand(batch_size, length, size, dtype=dtype)
-    return tensors, (key_keep, torch.rand(batch_size, size, dtype=dtype))
+        return tensors, (None, None, None)
+    newest_keep, key_keep = torch.rand(2, batch_size, length, size, dtype=dtype).unbind()
+    summary_keep = torch.rand(size, dtype=dtype) * torch.bernoulli(torch.full((size,), 0.5, dtype=dtype))
+    return tensors, (newest_keep, key_keep, summary_keep)
 
 
 def leaves(tensors):
@@ -71,6 +72,28 @@ def test_bfloat16_products_stay_near_those_in_float32():
     assert outputs.hidden_tape.dtype == torch.float32
     torch.testing.assert_close(outputs.hidden_tape, expected.hidden_tape, rtol=0, atol=0.1)
     assert not torch.equal(outputs.hidden_tape, expected.hidden_tape)
+    upstream = torch.randn_like(expected.hidden_tape)
+    gradients = [torch.autograd.grad(o.hidden_tape, leaves(tensors), upstream) for o in (outputs, expected)]
+    for actual, gradient in zip(*gradients, strict=True):
+        assert (actual - gradient).norm() < 0.1 * gradient.norm()
+
+
+@pytest.mark.parametrize("kept", [0, 1, 4])
+def test_dropped_units_are_left_out_of_the_recurrent_map(kept):
+    tensors, (newest_keep, key_keep, _) = arguments(2, 4, 3, 4)
+    keep = (newest_keep, key_keep, torch.tensor([2.0] * kept + [0.0] * (4 - kept), dtype=torch.float64))
+    outputs = [read_sequence(*tensors, *keep, implementation=name) for name in ("reference", "fused")]
+    torch.testing.assert_close(*outputs)
+    recurrent = tensors[2].recurrent
+    gradients = [torch.autograd.grad(output.hidden_tape.sum(), recurrent)[0] for output in outputs]
+    torch.testing.assert_close(*gradients)
+    assert not gradients[1][:, kept:].any()
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused"])
+def test_attentions_are_not_differentiable(implementation):
+    tensors, keep = arguments(2, 4, 3, 4)
+    assert not read_sequence(*tensors, *keep, implementation=implementation).attentions.requires_grad
 
 
 @pytest.mark.parametrize("length", [1, 5, 64, 65, 130])

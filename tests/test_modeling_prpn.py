@@ -161,6 +161,36 @@ def test_every_parameter_of_every_shape_of_model_takes_part(options):
     assert len(outputs.attentions) == 2 * config.reading_attention + config.prediction_attention
 
 
+def test_recurrent_dropout_has_one_mask_for_all_rows_and_steps():
+    model = PRPN.make(recurrent_dropout=0.5, input_dropout=0.0, output_dropout=0.0).train()
+    layer, row = model.model.reading_network[0], torch.randint(VOCAB_SIZE, (1, 6))
+    inputs = model.model.embeddings(row.expand(3, -1))
+    state = model.model.initial_state(3)
+    memories = tuple(torch.randn_like(memory[:1]).expand_as(memory) for memory in state.memories[0])
+    gates = torch.ones(3, 6, model.config.num_slots)
+    first, second = (layer(inputs, memories, gates).hidden_tape for _ in range(2))
+    torch.testing.assert_close(first, first[:1].expand_as(first))
+    assert not torch.allclose(first, second)
+    layer.eval()
+    assert not torch.allclose(layer(inputs, memories, gates).hidden_tape, first)
+
+
+def test_keys_are_dropped_after_their_projection_too():
+    """Where all of a key is dropped, its bias as well, nothing but the gates tells one memory from another."""
+    model = PRPN.make(input_dropout=1 - 1e-9, recurrent_dropout=0.0, output_dropout=0.0).train()
+    layer, network, slots = model.model.reading_network[0], model.model.predict_network, model.config.num_slots
+    for projection in (layer.key_projection, network.key_projection):
+        torch.nn.init.ones_(projection.bias)
+    row = torch.randint(VOCAB_SIZE, (1, 5))
+    memories = tuple(torch.randn_like(memory[:1]) for memory in model.model.initial_state(1).memories[0])
+    gates = torch.rand(1, 5, slots)
+    output = layer(model.model.embeddings(row), memories, gates)
+    expected = gates / gates.sum(-1, keepdim=True)
+    torch.testing.assert_close(output.attentions, expected)
+    _, attention = network.look_back(output.hidden_tape[:, slots:], output.hidden_tape, gates)
+    torch.testing.assert_close(attention, expected)
+
+
 def test_without_a_parsing_network_every_memory_of_the_text_is_open_and_parsing_is_refused():
     model = make_model(parsing_network=False, num_slots=4)
     gates = model(torch.randint(VOCAB_SIZE, (1, 6)), output_distances=True).memory_gates

@@ -4,6 +4,7 @@ In float32 on a CPU that is oneDNN, which TorchInductor calls as well: `torch.ma
 (AMD's) reaches only two thirds of its speed. Everywhere else, and in compiled code, PyTorch decides.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -62,7 +63,11 @@ class Linear(nn.Linear):
 
 
 class Convolution(nn.Conv1d):
-    """`nn.Conv1d` with a stride of 1 and no padding, where oneDNN is used as one product with what all windows see.
+    """`nn.Conv1d` with a stride of 1 and no padding, where oneDNN is used by minimal filtering.
+
+    Two neighbouring outputs of a filter of three taps take six products directly and four by Winograd's algorithm
+    F(2, 3) (Lavin & Gray 2016, section 4.1): of sums of their inputs with sums of the taps. Longer filters are cut
+    into threes, whose products are summed by the same matrix product.
 
     Attributes:
         implementation: "reference" for PyTorch's own function.
@@ -75,12 +80,38 @@ class Convolution(nn.Conv1d):
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """`inputs` `[B, in, T + kernel - 1]` to `[B, out, T]`."""
-        if self.implementation == "reference" or not _is_for_onednn(inputs, self.weight, self.bias):
+        (kernel_size,) = self.kernel_size
+        is_plain = self.implementation == "reference" or kernel_size < 3
+        if is_plain or not _is_for_onednn(inputs, self.weight, self.bias):
             return super().forward(inputs)
-        steps, (kernel_size,) = inputs.transpose(1, 2), self.kernel_size
-        length = steps.shape[1] - kernel_size + 1
-        windows = torch.cat([steps[:, start : start + length] for start in range(kernel_size)], dim=-1)
-        return linear(windows, self.weight.transpose(1, 2).flatten(1), self.bias).transpose(1, 2)
+        length = inputs.shape[-1] - kernel_size + 1
+        num_pairs, num_filters = math.ceil(length / 2), math.ceil(kernel_size / 3)
+        missing = 2 * num_pairs + 3 * num_filters - 1 - inputs.shape[-1]
+        steps = F.pad(inputs.transpose(1, 2), (0, 0, 0, missing))
+
+        def combine(first: int, second: int, sign: int) -> torch.Tensor:
+            """What each pair's filters see at two of their four places, added: `[B, pairs, filters * in]`."""
+            stop = 2 * num_pairs - 1
+            return torch.cat(
+                [
+                    torch.add(
+                        steps[:, first + start :][:, :stop:2], steps[:, second + start :][:, :stop:2], alpha=sign
+                    )
+                    for start in range(0, 3 * num_filters, 3)
+                ],
+                dim=-1,
+            )
+
+        taps = F.pad(self.weight, (0, 3 * num_filters - kernel_size)).unflatten(2, (num_filters, 3))
+        first, second, third = taps.permute(3, 0, 2, 1).flatten(2).unbind()
+        outer = first + third
+        sums = (first, (outer + second) / 2, (outer - second) / 2, third)
+        places = ((0, 2, -1), (1, 2, 1), (2, 1, -1), (1, 3, -1))
+        products = [linear(combine(*pair), weight) for pair, weight in zip(places, sums, strict=True)]
+        even = products[0] + products[1] + products[2]
+        odd = products[1] - products[2] - products[3]
+        outputs = torch.stack([even, odd], dim=2).flatten(1, 2)[:, :length] + self.bias
+        return outputs.transpose(1, 2)
 
 
 def weight_and_bias(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:

@@ -9,7 +9,8 @@ from torch.nn import functional as F
 from .linear import linear, matmul
 
 IGNORED_LABEL = -100
-# Blocks of the logits: small enough for the cache; and large enough for the products that make them.
+# Blocks of the logits: small enough for the cache; and large enough for the products that make them, each of which
+# reads and writes the whole gradient of the weight and has at least half its size.
 _LOGITS_PER_BLOCK = 1 << 20
 _BYTES_PER_PRODUCT = 1 << 23
 
@@ -168,7 +169,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_hidden = torch.empty_like(hidden_states)
         grad_weight, grad_bias = torch.zeros_like(weight, dtype=dtype), torch.zeros_like(bias, dtype=dtype)
         total = torch.zeros((), dtype=dtype, device=hidden_states.device)
-        for rows in _blocks(len(hidden_states), len(weight), _BYTES_PER_PRODUCT // hidden_states.element_size()):
+        logits_per_block = max(_BYTES_PER_PRODUCT // hidden_states.element_size(), grad_weight.numel() // 2)
+        for rows in _blocks(len(hidden_states), len(weight), logits_per_block):
             log_probabilities = linear(hidden_states[rows], product_weight, product_bias).log_softmax(-1, dtype=dtype)
             total -= log_probabilities.gather(-1, targets[rows]).where(real[rows], 0).sum()
             if differentiate:

@@ -24,9 +24,9 @@ class PRPNConfig(RecurrentConfig):
             Dropout of the embedded words that the reading network takes in and of what the decoder takes in.
         input_dropout (`float`, defaults to 0.5):
             Dropout of the inputs of all other maps: in the parsing network, between the layers of the reading
-            network, before the attentions' keys and in the predict network.
+            network, before the attentions' keys and in the predict network; and of the keys themselves.
         recurrent_dropout (`float`, defaults to 0.5):
-            Dropout of the summarised hidden states, one mask for all steps of a sequence.
+            Dropout of the summarised hidden states, one mask a layer for all steps and all rows of a batch.
         parsing_network (`bool`, defaults to `True`):
             Without it all memories are open, as in ordinary attention (the paper's ablation "- Parsing Net"); the
             model then induces no trees.

@@ -194,10 +194,12 @@ class ReadingLayer(nn.Module):
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
         batch_size, length = inputs.shape[:2]
         size = memories[0].shape[-1]
-        summary_keep = self.recurrent_dropout.mask((batch_size, size), inputs.device)
-        key_keep = None
+        summary_keep = self.recurrent_dropout.mask((size,), inputs.device)
+        newest_keep = key_keep = None
         if self.has_attention:
-            key_keep = self.key_dropout.mask((batch_size, length, size), inputs.device)
+            newest_keep, key_keep = (
+                self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)
+            )
             key_weight, key_bias = weight_and_bias(self.key_projection)
             of_input, of_newest = key_weight.split([inputs.shape[-1], size], dim=1)
             input_keys = linear(self.key_dropout(inputs), of_input, key_bias, self.implementation)
@@ -213,9 +215,8 @@ class ReadingLayer(nn.Module):
             self.cell_norm.weight,
             self.cell_norm.bias,
         )
-        return read_sequence(
-            input_gates, input_keys, weights, gates, *memories, key_keep, summary_keep, self.implementation
-        )
+        masks = (newest_keep, key_keep, summary_keep)
+        return read_sequence(input_gates, input_keys, weights, gates, *memories, *masks, self.implementation)
 
 
 class ResidualBlock(nn.Module):
@@ -263,15 +264,27 @@ class PredictNetwork(nn.Module):
         """
         features, attention = hidden, None
         if self.has_attention:
-            keys = self.key_projection(self.dropout(hidden)).to(tape.dtype)
-            summary, attention = attend_to_windows(keys, tape, gates)
-            features = torch.cat([hidden, summary.to(hidden.dtype)], dim=-1)
+            summary, attention = self.look_back(hidden, tape, gates)
+            features = torch.cat([hidden, summary], dim=-1)
+        return self.predict(features, mask), attention
+
+    def look_back(
+        self, hidden: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Summaries `[B, T, H]` of the memories, and the attentions `[B, T, S]`. Arguments as for `forward`."""
+        keys = self.dropout(self.key_projection(self.dropout(hidden))).to(tape.dtype)
+        summary, attention = attend_to_windows(keys, tape, gates)
+        return summary.to(hidden.dtype), attention
+
+    def predict(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
+        """`features` `[B, T, H]`, or `[B, T, 2 * H]` with the summaries, to `[B, T, E]`."""
+        batch_size, length = features.shape[:2]
         features = features.flatten(0, 1)
         flat_mask = None if mask is None else mask.flatten()
         for block in self.residual_blocks:
             features = block(features, flat_mask)
         outputs = self.output_norm(self.output_projection(self.dropout(features)), flat_mask).tanh()
-        return outputs.view(*hidden.shape[:2], -1), attention
+        return outputs.view(batch_size, length, -1)
 
 
 class PRPNPreTrainedModel(RecurrentPreTrainedModel):
@@ -369,7 +382,7 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         state = self.check_state(state, batch_size, embeddings.device)
         embeddings = padding.to_end(embeddings)
 
-        distances, past_distances, gates = self._parse(embeddings, state, padding.mask)
+        distances, past_distances, gates = self.gates(embeddings, state, padding.mask)
         hidden_states, attentions, tapes = [embeddings], [], []
         for layer, memories in zip(self.reading_network, state.memories, strict=True):
             output = layer(hidden_states[-1], memories, gates[0])
@@ -431,11 +444,20 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
         return padding.back_or_zero(distances), ParsingState(lookback)
 
-    def _parse(
+    def gates(
         self, embeddings: torch.Tensor, state: PRPNState, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-        """Distances `[B, T]`, the same after those of the state `[B, S + T]`, and the gates of the reading and of the
-        predict network, each `[B, T, S]`, oldest memory first."""
+        """What the parsing network finds.
+
+        Args:
+            embeddings: `[B, T, E]`, padding at the end.
+            state: where to go on from.
+            mask: `[B, T]` booleans, `False` at padding, or `None`.
+
+        Returns:
+            The distances `[B, T]`, the same after those of the state `[B, S + T]`, and the gates of the reading and of
+            the predict network, each `[B, T, S]`, oldest memory first.
+        """
         config = self.config
         if self.parsing_network is None:
             distances = next_distances = state.distances.new_zeros(embeddings.shape[:2])
