@@ -101,14 +101,18 @@ def in_own_process(make: Callable[..., Callable[[], object]], *arguments) -> Ite
     process.start()
     theirs.close()
 
-    def take_turn() -> None:
+    def wait() -> None:
         try:
-            ours.send(None)
             ours.recv()
         except (EOFError, OSError):
             raise RuntimeError("a contestant's process failed") from None
 
+    def take_turn() -> None:
+        ours.send(None)
+        wait()
+
     try:
+        wait()  # until it is made: nothing else is to run at the same time
         yield take_turn
     finally:
         ours.close()
@@ -120,6 +124,7 @@ def _serve(
 ) -> None:
     torch.set_num_threads(num_threads)
     run = make(*arguments)
+    requests.send(None)
     while True:
         try:
             requests.recv()

@@ -152,6 +152,8 @@ def test_a_contestant_in_its_own_process_runs_there_and_says_when_it_fails(capfd
     failing = speed_measurement.in_own_process(functools.partial, int, "no number")
     with failing as run, pytest.raises(RuntimeError, match="a contestant's process failed"):
         run()
+    with pytest.raises(RuntimeError, match="a contestant's process failed"):
+        speed_measurement.in_own_process(functools.partial).__enter__()
 
 
 def test_word_by_word_a_prpn_has_the_logits_of_the_whole_sequence():
