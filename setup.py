@@ -1,4 +1,4 @@
-"""Builds the optional CPU operator of the recurrence; everything else about the package is in setup.cfg."""
+"""Builds the optional CPU operators of the recurrences; everything else about the package is in setup.cfg."""
 
 import platform
 import sys
@@ -12,11 +12,15 @@ X86_FLAGS = {
 }
 
 
-def operator(instruction_set: str, flags: list[str]) -> Extension:
+OPERATORS = ("ordered_neurons", "memory_reading")
+
+
+def library(operator: str, instruction_set: str, flags: list[str]) -> Extension:
     """A library that ctypes loads, not a Python module; without a compiler the package installs without it."""
     return Extension(
-        f"onlstm_hf._ordered_neurons_{instruction_set}",
-        ["onlstm_hf/ordered_neurons_native.cpp"],
+        f"onlstm_hf._{operator}_{instruction_set}",
+        [f"onlstm_hf/{operator}_native.cpp"],
+        depends=["onlstm_hf/native_kernels.h"],
         language="c++",
         extra_compile_args=["-std=c++17", "-O3", "-fno-math-errno", "-fopenmp", "-g0", *flags],
         extra_link_args=["-fopenmp"],
@@ -26,4 +30,6 @@ def operator(instruction_set: str, flags: list[str]) -> Extension:
 
 is_linux, is_x86 = sys.platform == "linux", platform.machine() in ("x86_64", "AMD64")
 instruction_sets = {**(X86_FLAGS if is_x86 else {}), "generic": []} if is_linux else {}
-setup(ext_modules=[operator(name, flags) for name, flags in instruction_sets.items()])
+setup(
+    ext_modules=[library(operator, name, flags) for operator in OPERATORS for name, flags in instruction_sets.items()]
+)

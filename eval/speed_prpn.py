@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
 import torch
+from prpn_word_by_word import logits_word_by_word
 from speed_cases import REFERENCE, REFERENCE_SENTENCES_PER_ROUND, Outcome, Row, at_least
 from speed_contestants import PRECISIONS
 from speed_measurement import Spread, in_own_process, ratio, synchronize, take_turns
@@ -18,7 +19,8 @@ from onlstm_hf.trees import tree_from_distances
 WORD_BY_WORD = "word by word float32"
 WHOLE_MODEL = f"{REFERENCE}, whole model, sentence by sentence"
 BATCH_SIZE, LENGTH = 64, 35
-WARM_UP_UPDATES = 5
+# Until the C library has all the memory that the updates need.
+WARM_UP_UPDATES = 10
 
 
 def measure_prpn(fields: dict, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]) -> list[Outcome]:
@@ -44,15 +46,12 @@ def _training(fields: dict, rounds: int, device: torch.device) -> Outcome:
     Those of this package manage memory, loss and optimiser as `train_lm.py` does. The reference has one step after the
     other in the layers' recurrence alone.
     """
-    contestants = {WORD_BY_WORD: (fields, device, "reference", None)}
+    contestants = {WORD_BY_WORD: (word_by_word_step, fields, device)}
     for precision in PRECISIONS:
         for implementation in ("reference", "auto"):
-            contestants[f"{implementation} {precision}"] = (fields, device, implementation, precision)
+            contestants[f"{implementation} {precision}"] = (training_step, fields, device, implementation, precision)
     with ExitStack() as processes:
-        runs = {
-            name: processes.enter_context(in_own_process(training_step, *arguments))
-            for name, arguments in contestants.items()
-        }
+        runs = {name: processes.enter_context(in_own_process(*contestant)) for name, contestant in contestants.items()}
         for run in runs.values():
             run()
         seconds = take_turns(runs, rounds, device)
@@ -69,34 +68,50 @@ def _training(fields: dict, rounds: int, device: torch.device) -> Outcome:
     return Outcome(case, seconds, BATCH_SIZE * LENGTH, rows, {}, {})
 
 
-def training_step(
-    fields: dict, device: torch.device, implementation: str, precision: str | None
-) -> Callable[[], None]:
-    """An update of a new model by a random batch, after some others.
+def training_step(fields: dict, device: torch.device, implementation: str, precision: str) -> Callable[[], None]:
+    """An update as `train_lm.py` makes it, of a new model by a random batch.
 
     Args:
         fields: of the `PRPNConfig`.
         device: where.
         implementation: "reference" or "auto".
-        precision: of `PRECISIONS`, or `None` for the authors' way, word by word.
+        precision: of `PRECISIONS`.
     """
-    if precision is not None:
-        keep_freed_memory()
+    keep_freed_memory()
     model = _model(fields, device).train()
     use_implementation(model, implementation)
-    fused = None if precision is None else True
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999), fused=fused)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999), fused=True)
+    dtype = PRECISIONS[precision]
+
+    def loss(ids: torch.Tensor) -> torch.Tensor:
+        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
+            return model(ids, labels=ids, skip_logits=True).loss
+
+    return _warmed_up_update(model, optimizer, loss, device)
+
+
+def word_by_word_step(fields: dict, device: torch.device) -> Callable[[], None]:
+    """An update as the authors' code makes it."""
+    model = _model(fields, device).train()
+    use_implementation(model, "reference")
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999))
+
+    def loss(ids: torch.Tensor) -> torch.Tensor:
+        return F.cross_entropy(logits_word_by_word(model, ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+    return _warmed_up_update(model, optimizer, loss, device)
+
+
+def _warmed_up_update(
+    model: PRPNForCausalLM,
+    optimizer: torch.optim.Optimizer,
+    loss: Callable[[torch.Tensor], torch.Tensor],
+    device: torch.device,
+) -> Callable[[], None]:
     ids = torch.randint(model.config.vocab_size, (BATCH_SIZE, LENGTH), device=device)
-    dtype = PRECISIONS.get(precision)
 
     def update() -> None:
-        with torch.autocast(device.type, dtype=dtype, enabled=dtype is not None):
-            if precision is None:
-                logits = _logits_word_by_word(model, ids)
-                loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
-            else:
-                loss = model(ids, labels=ids, skip_logits=True).loss
-        loss.backward()
+        loss(ids).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         optimizer.zero_grad()
@@ -105,28 +120,6 @@ def training_step(
     for _ in range(WARM_UP_UPDATES):
         update()
     return update
-
-
-def _logits_word_by_word(model: PRPNForCausalLM, ids: torch.Tensor) -> torch.Tensor:
-    """The logits as the authors' code computes them.
-
-    The parsing network, the output of the predict network and the decoder take the whole sequence; all layers of the
-    reading network and the attention of the predict network take one word, with a tape that is copied, then the next.
-    """
-    network = model.model
-    embeddings, state = network.embeddings(ids), network.initial_state(len(ids))
-    _, _, (reading_gates, prediction_gates) = network.gates(embeddings, state, None)
-    memories, features = list(state.memories), []
-    for step in range(ids.shape[1]):
-        now = slice(step, step + 1)
-        hidden = embeddings[:, now]
-        for number, layer in enumerate(network.reading_network):
-            output = layer(hidden, memories[number], reading_gates[:, now])
-            memories[number] = output.hidden_tape[:, 1:], output.cell_tape[:, 1:]
-            hidden = output.hidden_tape[:, -1:]
-        summary, _ = network.predict_network.look_back(hidden, output.hidden_tape, prediction_gates[:, now])
-        features.append(torch.cat([hidden, summary], dim=-1))
-    return model.lm_head(network.output_dropout(network.predict_network.predict(torch.cat(features, dim=1), None)))
 
 
 def _parsing(model: PRPNForCausalLM, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]) -> Outcome:

@@ -10,11 +10,20 @@ import torch
 from torch import nn
 from torch.autograd.function import once_differentiable
 
+from .row_blocks import row_blocks
+
 EPSILON = 1e-6
+_ENTRIES_PER_BLOCK = 1 << 18
+
+
+def layer_norm(inputs: torch.Tensor, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """The definition, of `inputs` `[..., size]` by `gain` and `bias` `[size]`."""
+    deviation = inputs.std(dim=-1, keepdim=True) + EPSILON
+    return gain * (inputs - inputs.mean(dim=-1, keepdim=True)) / deviation + bias
 
 
 class DeviationNorm(nn.Module):
-    """`weight * (x - mean) / (standard deviation + 1e-6) + bias` over the last dimension.
+    """`layer_norm` over the last dimension, with less memory and, on a CPU, more of it in the cache.
 
     Args:
         size: of the last dimension, at least 2.
@@ -64,7 +73,6 @@ def normalize_backward(
     gain: torch.Tensor,
     scale: torch.Tensor,
     own_part: torch.Tensor,
-    out: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Backward pass of `normalize(inputs) * gain`.
 
@@ -74,7 +82,6 @@ def normalize_backward(
         gain: `[size]`.
         scale: `[..., 1]`, the first of the `gradient_factors`.
         own_part: `[..., 1]`, the second.
-        out: where to write the gradient of the inputs; a new tensor if not given.
 
     Returns:
         The gradient of the inputs `[..., size]`, and the product of gradient and normalised values `[..., size]`:
@@ -83,22 +90,42 @@ def normalize_backward(
     product = gradient * normalized
     along = (product @ gain).unsqueeze(-1) * own_part
     mean = (gradient @ gain).unsqueeze(-1) / gain.shape[0]
-    centred = torch.addcmul(-mean, gradient, gain).addcmul_(normalized, along, value=-1)
-    return torch.mul(centred, scale, out=out), product
+    centred = (gradient * gain).sub_(mean).addcmul_(normalized, along, value=-1)
+    return centred.mul_(scale), product
 
 
 class _DeviationNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, inputs: torch.Tensor, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        normalized, inverse_deviation = normalize(inputs)
+        rows = inputs.reshape(-1, len(gain))
+        normalized, outputs = torch.empty_like(rows), torch.empty_like(rows)
+        inverse_deviation = rows.new_empty(len(rows), 1)
+        for block in _blocks(rows):
+            _, inverse_deviation[block] = normalize(rows[block], out=normalized[block])
+            torch.addcmul(bias, normalized[block], gain, out=outputs[block])
         ctx.save_for_backward(normalized, inverse_deviation, gain)
-        return torch.addcmul(bias, normalized, gain)
+        return outputs.view(inputs.shape)
 
     @staticmethod
     @once_differentiable
     def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         normalized, inverse_deviation, gain = ctx.saved_tensors
-        size = len(gain)
-        factors = gradient_factors(inverse_deviation, size)
-        grad_inputs, product = normalize_backward(gradient, normalized, gain, *factors)
-        return grad_inputs, product.view(-1, size).sum(0), gradient.reshape(-1, size).sum(0)
+        scale, own_part = gradient_factors(inverse_deviation, len(gain))
+        rows = gradient.reshape(-1, len(gain))
+        grad_inputs, grad_gain, grad_bias = (
+            torch.empty_like(normalized),
+            torch.zeros_like(gain),
+            torch.zeros_like(gain),
+        )
+        for block in _blocks(rows):
+            grad_inputs[block], product = normalize_backward(
+                rows[block], normalized[block], gain, scale[block], own_part[block]
+            )
+            grad_gain += product.sum(0)
+            grad_bias += rows[block].sum(0)
+        return grad_inputs.view(gradient.shape), grad_gain, grad_bias
+
+
+def _blocks(rows: torch.Tensor) -> list[slice]:
+    """On a CPU blocks that fit into its cache, elsewhere one of all rows."""
+    return row_blocks(*rows.shape, _ENTRIES_PER_BLOCK if rows.device.type == "cpu" else max(1, rows.numel()))

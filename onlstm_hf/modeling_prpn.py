@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
@@ -13,7 +14,8 @@ from .configuration_prpn import PRPNConfig
 from .deviation_norm import DeviationNorm
 from .dropout import ElementDropout
 from .linear import Convolution, Linear, linear, weight_and_bias
-from .memory_reading import ReadingOutput, ReadingWeights, attend_to_windows, read_sequence
+from .memory_reading import ReadingOutput, read_sequence
+from .memory_reading_path import ReadingWeights
 from .parsing import ParsingMixin
 from .recurrent_language_model import (
     RecurrentCausalLMOutput,
@@ -23,6 +25,7 @@ from .recurrent_language_model import (
     RecurrentPreTrainedModel,
 )
 from .recurrent_state import ModelState
+from .structured_attention import attend_to_windows
 from .trees import InducedTree
 
 
@@ -41,6 +44,20 @@ class PRPNState(ModelState):
     lookback: torch.Tensor
     distances: torch.Tensor
     memories: tuple[tuple[torch.Tensor, torch.Tensor], ...]
+
+
+class SyntacticStructure(NamedTuple):
+    """What the parsing network finds in a sequence.
+
+    Attributes:
+        distance_tape: `[B, S + T]`, the syntactic distances of the state, then those of the words.
+        reading_gates: `[B, T, S]`, how far each memory is open to the reading network, oldest first.
+        prediction_gates: `[B, T, S]`, how far to the predict network.
+    """
+
+    distance_tape: torch.Tensor
+    reading_gates: torch.Tensor
+    prediction_gates: torch.Tensor
 
 
 @dataclass
@@ -162,7 +179,7 @@ class ReadingLayer(nn.Module):
     `memory_reading.py` has its equations.
 
     Attributes:
-        implementation: which path of `read_sequence` runs: "auto", "reference" or "fused".
+        implementation: which path of `read_sequence` runs: "auto", "reference", "fused" or "native".
     """
 
     def __init__(self, config: PRPNConfig, input_size: int, input_dropout: float):
@@ -382,15 +399,17 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         state = self.check_state(state, batch_size, embeddings.device)
         embeddings = padding.to_end(embeddings)
 
-        distances, past_distances, gates = self.gates(embeddings, state, padding.mask)
+        structure = self.find_structure(embeddings, state, padding.mask)
         hidden_states, attentions, tapes = [embeddings], [], []
         for layer, memories in zip(self.reading_network, state.memories, strict=True):
-            output = layer(hidden_states[-1], memories, gates[0])
+            output = layer(hidden_states[-1], memories, structure.reading_gates)
             hidden_states.append(output.hidden_tape[:, -length:].to(embeddings.dtype))
             tapes.append((output.hidden_tape, output.cell_tape))
             if config.reading_attention:
                 attentions.append(output.attentions)
-        outputs, attention = self.predict_network(hidden_states[-1], tapes[-1][0], gates[1], padding.mask)
+        outputs, attention = self.predict_network(
+            hidden_states[-1], tapes[-1][0], structure.prediction_gates, padding.mask
+        )
         if config.prediction_attention:
             attentions.append(attention)
         last_hidden_state = self.output_dropout(outputs.to(embeddings.dtype))
@@ -400,7 +419,7 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             lookback = torch.cat([state.lookback.to(embeddings.dtype), embeddings], dim=1)
             new_state = PRPNState(
                 lookback=padding.last(lookback, state.lookback.shape[1]),
-                distances=padding.last(past_distances, config.num_slots),
+                distances=padding.last(structure.distance_tape, config.num_slots),
                 memories=tuple(tuple(padding.last(tape, config.num_slots) for tape in layer) for layer in tapes),
             )
         output = PRPNModelOutput(
@@ -410,8 +429,13 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             attentions=tuple(padding.back_or_zero(attention).flip(-1) for attention in attentions)
             if output_attentions
             else None,
-            distances=padding.back_or_zero(distances) if output_distances else None,
-            memory_gates=torch.stack([padding.back_or_zero(gate).flip(-1) for gate in gates])
+            distances=padding.back_or_zero(structure.distance_tape[:, -length:]) if output_distances else None,
+            memory_gates=torch.stack(
+                [
+                    padding.back_or_zero(gates).flip(-1)
+                    for gates in (structure.reading_gates, structure.prediction_gates)
+                ]
+            )
             if output_distances
             else None,
         )
@@ -444,19 +468,15 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
         return padding.back_or_zero(distances), ParsingState(lookback)
 
-    def gates(
+    def find_structure(
         self, embeddings: torch.Tensor, state: PRPNState, mask: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor, tuple[torch.Tensor, torch.Tensor]]:
-        """What the parsing network finds.
+    ) -> SyntacticStructure:
+        """What the parsing network makes of words, and what that opens to the other two.
 
         Args:
             embeddings: `[B, T, E]`, padding at the end.
             state: where to go on from.
             mask: `[B, T]` booleans, `False` at padding, or `None`.
-
-        Returns:
-            The distances `[B, T]`, the same after those of the state `[B, S + T]`, and the gates of the reading and of
-            the predict network, each `[B, T, S]`, oldest memory first.
         """
         config = self.config
         if self.parsing_network is None:
@@ -466,12 +486,12 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         tape = torch.cat([state.distances.to(distances.dtype), distances], dim=1)
         newest_first = tape.unfold(1, config.num_slots, 1)[:, 1:].flip(-1)
         if self.parsing_network is None:
-            is_open = newest_first.isfinite().to(distances.dtype)
-            return distances, tape, (is_open.flip(-1), is_open.flip(-1))
+            is_open = newest_first.isfinite().to(distances.dtype).flip(-1)
+            return SyntacticStructure(tape, is_open, is_open)
         gates = (
             memory_gates(own, newest_first, config.resolution, config.hard) for own in (distances, next_distances)
         )
-        return distances, tape, tuple(gate.flip(-1) for gate in gates)
+        return SyntacticStructure(tape, *(gate.flip(-1) for gate in gates))
 
 
 class Padding:

@@ -9,8 +9,8 @@ import pytest
 import speed_cases
 import speed_contestants
 import speed_measurement
-import speed_prpn
 import torch
+from prpn_word_by_word import logits_word_by_word
 from speed_contestants import StackSize, recurrence_contestants
 from speed_measurement import Spread, leave_out_unavailable, ratio, take_turns
 from speed_memory import peak_memory
@@ -160,7 +160,7 @@ def test_word_by_word_a_prpn_has_the_logits_of_the_whole_sequence():
     torch.manual_seed(0)
     model = PRPN.make().eval()
     ids = torch.randint(model.config.vocab_size, (3, 7))
-    torch.testing.assert_close(speed_prpn._logits_word_by_word(model, ids), model(ids).logits, rtol=0, atol=1e-5)
+    torch.testing.assert_close(logits_word_by_word(model, ids), model(ids).logits, rtol=0, atol=1e-5)
 
 
 def test_what_cannot_run_is_left_out_with_its_reason():

@@ -3,7 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.memory_reading import ReadingWeights, attend, attend_to_windows, read_sequence
+from onlstm_hf.memory_reading import read_sequence
+from onlstm_hf.memory_reading_path import ReadingWeights
+from onlstm_hf.structured_attention import attend, attend_to_windows
 
 
 def arguments(batch_size, length, num_slots, size, masks=True, dtype=torch.float64):
@@ -113,5 +115,5 @@ def test_attention_to_windows_is_that_of_every_step_alone(length):
 
 def test_an_unknown_implementation_is_refused():
     tensors, keep = arguments(1, 1, 1, 2)
-    with pytest.raises(ValueError, match="implementation must be one of auto, reference, fused, not 'fast'"):
+    with pytest.raises(ValueError, match="implementation must be one of auto, reference, native, fused, not 'fast'"):
         read_sequence(*tensors, *keep, implementation="fast")

@@ -13,6 +13,8 @@ from test_ordered_neurons import PADDINGS, Problem, gradients, make_problem
 
 from onlstm_hf import ordered_neurons as module
 from onlstm_hf import ordered_neurons_native as native
+from onlstm_hf.fast_path import choose_path
+from onlstm_hf.native_library import INSTRUCTION_SETS
 from onlstm_hf.ordered_neurons import ordered_neurons
 
 load_library = native.load_library
@@ -22,7 +24,7 @@ built = pytest.mark.skipif(load_library() is None, reason="the package was insta
 SHAPES = [(1, 1, 1, 1), (2, 2, 3, 2), (4, 3, 1, 5), (5, 7, 23, 1), (3, 33, 2, 3), (6, 13, 5, 10), (2, 6, 11, 17)]
 
 
-@pytest.fixture(params=native.INSTRUCTION_SETS)
+@pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request, monkeypatch):
     library = load_library(request.param)
     if library is None:
@@ -192,10 +194,10 @@ def test_nan_stays_in_its_row(instruction_set):
 @built
 def test_auto_takes_this_path_where_it_pays():
     problem = make_problem(native.SHORTEST, 2, 3, 4, torch.float32)
-    assert module._choose("auto", problem.input_gates) is module.NATIVE
-    assert module._choose("auto", problem.input_gates[:1]) is module.FUSED
-    assert module._choose("auto", problem.input_gates[:, :0]) is module.FUSED
-    assert module._choose("auto", problem.input_gates.double()) is module.FUSED
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates) is module.NATIVE
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:1]) is module.FUSED
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:, :0]) is module.FUSED
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates.double()) is module.FUSED
 
 
 def test_without_the_operator_auto_falls_back_and_asking_for_it_says_why(monkeypatch):
@@ -217,7 +219,7 @@ def test_float64_is_refused():
 @built
 def test_an_operator_of_another_version_is_not_used(monkeypatch):
     monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
-    assert load_library.__wrapped__() is None
+    assert load_library() is None
 
 
 @built

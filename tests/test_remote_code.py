@@ -25,6 +25,7 @@ SHARED = {
     "linear.py",
     "recurrent_language_model.py",
     "recurrent_state.py",
+    "row_blocks.py",
     "vocabulary_loss.py",
 }
 AWD_LSTM = {"awd_lstm.py", "configuration_awd_lstm.py", "sequence_pair_classification.py"}
@@ -36,8 +37,8 @@ PARSING = {
     "trees.py",
     "word_alignment.py",
 }
+FAST_PATHS = {"fast_path.py", "native_library.py"}
 RECURRENCE = {
-    "fast_path.py",
     "ordered_neurons.py",
     "ordered_neurons_fused.py",
     "ordered_neurons_kernels.py",
@@ -46,14 +47,24 @@ RECURRENCE = {
     "step_graphs.py",
 }
 CARRIED = {
-    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py"} | RECURRENCE | AWD_LSTM | SHARED | PARSING,
+    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py"}
+    | RECURRENCE
+    | FAST_PATHS
+    | AWD_LSTM
+    | SHARED
+    | PARSING,
     "prpn": {
         "batch_norm.py",
         "configuration_prpn.py",
         "deviation_norm.py",
         "memory_reading.py",
+        "memory_reading_fused.py",
+        "memory_reading_native.py",
+        "memory_reading_path.py",
         "modeling_prpn.py",
+        "structured_attention.py",
     }
+    | FAST_PATHS
     | SHARED
     | PARSING,
     "rnn": {"configuration_rnn.py", "modeling_rnn.py"} | AWD_LSTM | SHARED,

@@ -1,9 +1,11 @@
-"""What a fast path of the ordered-neurons recurrence is made of."""
+"""What a fast path of the ordered-neurons recurrence is made of, and how one is chosen for any recurrence."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeVar
 
 import torch
+
+Path = TypeVar("Path")
 
 
 class FastPath(NamedTuple):
@@ -32,3 +34,23 @@ class FastPath(NamedTuple):
     obstacle: Callable[[torch.Tensor], str | None]
     is_worthwhile: Callable[[torch.Tensor], bool]
     takes_recurrent_mask: bool = False
+
+
+def choose_path(paths: Mapping[str, Path], implementation: str, sequence: torch.Tensor) -> Path:
+    """The fast path that was asked for, or with `"auto"` the first that fits the inputs or outputs of a recurrence.
+
+    Args:
+        paths: by name, from the fastest on, each with `obstacle` and `is_worthwhile`.
+        implementation: one of the names, or `"auto"`.
+        sequence: in the layout that the paths expect.
+
+    Raises:
+        ValueError: if the path that was asked for cannot run on such a sequence.
+    """
+    if implementation == "auto":
+        return next(path for path in paths.values() if path.is_worthwhile(sequence))
+    path = paths[implementation]
+    obstacle = path.obstacle(sequence)
+    if obstacle:
+        raise ValueError(f"the {implementation} implementation cannot run here: {obstacle}")
+    return path

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import torch
 
-from .fast_path import FastPath
+from .fast_path import FastPath, choose_path
 from .linear import matmul
 from .ordered_neurons_fused import PATH as FUSED
 from .ordered_neurons_native import PATH as NATIVE
@@ -161,21 +161,6 @@ def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, re
     return outputs.to(input_dtype), last_cell, distances
 
 
-def _choose(implementation: str, sequence: torch.Tensor) -> FastPath:
-    """The fast path that was asked for, or the first that fits `sequence`, the `[T, B, ...]` inputs or outputs.
-
-    Raises:
-        ValueError: if the path that was asked for cannot run on such tensors.
-    """
-    if implementation == "auto":
-        return next(path for path in _FAST_PATHS.values() if path.is_worthwhile(sequence))
-    path = _FAST_PATHS[implementation]
-    obstacle = path.obstacle(sequence)
-    if obstacle:
-        raise ValueError(f"the {implementation} implementation cannot run here: {obstacle}")
-    return path
-
-
 def _state_dtype(tensor: torch.Tensor) -> torch.dtype:
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
@@ -225,7 +210,7 @@ def _forward(
     implementation: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """The recurrence by one of the fast paths (see `FastPath.forward`)."""
-    path = _choose(implementation, input_gates)
+    path = choose_path(_FAST_PATHS, implementation, input_gates)
     recurrent_weight, *recurrent_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
     return path.forward(
         input_gates,
@@ -264,7 +249,7 @@ def _backward(
     implementation: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Gradients of the input gates and the first state by one of the fast paths (see `FastPath.backward`)."""
-    path = _choose(implementation, outputs)
+    path = choose_path(_FAST_PATHS, implementation, outputs)
     recurrent_weight, *recurrent_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
     return path.backward(
         grad_outputs,

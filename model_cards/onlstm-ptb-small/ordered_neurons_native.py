@@ -1,27 +1,16 @@
-"""The ordered-neurons recurrence by the compiled CPU operator (`ordered_neurons_native.cpp`).
-
-The operator is built with the package where there is a compiler, once for each instruction set, and is given plain
-addresses: it needs no headers of PyTorch and fits any version. Where it is missing, `ordered_neurons.py` runs plain
-PyTorch operations instead.
-"""
+"""The ordered-neurons recurrence by the compiled CPU operator (`ordered_neurons_native.cpp`)."""
 
 import ctypes
 import functools
-import importlib.util
-from pathlib import Path
 
 import torch
 
 from .fast_path import FastPath
+from .native_library import address, addresses, call, contiguous, find_library, obstacle_to
 
-# From the most capable to the plainest. Each library knows which CPUs can run it.
-INSTRUCTION_SETS = ("avx512bf16", "avx512", "avx2", "generic")
-# That of the structures below; a checkpoint's copy of this file may meet another version of the installed package.
 INTERFACE = 2
 # Steps from which on packing the weight pays.
 SHORTEST = 4
-
-_Address = ctypes.c_void_p
 
 
 class _Sizes(ctypes.Structure):
@@ -37,44 +26,19 @@ class _Sizes(ctypes.Structure):
     ]
 
 
-class _Forward(ctypes.Structure):
-    _fields_ = [
-        (name, _Address)
-        for name in (
-            "input_gates", "recurrent_weight", "recurrent_mask", "hidden", "cell", "mask", "outputs", "last_cell",
-            "distances", "cells", "softmaxes", "activations",
-        )
-    ]  # fmt: skip
+_Forward = addresses(
+    "input_gates", "recurrent_weight", "recurrent_mask", "hidden", "cell", "mask", "outputs", "last_cell", "distances",
+    "cells", "softmaxes", "activations",
+)  # fmt: skip
+_Backward = addresses(
+    "grad_outputs", "grad_last_cell", "grad_distances", "recurrent_weight", "recurrent_mask", "last_cell", "mask",
+    "cells", "softmaxes", "activations", "grad_gates", "grad_hidden", "grad_cell",
+)  # fmt: skip
 
 
-class _Backward(ctypes.Structure):
-    _fields_ = [
-        (name, _Address)
-        for name in (
-            "grad_outputs", "grad_last_cell", "grad_distances", "recurrent_weight", "recurrent_mask", "last_cell",
-            "mask", "cells", "softmaxes", "activations", "grad_gates", "grad_hidden", "grad_cell",
-        )
-    ]  # fmt: skip
-
-
-@functools.cache
 def load_library(instruction_set: str | None = None) -> ctypes.CDLL | None:
     """The library for this CPU (or that of one instruction set), `None` where there is none that runs."""
-    try:
-        package = importlib.util.find_spec("onlstm_hf")
-    except (ImportError, ValueError):
-        package = None
-    for folder in package.submodule_search_locations if package else ():
-        for name in INSTRUCTION_SETS if instruction_set is None else (instruction_set,):
-            for path in sorted(Path(folder).glob(f"_ordered_neurons_{name}.*")):
-                try:
-                    library = ctypes.CDLL(str(path))
-                    interface = library.ordered_neurons_interface()
-                except (OSError, AttributeError):  # built for another machine
-                    continue
-                if interface == INTERFACE:
-                    return library
-    return None
+    return find_library("ordered_neurons", INTERFACE, instruction_set)
 
 
 def is_worthwhile(sequence: torch.Tensor) -> bool:
@@ -84,15 +48,7 @@ def is_worthwhile(sequence: torch.Tensor) -> bool:
 
 def obstacle(sequence: torch.Tensor) -> str | None:
     """Why this path cannot run on these tensors, if it cannot."""
-    if sequence.device.type != "cpu":
-        return f"it needs tensors on the CPU, not on {sequence.device}"
-    if sequence.dtype == torch.float64:
-        return "it computes in float32, not in float64"
-    if sequence.numel() == 0:
-        return "there is nothing to compute: the batch is empty"
-    if load_library() is None:
-        return "its compiled operator is not installed (it is built with the package where there is a C++ compiler)"
-    return None
+    return obstacle_to(load_library(), sequence)
 
 
 def forward(
@@ -116,10 +72,10 @@ def forward(
     last_cell, distances = new(cell.shape), new(length, batch_size, 2)
     cells, softmaxes = new(saved_length, batch_size, size), new(saved_length, batch_size, 2, num_chunks)
     activations = new(saved_length, batch_size, 4, size)
-    inputs = _contiguous(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask)
-    arguments = _Forward(*map(_address, [*inputs, outputs, last_cell, distances, cells, softmaxes, activations]))
+    inputs = contiguous(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask)
+    arguments = _Forward(*map(address, [*inputs, outputs, last_cell, distances, cells, softmaxes, activations]))
     sizes = _sizes(input_gates, cell.shape, recurrent_scale, product_in_bfloat16)
-    _run(load_library().ordered_neurons_forward, sizes, arguments)
+    call(load_library().ordered_neurons_forward, sizes, arguments)
     return outputs, last_cell, distances, cells, softmaxes, activations
 
 
@@ -141,13 +97,13 @@ def backward(
     """See `FastPath.backward`."""
     grad_gates = outputs.new_empty(*outputs.shape[:2], recurrent_weight.shape[0])
     grad_hidden, grad_cell = torch.empty_like(cells[0]), torch.empty_like(last_cell)
-    inputs = _contiguous(
+    inputs = contiguous(
         grad_outputs, grad_last_cell, grad_distances, recurrent_weight, recurrent_mask, last_cell, mask, cells,
         softmaxes, activations,
     )  # fmt: skip
-    arguments = _Backward(*map(_address, [*inputs, grad_gates, grad_hidden, grad_cell]))
+    arguments = _Backward(*map(address, [*inputs, grad_gates, grad_hidden, grad_cell]))
     sizes = _sizes(outputs, last_cell.shape, recurrent_scale, product_in_bfloat16)
-    _run(load_library().ordered_neurons_backward, sizes, arguments)
+    call(load_library().ordered_neurons_backward, sizes, arguments)
     return grad_gates, grad_hidden, grad_cell
 
 
@@ -162,19 +118,6 @@ def _sizes(
         product_in_bfloat16,
         recurrent_scale,
     )
-
-
-def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
-    return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
-
-
-def _address(tensor: torch.Tensor | None) -> int | None:
-    return tensor.data_ptr() if tensor is not None and tensor.numel() else None
-
-
-def _run(function, *structures: ctypes.Structure) -> None:
-    if function(*(ctypes.byref(structure) for structure in structures)):
-        raise MemoryError("not enough memory for the packed recurrent weight")
 
 
 PATH = FastPath(forward, backward, obstacle, is_worthwhile, takes_recurrent_mask=True)

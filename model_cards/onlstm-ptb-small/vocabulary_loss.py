@@ -1,12 +1,11 @@
 """Cross-entropy over a vocabulary, without float32 copies of the logits or without the logits themselves."""
 
-import math
-
 import torch
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from .linear import linear, matmul
+from .row_blocks import row_blocks
 
 IGNORED_LABEL = -100
 # Blocks of the logits: small enough for the cache; and large enough for the products that make them, each of which
@@ -131,7 +130,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
         real = labels != IGNORED_LABEL
         targets = labels.where(real, 0).unsqueeze(-1)
         normalizers = torch.empty(len(logits), dtype=dtype, device=logits.device)
-        for rows in _blocks(*logits.shape, _LOGITS_PER_BLOCK):
+        for rows in row_blocks(*logits.shape, _LOGITS_PER_BLOCK):
             torch.logsumexp(logits[rows].to(dtype), dim=-1, out=normalizers[rows])
         losses = normalizers - logits.gather(-1, targets).squeeze(-1).to(dtype)
         ctx.save_for_backward(logits, targets, real, normalizers)
@@ -142,7 +141,7 @@ class _SummedCrossEntropy(torch.autograd.Function):
         logits, targets, real, normalizers = ctx.saved_tensors
         scale = (real * grad_output).unsqueeze(-1)
         grad_logits = torch.empty_like(logits)
-        for rows in _blocks(*logits.shape, _LOGITS_PER_BLOCK):
+        for rows in row_blocks(*logits.shape, _LOGITS_PER_BLOCK):
             log_probabilities = logits[rows] - normalizers[rows].unsqueeze(-1)
             grad_block = log_probabilities.exp_().mul_(scale[rows])
             grad_logits[rows] = grad_block.scatter_add_(-1, targets[rows], -scale[rows])
@@ -170,7 +169,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_weight, grad_bias = torch.zeros_like(weight, dtype=dtype), torch.zeros_like(bias, dtype=dtype)
         total = torch.zeros((), dtype=dtype, device=hidden_states.device)
         logits_per_block = max(_BYTES_PER_PRODUCT // hidden_states.element_size(), grad_weight.numel() // 2)
-        for rows in _blocks(len(hidden_states), len(weight), logits_per_block):
+        for rows in row_blocks(len(hidden_states), len(weight), logits_per_block):
             log_probabilities = linear(hidden_states[rows], product_weight, product_bias).log_softmax(-1, dtype=dtype)
             total -= log_probabilities.gather(-1, targets[rows]).where(real[rows], 0).sum()
             if differentiate:
@@ -202,10 +201,3 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         if grad_output.device.type != "cpu" or torch.compiler.is_compiling() or grad_output != 1:
             grad_weight, grad_bias = grad_weight * grad_output, grad_bias * grad_output
         return grad_hidden, grad_weight.to(ctx.weight_dtype), grad_bias.to(ctx.weight_dtype), None, None, None
-
-
-def _blocks(num_rows: int, vocab_size: int, logits_per_block: int) -> list[slice]:
-    """Blocks of rows as large as each other, of no more logits than that (but of one row at least)."""
-    num_blocks = math.ceil(num_rows / max(1, logits_per_block // vocab_size))
-    size = math.ceil(num_rows / max(1, num_blocks))
-    return [slice(start, start + size) for start in range(0, num_rows, max(1, size))]

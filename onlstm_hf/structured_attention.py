@@ -1,0 +1,58 @@
+"""The attention of the PRPN, whose softmax is weighted by how far each slot is open.
+
+Shen, Lin, Huang & Courville (ICLR 2018), section 4.2. With `B` rows, `T` steps, `S` slots and `H` units.
+"""
+
+import math
+
+import torch
+
+ATTENTION_EPSILON = 1e-8
+STEPS_PER_BLOCK = 64
+
+
+def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+    """Structured attention: a softmax over the slots whose terms are weighted by the gates.
+
+    Args:
+        scores: `[..., S]`, key times memory.
+        gates: `[..., S]`, in [0, 1], how far each slot is open.
+    """
+    gated = softmax_terms(scores) * gates
+    return gated / (gated.sum(dim=-1, keepdim=True) + ATTENTION_EPSILON)
+
+
+def softmax_terms(scores: torch.Tensor) -> torch.Tensor:
+    """The terms of the softmax, relative to the largest one. (With the epsilon below them that one counts: where the
+    gates are all but closed, the gradient goes through it as well.)"""
+    return (scores - scores.amax(dim=-1, keepdim=True)).exp()
+
+
+def attend_to_windows(
+    keys: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of every step to the memories of its window, for steps whose keys do not wait for each other.
+
+    Args:
+        keys: `[B, T, H]`.
+        tape: `[B, S + T, H]` (the last memory is not looked at), or one shorter.
+        gates: `[B, T, S]`, oldest memory first.
+
+    Returns:
+        The summaries `[B, T, H]`, and the attentions `[B, T, S]`.
+    """
+    num_slots, summaries, attentions = gates.shape[-1], [], []
+    slots = torch.arange(num_slots, device=keys.device)
+    # Scores of all pairs in a block of steps, of which a band is used: faster than cutting windows out of the tape.
+    for start in range(0, keys.shape[1], STEPS_PER_BLOCK):
+        block_keys, block_gates = keys[:, start : start + STEPS_PER_BLOCK], gates[:, start : start + STEPS_PER_BLOCK]
+        length = block_keys.shape[1]
+        memories = tape[:, start : start + length + num_slots - 1]
+        band = slots + torch.arange(length, device=keys.device).unsqueeze(-1)
+        band = band.expand(keys.shape[0], -1, -1)
+        scores = torch.bmm(block_keys, memories.transpose(1, 2)).gather(2, band) / math.sqrt(keys.shape[-1])
+        attention = attend(scores.to(gates.dtype), block_gates)
+        weights = attention.new_zeros(*attention.shape[:2], memories.shape[1]).scatter(2, band, attention)
+        summaries.append(torch.bmm(weights, memories))
+        attentions.append(attention)
+    return torch.cat(summaries, dim=1), torch.cat(attentions, dim=1)
