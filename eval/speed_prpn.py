@@ -21,6 +21,8 @@ WHOLE_MODEL = f"{REFERENCE}, whole model, sentence by sentence"
 BATCH_SIZE, LENGTH = 64, 35
 # Until the C library has all the memory that the updates need.
 WARM_UP_UPDATES = 10
+# Of the authors, as in the recipe `prpn_lm_ptb`.
+ADAM = {"lr": 3e-3, "betas": (0.0, 0.999), "eps": 1e-9, "weight_decay": 1e-6}
 
 
 def measure_prpn(fields: dict, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]) -> list[Outcome]:
@@ -80,7 +82,7 @@ def training_step(fields: dict, device: torch.device, implementation: str, preci
     keep_freed_memory()
     model = _model(fields, device).train()
     use_implementation(model, implementation)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999), fused=True)
+    optimizer = torch.optim.Adam(model.parameters(), **ADAM, fused=True)
     dtype = PRECISIONS[precision]
 
     def loss(ids: torch.Tensor) -> torch.Tensor:
@@ -94,7 +96,7 @@ def word_by_word_step(fields: dict, device: torch.device) -> Callable[[], None]:
     """An update as the authors' code makes it."""
     model = _model(fields, device).train()
     use_implementation(model, "reference")
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, betas=(0.0, 0.999))
+    optimizer = torch.optim.Adam(model.parameters(), **ADAM)
 
     def loss(ids: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(logits_word_by_word(model, ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())

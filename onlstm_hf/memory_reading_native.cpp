@@ -96,7 +96,7 @@ float total(Vector values) {
 
 // Calls `function(first, lanes)` for each vector of `size` entries, the last of which may be a part of one.
 template <class Function>
-void for_vectors(int64_t size, Function function) {
+__attribute__((always_inline, flatten)) inline void for_vectors(int64_t size, Function function) {
     int64_t first = 0;
     for (; first + LANES <= size; first += LANES) function(first, static_cast<int64_t>(LANES));
     if (first < size) function(first, size - first);

@@ -76,7 +76,9 @@ def test_a_layer_is_that_of_pytorch():
     assert torch.equal(layer(inputs), expected)
 
 
-@pytest.mark.parametrize(("kernel_size", "length"), [(1, 4), (3, 3), (3, 7), (4, 9), (5, 8), (6, 6), (6, 40)])
+@pytest.mark.parametrize(
+    ("kernel_size", "length"), [(1, 4), (3, 3), (3, 7), (4, 9), (5, 8), (6, 6), (6, 40), (11, 30)]
+)
 def test_a_convolution_is_that_of_pytorch(kernel_size, length):
     torch.manual_seed(0)
     layer, inputs = Convolution(4, 5, kernel_size), torch.randn(2, 4, length, requires_grad=True)

@@ -111,10 +111,13 @@ def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
     num_threads=st.integers(1, 3),
 )
 def test_any_shape_with_any_number_of_threads(batch_size, length, num_slots, size, masks, num_threads):
+    tensors, keep = arguments(batch_size, length, num_slots, size, masks)
+    # Where all slots are nearly closed, gradients of the gates are what rounding leaves of large differences.
+    gates = (0.1 + 0.9 * tensors[3].detach()).requires_grad_()
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
     try:
-        assert_near_the_reference(*arguments(batch_size, length, num_slots, size, masks), 1e-4)
+        assert_near_the_reference((*tensors[:3], gates, *tensors[4:]), keep, 1e-4)
     finally:
         torch.set_num_threads(before)
 

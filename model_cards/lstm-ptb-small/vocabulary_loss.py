@@ -71,7 +71,8 @@ def projected_next_token_loss(
     """`next_token_loss` of `logits = hidden_states @ weight.T + bias`, of which only a block exists at any time.
 
     The gradients are computed together with the loss, block by block, and at most scaled in the backward pass: nothing
-    is computed twice, and nothing as large as the logits is kept (as in the Liger kernels of Hsu et al. 2024).
+    is computed twice, and nothing as large as the logits is kept (as in the Liger kernels of Hsu et al. 2024). On a
+    CPU positions without a label, as padding has none, take no time.
 
     Args:
         hidden_states: `[B, T, H]`.
@@ -81,17 +82,17 @@ def projected_next_token_loss(
         num_items_in_batch: as for `next_token_loss`.
     """
     labels = _flat_labels(shift_labels, len(weight), hidden_states.device)
+    num_items, hidden_states = _num_items(labels, num_items_in_batch), hidden_states.flatten(0, -2)
     device_type = hidden_states.device.type
+    if device_type == "cpu" and not torch.compiler.is_compiling():  # a GPU would wait for the number of rows
+        labelled = (labels != IGNORED_LABEL).nonzero().squeeze(-1)
+        if len(labelled) < len(labels):
+            hidden_states, labels = hidden_states.index_select(0, labelled), labels[labelled]
     autocast = torch.is_autocast_enabled(device_type)
     dtype = torch.get_autocast_dtype(device_type) if autocast else hidden_states.dtype
     with torch.autocast(device_type, enabled=False):
         return _ProjectedCrossEntropy.apply(
-            hidden_states.reshape(-1, hidden_states.shape[-1]).to(dtype),
-            weight,
-            bias,
-            labels,
-            _num_items(labels, num_items_in_batch),
-            torch.is_grad_enabled(),
+            hidden_states.to(dtype), weight, bias, labels, num_items, torch.is_grad_enabled()
         )
 
 

@@ -49,7 +49,7 @@ class ElementDropout(nn.Module):
         """What to multiply a tensor of that shape with, `None` where nothing is dropped."""
         if not self.training or self.probability == 0:
             return None
-        return kept_entries(shape, self.probability, device).float().div_(1 - self.probability)
+        return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
 
     def extra_repr(self) -> str:
         return f"probability={self.probability}"
@@ -89,15 +89,18 @@ def kept_connections(weight: torch.Tensor, probability: float) -> torch.Tensor:
     return kept_entries(weight.shape, probability, weight.device)
 
 
-def kept_entries(shape: Sequence[int], probability: float, device: torch.device) -> torch.Tensor:
-    """Booleans of any shape, each false with `probability` (to within 2^-17).
+def kept_entries(
+    shape: Sequence[int], probability: float, device: torch.device, dtype: torch.dtype = torch.bool
+) -> torch.Tensor:
+    """Booleans of any shape, each false with `probability` (to within 2^-17), or zeros and ones of another dtype.
 
     For millions of entries `bernoulli_` takes as long on a CPU as many steps of a recurrence. Sixteen random bits are
     enough for each, and eight for probabilities such as 0.5.
     """
     count = math.prod(shape)
-    num_bits, dtype = (8, torch.int8) if (probability * 256).is_integer() else (16, torch.int16)
+    num_bits, word = (8, torch.int8) if (probability * 256).is_integer() else (16, torch.int16)
     words = torch.randint(-(1 << 63), (1 << 63) - 1, (math.ceil(count * num_bits / 64),), device=device)
-    values = words.view(dtype)[:count].view(shape)
+    values = words.view(word)[:count].view(shape)
     threshold = min(round(probability * (1 << num_bits)), (1 << num_bits) - 1)
-    return values >= threshold - (1 << (num_bits - 1))
+    kept = torch.empty(values.shape, dtype=dtype, device=device)
+    return torch.ge(values, threshold - (1 << (num_bits - 1)), out=kept)
