@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from native_operators import use_instruction_set
 from test_memory_reading import arguments, leaves
 
 from onlstm_hf import memory_reading as module
@@ -24,10 +25,7 @@ SHAPES = [(1, 1, 1, 2), (2, 3, 2, 3), (3, 7, 5, 17), (13, 5, 15, 33), (4, 9, 3, 
 
 @pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request, monkeypatch):
-    library = load_library(request.param)
-    if library is None:
-        pytest.skip(f"no operator with {request.param} instructions was built that this CPU can run")
-    monkeypatch.setattr(native, "load_library", lambda: library)
+    use_instruction_set(native, request.param, monkeypatch)
 
 
 def to_float(tensors):

@@ -9,6 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from native_operators import use_instruction_set
 from test_ordered_neurons import PADDINGS, Problem, gradients, make_problem
 
 from onlstm_hf import ordered_neurons as module
@@ -26,10 +27,7 @@ SHAPES = [(1, 1, 1, 1), (2, 2, 3, 2), (4, 3, 1, 5), (5, 7, 23, 1), (3, 33, 2, 3)
 
 @pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request, monkeypatch):
-    library = load_library(request.param)
-    if library is None:
-        pytest.skip(f"no operator with {request.param} instructions was built that this CPU can run")
-    monkeypatch.setattr(native, "load_library", lambda: library)
+    use_instruction_set(native, request.param, monkeypatch)
 
 
 def to_double(problem: Problem) -> Problem:

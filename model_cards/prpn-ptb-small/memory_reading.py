@@ -244,7 +244,7 @@ def _backward(
     kept_weight, kept_units = _without_dropped_units(recurrent_weight, summary_keep)
     weights = ReadingWeights(key_weight, kept_weight, None, gates_gain, None, cell_gain, None)
     trace, masks = ReadingTrace(*trace), ReadingMasks(newest_keep, key_keep, kept_units)
-    gradients = choose_path(_FAST_PATHS, implementation, grad_tape).backward(
+    gradients = choose_path(_FAST_PATHS, implementation, trace.keys).backward(
         grad_tape, trace, weights, gates, masks, in_bfloat16, memories_need_gradient
     )
 

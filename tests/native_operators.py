@@ -1,0 +1,11 @@
+"""What tests of the compiled operators share."""
+
+import pytest
+
+
+def use_instruction_set(operator, name: str, monkeypatch) -> None:
+    """Makes a module that calls a compiled operator take the library of one instruction set; skips where it lacks."""
+    library = operator.load_library(name)
+    if library is None:
+        pytest.skip(f"no operator with {name} instructions was built that this CPU can run")
+    monkeypatch.setattr(operator, "load_library", lambda: library)
