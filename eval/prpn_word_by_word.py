@@ -13,8 +13,7 @@ from torch.nn import functional as F
 
 from onlstm_hf import PRPNForCausalLM
 from onlstm_hf.deviation_norm import layer_norm
-from onlstm_hf.memory_reading import read_step
-from onlstm_hf.memory_reading_path import ReadingWeights
+from onlstm_hf.memory_reading import ReadingWeights, read_step
 from onlstm_hf.modeling_prpn import PredictNetwork, ReadingLayer
 from onlstm_hf.structured_attention import attend
 
@@ -59,7 +58,7 @@ def _read(
     summary_hidden, summary_cell = ((attention * memories).sum(dim=1) for memories in tape)
     input_gates = layer.input_projection(_drop(word, layer.input_dropout))
     weights = ReadingWeights(
-        projection.weight, layer.recurrent_projection.weight, layer.recurrent_projection.bias,
+        projection.weight, projection.bias, layer.recurrent_projection.weight, layer.recurrent_projection.bias,
         norm.weight, norm.bias, layer.cell_norm.weight, layer.cell_norm.bias,
     )  # fmt: skip
     hidden, cell = read_step(

@@ -15,7 +15,6 @@ from speed_training import (
     loss_curve,
     start_training,
     step_contestants,
-    use_implementation,
     write_random_text,
 )
 
@@ -218,12 +217,12 @@ def measure_parsing(
     num_tokens, sampled_tokens = sum(map(len, sentences)), []
 
     def parse_all(implementation: str, precision: str) -> None:
-        use_implementation(model, implementation)
+        model.set_implementation(implementation)
         with torch.autocast(device.type, dtype=PRECISIONS[precision], enabled=PRECISIONS[precision] is not None):
             model.parse(sentences, progress=False)
 
     def parse_one_by_one() -> None:
-        use_implementation(model, "reference")
+        model.set_implementation("reference")
         chosen = sample.sample(sentences, min(REFERENCE_SENTENCES_PER_ROUND, len(sentences)))
         for sentence in chosen:
             model.parse(sentence)

@@ -74,8 +74,7 @@ def _measure(config, batch_size, length, implementation, autocast, device, num_t
 
 
 def _step(model: ONLSTMForCausalLM, implementation: str, autocast: bool, batch_size: int, length: int) -> None:
-    for layer in model.model.layers:
-        layer.implementation = implementation
+    model.set_implementation(implementation)
     input_ids = torch.randint(model.config.vocab_size, (batch_size, length), device=model.device)
     with torch.autocast(model.device.type, dtype=torch.bfloat16, enabled=autocast):
         loss = model(input_ids, labels=input_ids, skip_logits=True).loss

@@ -9,7 +9,6 @@ from prpn_word_by_word import logits_word_by_word
 from speed_cases import REFERENCE, REFERENCE_SENTENCES_PER_ROUND, Outcome, Row, at_least
 from speed_contestants import PRECISIONS
 from speed_measurement import Spread, in_own_process, ratio, synchronize, take_turns
-from speed_training import use_implementation
 from torch.nn import functional as F
 
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
@@ -81,7 +80,7 @@ def training_step(fields: dict, device: torch.device, implementation: str, preci
     """
     keep_freed_memory()
     model = _model(fields, device).train()
-    use_implementation(model, implementation)
+    model.set_implementation(implementation)
     optimizer = torch.optim.Adam(model.parameters(), **ADAM, fused=True)
     dtype = PRECISIONS[precision]
 
@@ -95,7 +94,7 @@ def training_step(fields: dict, device: torch.device, implementation: str, preci
 def word_by_word_step(fields: dict, device: torch.device) -> Callable[[], None]:
     """An update as the authors' code makes it."""
     model = _model(fields, device).train()
-    use_implementation(model, "reference")
+    model.set_implementation("reference")
     optimizer = torch.optim.Adam(model.parameters(), **ADAM)
 
     def loss(ids: torch.Tensor) -> torch.Tensor:
@@ -130,7 +129,7 @@ def _parsing(model: PRPNForCausalLM, rounds: int, device: torch.device, sentence
 
     @torch.no_grad()
     def sentence_by_sentence() -> None:
-        use_implementation(model.eval(), "reference")
+        model.eval().set_implementation("reference")
         chosen = sample.sample(sentences, min(REFERENCE_SENTENCES_PER_ROUND, len(sentences)))
         for sentence in chosen:
             outputs = model(torch.tensor([sentence], device=device), output_distances=True)

@@ -51,20 +51,13 @@ def write_random_text(path: Path, vocab_size: int, num_tokens: int) -> None:
     path.write_text("\n".join(map(" ".join, lines)), encoding="utf-8")
 
 
-def use_implementation(model, implementation: str) -> None:
-    """Makes every recurrent layer of a language model run one path of its recurrence."""
-    for layer in model.modules():
-        if hasattr(layer, "implementation"):
-            layer.implementation = implementation
-
-
 def step_contestants(run, implementations: Sequence[str], precision: str) -> dict[str, Callable[[], None]]:
     """The run's own update, always of the same batch, with every path; by `"PATH PRECISION"`."""
     batch = next(run.batches.batches(0))
     model = run.accelerator.unwrap_model(run.model)
 
     def update(implementation: str) -> None:
-        use_implementation(model, implementation)
+        model.set_implementation(implementation)
         run.update([batch])
 
     return {
@@ -75,7 +68,7 @@ def step_contestants(run, implementations: Sequence[str], precision: str) -> dic
 
 def loss_curve(run, implementation: str, num_steps: int) -> list[float]:
     """The cross-entropy of each of the first updates of a run, in nats."""
-    use_implementation(run.accelerator.unwrap_model(run.model), implementation)
+    run.accelerator.unwrap_model(run.model).set_implementation(implementation)
     losses: list[float] = []
     run.log.add = lambda cross_entropy, num_items: losses.append(cross_entropy.item())
     epochs = chain.from_iterable(run.batches.batches(0) for _ in repeat(None))

@@ -4,7 +4,7 @@ import ctypes
 
 import torch
 
-from .memory_reading_path import ReadingGradients, ReadingMasks, ReadingPath, ReadingTrace, ReadingWeights
+from .memory_reading_path import ReadingGradients, ReadingMasks, ReadingPath, ReadingTrace, StepWeights
 from .native_library import address, addresses, call, contiguous, find_library, obstacle_to
 
 INTERFACE = 1
@@ -49,7 +49,7 @@ def obstacle(sequence: torch.Tensor) -> str | None:
 def forward(
     input_gates: torch.Tensor,
     input_keys: torch.Tensor,
-    weights: ReadingWeights,
+    weights: StepWeights,
     gates: torch.Tensor,
     masks: ReadingMasks,
     in_bfloat16: bool,
@@ -64,7 +64,7 @@ def forward(
 def backward(
     grad_tape: torch.Tensor,
     trace: ReadingTrace,
-    weights: ReadingWeights,
+    weights: StepWeights,
     gates: torch.Tensor,
     masks: ReadingMasks,
     in_bfloat16: bool,
@@ -95,7 +95,7 @@ def backward(
     return gradients._replace(**{name: getattr(gradients, name).sum(0) for name in added_up})
 
 
-def _sizes(gates: torch.Tensor, weights: ReadingWeights, in_bfloat16: bool) -> _Sizes:
+def _sizes(gates: torch.Tensor, weights: StepWeights, in_bfloat16: bool) -> _Sizes:
     batch_size, length, num_slots = gates.shape
     size, num_kept = len(weights.key), weights.recurrent.shape[1]
     return _Sizes(length, batch_size, num_slots, size, num_kept, torch.get_num_threads(), in_bfloat16)

@@ -13,9 +13,8 @@ from .batch_norm import MaskedBatchNorm
 from .configuration_prpn import PRPNConfig
 from .deviation_norm import DeviationNorm
 from .dropout import ElementDropout
-from .linear import Convolution, Linear, linear, weight_and_bias
-from .memory_reading import ReadingOutput, read_sequence
-from .memory_reading_path import ReadingWeights
+from .linear import Convolution, Linear, weight_and_bias
+from .memory_reading import IMPLEMENTATIONS, ReadingOutput, ReadingWeights, read_sequence
 from .parsing import ParsingMixin
 from .recurrent_language_model import (
     RecurrentCausalLMOutput,
@@ -179,8 +178,11 @@ class ReadingLayer(nn.Module):
     `memory_reading.py` has its equations.
 
     Attributes:
-        implementation: which path of `read_sequence` runs: "auto", "reference", "fused" or "native".
+        implementation: which path of `read_sequence` runs, one of its `IMPLEMENTATIONS`.
     """
+
+    implementations = IMPLEMENTATIONS
+    implementation = "auto"
 
     def __init__(self, config: PRPNConfig, input_size: int, input_dropout: float):
         super().__init__()
@@ -196,7 +198,6 @@ class ReadingLayer(nn.Module):
         self.recurrent_projection = Linear(size, 4 * size)
         self.recurrent_norm = DeviationNorm(4 * size)
         self.cell_norm = DeviationNorm(size)
-        self.implementation = "auto"
 
     def forward(
         self, inputs: torch.Tensor, memories: tuple[torch.Tensor, torch.Tensor], gates: torch.Tensor
@@ -217,15 +218,13 @@ class ReadingLayer(nn.Module):
             newest_keep, key_keep = (
                 self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)
             )
-            key_weight, key_bias = weight_and_bias(self.key_projection)
-            of_input, of_newest = key_weight.split([inputs.shape[-1], size], dim=1)
-            input_keys = linear(self.key_dropout(inputs), of_input, key_bias, self.implementation)
+            key_inputs, key_map = self.key_dropout(inputs), weight_and_bias(self.key_projection)
         else:
             # Attention to the newest memory alone: what it is does not depend on the key.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
-            input_keys, of_newest = input_gates.new_zeros(batch_size, length, size), input_gates.new_zeros(size, size)
+            key_inputs, key_map = inputs[..., :0], (input_gates.new_zeros(size, size), input_gates.new_zeros(size))
         weights = ReadingWeights(
-            of_newest,
+            *key_map,
             *weight_and_bias(self.recurrent_projection),
             self.recurrent_norm.weight,
             self.recurrent_norm.bias,
@@ -233,7 +232,7 @@ class ReadingLayer(nn.Module):
             self.cell_norm.bias,
         )
         masks = (newest_keep, key_keep, summary_keep)
-        return read_sequence(input_gates, input_keys, weights, gates, *memories, *masks, self.implementation)
+        return read_sequence(input_gates, key_inputs, weights, gates, *memories, *masks, self.implementation)
 
 
 class ResidualBlock(nn.Module):

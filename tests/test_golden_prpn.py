@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 
 from onlstm_hf import PRPNForCausalLM, convert_original_state_dict, tree_from_distances
 from onlstm_hf.dropout import ElementDropout
+from onlstm_hf.memory_reading_native import load_library
 
 
 class Golden(NamedTuple):
@@ -36,37 +37,21 @@ def golden(request, shared_dir) -> Golden:
     return Golden(tensors, description, model, tensors["input_ids"].t(), tensors["labels"].t())
 
 
+def computed_by(implementation: str, model: PRPNForCausalLM) -> PRPNForCausalLM:
+    model.set_implementation(implementation)
+    return model
+
+
 @pytest.fixture(scope="module", params=["reference", "fused"])
 def exact(golden, request) -> PRPNForCausalLM:
-    """The model in float64, by one path. In float32 soft gates divide distances by a small resolution, and the layer
-    normalisation of small cells grows the rounding of weights by one half of a unit in their last place to 1e-5."""
-    model = copy.deepcopy(golden.model).double()
-    for layer in model.model.reading_network:
-        layer.implementation = request.param
-    return model
+    """The model in float64, by one path."""
+    return computed_by(request.param, copy.deepcopy(golden.model).double())
 
 
 @pytest.fixture(scope="module")
 def evaluated(golden, exact):
     with torch.no_grad():
         return exact(golden.input_ids, shift_labels=golden.labels, output_distances=True, output_attentions=True)
-
-
-def rounding_errors(model: PRPNForCausalLM, compute: Callable[[PRPNForCausalLM], list[torch.Tensor]]) -> list[float]:
-    """How far what a model computes moves at most when its weights move by half a unit of float32's last place.
-
-    The golden files were computed in float32. Nothing but the same operations in the same order can be closer to them.
-    """
-    expected, errors = compute(model), []
-    for seed in range(8):
-        generator, moved = torch.Generator().manual_seed(seed), copy.deepcopy(model)
-        with torch.no_grad():
-            for parameter in moved.parameters():
-                signs = torch.rand(parameter.shape, generator=generator, dtype=parameter.dtype) * 2 - 1
-                parameter.mul_(1 + signs * 2**-24)
-        pairs = zip(compute(moved), expected, strict=True)
-        errors.append([(actual - value).abs().max().item() for actual, value in pairs])
-    return [max(values) for values in zip(*errors, strict=True)]
 
 
 def assert_close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float = 1e-5):
@@ -94,16 +79,6 @@ def test_logits_and_loss(golden, evaluated):
     assert_close(evaluated.loss, golden.tensors["eval.loss"])
 
 
-def test_float32_gives_the_same_up_to_its_rounding(golden, exact):
-    with torch.no_grad():
-        outputs = golden.model(golden.input_ids, shift_labels=golden.labels, output_distances=True)
-        (rounding,) = rounding_errors(exact, lambda model: [model(golden.input_ids).logits])
-    # Every operation rounds, not the weights alone.
-    assert_close(outputs.logits.transpose(0, 1), golden.tensors["eval.logits"], max(1e-5, 4 * rounding))
-    assert_close(outputs.loss, golden.tensors["eval.loss"])
-    assert_close(outputs.distances, golden.tensors["eval.gates"])
-
-
 def test_distances_gates_and_attentions(golden, evaluated):
     assert_close(evaluated.distances, golden.tensors["eval.gates"])
     *reading, predicting = evaluated.attentions
@@ -125,33 +100,116 @@ def test_trees_are_equal(golden, evaluated):
         assert tree_from_distances(evaluated.distances[case["batch"]], words).to_nested() == case["tree"]
 
 
-def test_training_with_statistics_of_the_batch(golden, exact):
-    model, tensors = copy.deepcopy(exact).train(), golden.tensors
-    for module in model.modules():
+class Learned(NamedTuple):
+    """What a training step computes: logits `[B, T, V]`, loss, and gradients by the parameters' names."""
+
+    logits: torch.Tensor
+    loss: torch.Tensor
+    gradients: dict[str, torch.Tensor]
+
+
+def learned_by_the_authors(golden: Golden) -> Learned:
+    weights, gradients = (
+        {name.removeprefix(prefix): t for name, t in golden.tensors.items() if name.startswith(prefix)}
+        for prefix in ("weight.", "grad.")
+    )
+    # Converting gradients as if they were weights gives them our names.
+    gradients = dict(convert_original_state_dict(weights | gradients, "prpn").named_parameters())
+    return Learned(golden.tensors["train.logits"].transpose(0, 1), golden.tensors["train.cross_entropy"], gradients)
+
+
+def learned(model: PRPNForCausalLM, golden: Golden) -> Learned:
+    names, parameters = zip(*without_dropout(model).named_parameters(), strict=True)
+    outputs = model(golden.input_ids, shift_labels=golden.labels)
+    gradients = torch.autograd.grad(outputs.loss, parameters)
+    return Learned(outputs.logits, outputs.loss, dict(zip(names, gradients, strict=True)))
+
+
+def without_dropout(model: PRPNForCausalLM) -> PRPNForCausalLM:
+    """The model in training mode, with the statistics of the batch."""
+    for module in model.train().modules():
         if isinstance(module, ElementDropout):
             module.probability = 0.0
+    return model
 
-    def learn(model: PRPNForCausalLM) -> list[torch.Tensor]:
-        """Loss, logits, and the gradients, each divided by its largest entry."""
-        outputs = model(golden.input_ids, shift_labels=golden.labels)
-        gradients = torch.autograd.grad(outputs.loss, list(model.parameters()))
-        return [outputs.loss, outputs.logits, *(gradient / scale(gradient) for gradient in gradients)]
 
-    def scale(gradient: torch.Tensor) -> torch.Tensor:
+def assert_equal(ours: Learned, theirs: Learned):
+    """Logits and loss within 1e-5, gradients within 1e-4 of their largest entry."""
+    assert_close(ours.logits, theirs.logits)
+    assert_close(ours.loss, theirs.loss)
+    assert ours.gradients.keys() == theirs.gradients.keys()
+    for name, gradient in theirs.gradients.items():
         # A bias before batch normalisation has no gradient but rounding errors.
-        return gradient.abs().max().clamp(min=1e-3)
+        scale = gradient.abs().max().clamp(min=1e-3)
+        difference = (ours.gradients[name] - gradient).abs().max() / scale
+        assert difference < 1e-4, f"{name}: {difference:.1e}"
 
-    loss, logits, *gradients = learn(model)
-    _, logits_rounding, *gradients_rounding = rounding_errors(model, learn)
-    if model.config.hard:
-        assert logits_rounding < 1e-5 and max(gradients_rounding) < 1e-4
-    assert_close(loss, tensors["train.cross_entropy"])
-    assert_close(logits.transpose(0, 1), tensors["train.logits"], max(1e-5, logits_rounding))
 
-    # Converting gradients as if they were weights gives them our names.
-    weights = {name.removeprefix("weight."): t for name, t in tensors.items() if name.startswith("weight.")}
-    theirs = {name.removeprefix("grad."): t for name, t in tensors.items() if name.startswith("grad.")}
-    theirs = dict(convert_original_state_dict(weights | theirs, "prpn").named_parameters())
-    for (name, _), ours, rounding in zip(model.named_parameters(), gradients, gradients_rounding, strict=True):
-        difference = (ours - theirs[name] / scale(theirs[name])).abs().max()
-        assert difference < max(1e-4, rounding), f"{name}: {difference:.1e}"
+def with_weights_behind(logits: torch.Tensor, model: PRPNForCausalLM, input_ids: torch.Tensor) -> PRPNForCausalLM:
+    """The model with its weights moved, in one direction and by one step, so that its logits come nearest to these."""
+    moved = copy.deepcopy(model)
+    parameters = list(moved.parameters())
+    outputs = moved(input_ids).logits
+    missing = (logits - outputs).detach()
+    gradients = torch.autograd.grad((outputs * missing).sum(), parameters)
+    with torch.no_grad():
+        directions = [gradient * weight.square() for gradient, weight in zip(gradients, parameters, strict=True)]
+        probe = 1e-9 / largest_movement(parameters, directions)
+        torch._foreach_add_(parameters, directions, alpha=probe)
+        slope = (moved(input_ids).logits - outputs) / probe
+        step = (missing * slope).sum() / slope.square().sum()
+        torch._foreach_add_(parameters, directions, alpha=(step - probe).item())
+    return moved
+
+
+def largest_movement(weights: Iterable[torch.Tensor], movements: Iterable[torch.Tensor]) -> float:
+    """Of any weight, as a part of it."""
+    return max(
+        (movement / weight).nan_to_num(0).abs().max().item()
+        for weight, movement in zip(weights, movements, strict=True)
+    )
+
+
+@pytest.mark.parametrize("computation", ["authors", "reference", "fused", "native"])
+def test_a_training_step_in_float32_is_exact_for_weights_within_their_rounding(golden, computation):
+    """With soft gates the recurrence magnifies the rounding of single operations to some 1e-4 in the logits, the
+    authors' as ours. What float32 computes is still the exact result for weights that it can hardly tell from the
+    given ones: one number, the length of the step towards them, explains all the differences. Gradients are not
+    looked at to find it."""
+    if computation == "authors":
+        computed = learned_by_the_authors(golden)
+    elif computation == "native" and load_library() is None:
+        pytest.skip("the package was installed without a C++ compiler")
+    else:
+        computed = learned(computed_by(computation, copy.deepcopy(golden.model)), golden)
+    exact = without_dropout(computed_by("reference", copy.deepcopy(golden.model).double()))
+    if not golden.model.config.hard:
+        given = [weight.detach().clone() for weight in exact.parameters()]
+        exact = with_weights_behind(computed.logits, exact, golden.input_ids)
+        movements = [moved.detach() - weight for moved, weight in zip(exact.parameters(), given, strict=True)]
+        assert largest_movement(given, movements) < 2**-23  # one unit in the last place
+    assert_equal(learned(exact, golden), computed)
+
+
+def test_the_reference_in_float32_repeats_the_authors_training_step(golden):
+    """Without any allowance, where matrix products add up as on the golden files' CPU (an Intel one with AVX-512, by
+    two threads): then attentions are the same bit by bit. With hard gates, where rounding stays small, anywhere."""
+    model = computed_by("reference", copy.deepcopy(golden.model))
+    with torch.no_grad():
+        *reading, _ = model.eval()(golden.input_ids, output_attentions=True).attentions
+    theirs = golden.tensors["eval.attentions"][:, :, 1 : 1 + len(reading)]
+    adds_up_as_theirs = torch.equal(torch.stack(reading, dim=2).transpose(0, 1), theirs)
+    if not (golden.model.config.hard or adds_up_as_theirs):
+        pytest.skip("this CPU's matrix products add up in another order than those of the golden files")
+    assert_equal(learned(model, golden), learned_by_the_authors(golden))
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused", "native"])
+def test_distances_in_float32(golden, implementation):
+    if implementation == "native" and load_library() is None:
+        pytest.skip("the package was installed without a C++ compiler")
+    model = computed_by(implementation, copy.deepcopy(golden.model))
+    with torch.no_grad():
+        outputs = model(golden.input_ids, shift_labels=golden.labels, output_distances=True)
+    assert_close(outputs.distances, golden.tensors["eval.gates"])
+    assert_close(outputs.loss, golden.tensors["eval.loss"])

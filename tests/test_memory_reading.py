@@ -3,24 +3,29 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.memory_reading import read_sequence
-from onlstm_hf.memory_reading_path import ReadingWeights
+from onlstm_hf.memory_reading import ReadingWeights, read_sequence
 from onlstm_hf.structured_attention import attend, attend_to_windows
+
+INPUT_SIZE = 5
 
 
 def arguments(batch_size, length, num_slots, size, masks=True, dtype=torch.float64):
-    """Differentiable arguments of `read_sequence`: input gates, keys, weights, gates and memories; then the masks."""
+    """Differentiable arguments of `read_sequence`: input gates, inputs, weights, gates, memories; then the masks."""
     torch.manual_seed(0)
 
     def random(*shape):
         return torch.randn(shape, dtype=dtype, requires_grad=True)
 
     weights = ReadingWeights(
-        random(size, size), random(4 * size, size), *(random(4 * size) for _ in range(3)), random(size), random(size)
+        random(size, INPUT_SIZE + size),
+        random(size),
+        random(4 * size, size),
+        *(random(4 * size) for _ in range(3)),
+        *(random(size) for _ in range(2)),
     )
     gates = torch.rand(batch_size, length, num_slots, dtype=dtype).requires_grad_()
     memories = random(batch_size, num_slots, size), random(batch_size, num_slots, size)
-    tensors = random(batch_size, length, 4 * size), random(batch_size, length, size), weights, gates, *memories
+    tensors = random(batch_size, length, 4 * size), random(batch_size, length, INPUT_SIZE), weights, gates, *memories
     if not masks:
         return tensors, (None, None, None)
     newest_keep, key_keep = torch.rand(2, batch_size, length, size, dtype=dtype).unbind()
@@ -48,9 +53,9 @@ def test_gradients_are_those_of_finite_differences(implementation):
     tensors, keep = arguments(2, 3, 2, 3)
 
     def tapes(*values):
-        input_gates, input_keys, *weights, gates, hidden, cell = values
+        input_gates, key_inputs, *weights, gates, hidden, cell = values
         weights = ReadingWeights(*weights)
-        return read_sequence(input_gates, input_keys, weights, gates, hidden, cell, *keep, implementation)[:2]
+        return read_sequence(input_gates, key_inputs, weights, gates, hidden, cell, *keep, implementation)[:2]
 
     assert torch.autograd.gradcheck(tapes, leaves(tensors), fast_mode=True)
 
@@ -58,9 +63,9 @@ def test_gradients_are_those_of_finite_differences(implementation):
 @pytest.mark.parametrize("implementation", ["reference", "fused"])
 def test_closed_gates_give_finite_values_and_gradients(implementation):
     tensors, keep = arguments(2, 5, 3, 4, dtype=torch.float32)
-    input_gates, input_keys, weights, gates, *memories = tensors
+    input_gates, key_inputs, weights, gates, *memories = tensors
     closed = torch.zeros_like(gates).requires_grad_()
-    outputs = read_sequence(input_gates, input_keys, weights, closed, *memories, *keep, implementation)
+    outputs = read_sequence(input_gates, key_inputs, weights, closed, *memories, *keep, implementation)
     assert not outputs.attentions.any()
     gradients = torch.autograd.grad(outputs[0].sum(), [closed, *weights])
     assert all(gradient.isfinite().all() for gradient in gradients)

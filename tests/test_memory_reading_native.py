@@ -12,8 +12,7 @@ from test_memory_reading import arguments, leaves
 
 from onlstm_hf import memory_reading as module
 from onlstm_hf import memory_reading_native as native
-from onlstm_hf.memory_reading import read_sequence
-from onlstm_hf.memory_reading_path import ReadingWeights
+from onlstm_hf.memory_reading import ReadingWeights, read_sequence
 from onlstm_hf.native_library import INSTRUCTION_SETS
 
 load_library = native.load_library
@@ -91,11 +90,11 @@ def test_closed_slots_are_left_out(instruction_set):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
-    (input_gates, input_keys, weights, *others), keep = arguments(*shape)
+    (input_gates, key_inputs, weights, *others), keep = arguments(*shape)
     # Scores of a trained model's size: a softmax of larger ones magnifies what rounding does to them.
     maps = {name: getattr(weights, name).detach() / shape[-1] ** 0.5 for name in ("key", "recurrent")}
     weights = weights._replace(**{name: weight.requires_grad_() for name, weight in maps.items()})
-    assert_near_the_reference((input_gates, input_keys, weights, *others), keep, 0.05, torch.bfloat16)
+    assert_near_the_reference((input_gates, key_inputs, weights, *others), keep, 0.05, torch.bfloat16)
 
 
 @built
@@ -168,7 +167,8 @@ def test_an_operator_of_another_version_is_not_used(monkeypatch):
 @pytest.mark.parametrize("masks", [False, True])
 def test_the_operator_keeps_the_rules_of_torch_compile(masks):
     tensors, keep = arguments(2, 3, 2, 3, masks, dtype=torch.float32)
-    input_gates, input_keys, weights, gates, *memories = tensors
-    given = (input_gates, input_keys, *weights, gates, torch.stack(memories, dim=2), *keep, False, "native")
+    input_gates, _, weights, gates, *memories = tensors
+    keys = torch.randn(2, 3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+    given = (input_gates, *keys, *weights[2:], gates, torch.stack(memories, dim=2), *keep, False, "native")
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     torch.library.opcheck(module._forward, given, test_utils=checks)

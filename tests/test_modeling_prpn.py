@@ -36,8 +36,7 @@ def make_model(**options) -> PRPNForCausalLM:
 @pytest.mark.parametrize("implementation", ["reference", "fused"])
 def test_a_batch_computes_the_equations_of_one_sentence_step_by_step(options, implementation):
     model = make_model(**options)
-    for layer in model.model.reading_network:
-        layer.implementation = implementation
+    model.set_implementation(implementation)
     input_ids = torch.randint(VOCAB_SIZE, (3, 9))
     with torch.no_grad():
         outputs = model(input_ids, output_distances=True)

@@ -185,6 +185,30 @@ def test_what_was_not_asked_for_is_not_returned(model, input_ids):
     assert list(model.model(input_ids)) == ["last_hidden_state", "state"]
 
 
+def test_every_way_to_compute_gives_the_same(model, input_ids):
+    outputs = []
+    for implementation in ("auto", "reference"):
+        model.set_implementation(implementation)
+        outputs.append(model(input_ids, labels=input_ids))
+    torch.testing.assert_close(outputs[0].logits, outputs[1].logits)
+    torch.testing.assert_close(outputs[0].loss, outputs[1].loss)
+    assert all(
+        module.implementation == "reference" for module in model.modules() if hasattr(module, "implementations")
+    )
+
+
+def test_a_way_to_compute_that_no_module_has_is_refused(model):
+    with pytest.raises(ValueError, match="implementation must be one of auto, reference.*, not 'fast'"):
+        model.set_implementation("fast")
+
+
+def test_modules_without_the_path_that_was_asked_for_take_the_fastest():
+    model = KINDS["prpn"].make()
+    model.set_implementation("fused")
+    assert {layer.implementation for layer in model.model.reading_network} == {"fused"}
+    assert model.lm_head.implementation == model.model.parsing_network.convolution.implementation == "auto"
+
+
 @pytest.mark.parametrize("part", ["head", "base"])
 def test_return_dict_false_gives_the_same_as_a_tuple(model, input_ids, part):
     module = model if part == "head" else model.model

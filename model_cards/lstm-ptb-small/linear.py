@@ -56,6 +56,7 @@ class Linear(nn.Linear):
         implementation: "reference" for PyTorch's own function.
     """
 
+    implementations = ("auto", "reference")
     implementation = "auto"
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
@@ -73,6 +74,7 @@ class Convolution(nn.Conv1d):
         implementation: "reference" for PyTorch's own function.
     """
 
+    implementations = ("auto", "reference")
     implementation = "auto"
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: int):

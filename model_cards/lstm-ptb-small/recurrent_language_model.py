@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from itertools import chain
 
 import torch
 from torch import nn
@@ -91,6 +92,26 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             if pretrained_model_name_or_path is not None:
                 place = {name: kwargs[name] for name in PLACE if kwargs.get(name)}
                 check_download(pretrained_model_name_or_path, **place)
+
+    def set_implementation(self, implementation: str) -> None:
+        """Chooses how the model is computed. What it computes stays the same, up to rounding.
+
+        Args:
+            implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations as they are
+                written, in PyTorch's own functions and differentiated by autograd; or a fast path of the recurrence
+                (`"fused"`, `"native"`, `"triton"`), while modules that have none of this name are at `"auto"`.
+
+        Raises:
+            ValueError: if no module of this model can be computed so.
+        """
+        modules = [module for module in self.modules() if hasattr(module, "implementations")]
+        known = dict.fromkeys(
+            ["auto", "reference", *chain.from_iterable(module.implementations for module in modules)]
+        )
+        if implementation not in known:
+            raise ValueError(f"implementation must be one of {', '.join(known)}, not {implementation!r}")
+        for module in modules:
+            module.implementation = implementation if implementation in module.implementations else "auto"
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:

@@ -9,7 +9,7 @@ from .awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, A
 from .configuration_onlstm import ONLSTMConfig
 from .dropout import kept_connections
 from .linear import linear, weight_and_bias
-from .ordered_neurons import OrderedNeuronsOutput, ordered_neurons
+from .ordered_neurons import IMPLEMENTATIONS, OrderedNeuronsOutput, ordered_neurons
 from .parsing import ParsingMixin
 from .recurrent_language_model import RecurrentPreTrainedModel
 from .recurrent_state import RecurrentState
@@ -59,13 +59,15 @@ class ONLSTMLayer(nn.Module):
         implementation: which path of `ordered_neurons` runs, one of its `IMPLEMENTATIONS`.
     """
 
+    implementations = IMPLEMENTATIONS
+    implementation = "auto"
+
     def __init__(self, input_size: int, size: int, chunk_size: int, weight_dropout: float):
         super().__init__()
         self.size, self.chunk_size, self.weight_dropout = size, chunk_size, weight_dropout
         num_gates = 4 * size + 2 * (size // chunk_size)
         self.input_projection = nn.Linear(input_size, num_gates)
         self.recurrent_projection = nn.Linear(size, num_gates)
-        self.implementation = "auto"
 
     def forward(
         self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None

@@ -12,6 +12,7 @@ columns of the gates are, in this order: input gate, forget gate, cell candidate
 
 import math
 import re
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -19,10 +20,10 @@ from torch.nn import functional as F
 
 from .deviation_norm import layer_norm
 from .fast_path import choose_path
-from .linear import matmul
+from .linear import linear, matmul
 from .memory_reading_fused import PATH as FUSED
 from .memory_reading_native import PATH as NATIVE
-from .memory_reading_path import ReadingMasks, ReadingTrace, ReadingWeights
+from .memory_reading_path import ReadingMasks, ReadingTrace, StepWeights
 from .structured_attention import attend
 
 # From the fastest on.
@@ -30,6 +31,27 @@ _FAST_PATHS = {"native": NATIVE, "fused": FUSED}
 IMPLEMENTATIONS = ("auto", "reference", *_FAST_PATHS)
 # Operators are global: a second copy of this file, which came with a checkpoint, must not replace those of the first.
 _OPERATORS = re.sub(r"\W", "_", __name__)
+
+
+class ReadingWeights(NamedTuple):
+    """What one layer of the reading network learns, but for its map of the layer's input to the gates.
+
+    Attributes:
+        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the key of the attention, and its
+            bias `[H]`.
+        recurrent: `[4 * H, H]`, map of the summarised hidden state to the gates, and its bias `[4 * H]`.
+        gates_gain: `[4 * H]`, layer normalisation of that map, and its bias.
+        cell_gain: `[H]`, layer normalisation of the cell state, and its bias.
+    """
+
+    key: torch.Tensor
+    key_bias: torch.Tensor
+    recurrent: torch.Tensor
+    recurrent_bias: torch.Tensor
+    gates_gain: torch.Tensor
+    gates_bias: torch.Tensor
+    cell_gain: torch.Tensor
+    cell_bias: torch.Tensor
 
 
 def read_step(
@@ -67,7 +89,7 @@ class ReadingOutput(NamedTuple):
 
 def read_sequence(
     input_gates: torch.Tensor,
-    input_keys: torch.Tensor,
+    key_inputs: torch.Tensor,
     weights: ReadingWeights,
     gates: torch.Tensor,
     hidden_memories: torch.Tensor,
@@ -79,13 +101,13 @@ def read_sequence(
 ) -> ReadingOutput:
     """Runs one layer of the reading network over a sequence.
 
-    All is computed in float32 (float64 for float64 input), whatever the dtype of the weights; under bfloat16 autocast
-    the two products with weights are in bfloat16. The fast paths cannot be differentiated twice; the reference can.
+    All steps are computed in float32 (float64 for float64 input), whatever the dtype of the weights; under bfloat16
+    autocast products with weights are in bfloat16. The fast paths cannot be differentiated twice; the reference can.
 
     Args:
         input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
-        input_keys: `[B, T, H]`, the map of the layer's input to the key of the attention, with its bias.
-        weights: the maps of the layer's past.
+        key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
+        weights: the layer's.
         gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
         hidden_memories: `[B, S, H]`, the hidden states before the first step, oldest first.
         cell_memories: `[B, S, H]`, the cell states before the first step.
@@ -101,41 +123,49 @@ def read_sequence(
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
+    if implementation != "reference":
+        # The input's part of the keys does not wait for the steps.
+        of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
+        key_inputs, weights = linear(key_inputs, of_input, weights.key_bias), StepWeights(of_newest, *weights[2:])
     dtype = torch.promote_types(input_gates.dtype, torch.float32)
-    input_gates, input_keys, gates, hidden_memories, cell_memories = (
-        tensor.to(dtype) for tensor in (input_gates, input_keys, gates, hidden_memories, cell_memories)
+    weights = weights._make(weight.to(dtype) for weight in weights)
+    input_gates, key_inputs, *others = (
+        tensor.to(dtype) for tensor in (input_gates, key_inputs, gates, hidden_memories, cell_memories)
     )
-    weights = ReadingWeights(*(weight.to(dtype) for weight in weights))
-    arguments = (input_gates, input_keys, weights, gates, hidden_memories, cell_memories)
-    masks = (newest_keep, key_keep, summary_keep)
-    if implementation == "reference":
-        return ReadingOutput(*_reference(*arguments, *masks))
-    return ReadingOutput(*_fast(*arguments, *masks, implementation))
+    arguments = (input_gates, key_inputs, weights, *others, newest_keep, key_keep, summary_keep)
+    run = _reference if implementation == "reference" else partial(_fast, implementation=implementation)
+    return ReadingOutput(*run(*arguments))
 
 
 def _reference(
-    input_gates, input_keys, weights, gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
+    input_gates, key_inputs, weights, gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
 ):
-    """The definition: one step after the other, differentiated by autograd."""
+    """The definition: one step after the other, differentiated by autograd.
+
+    These are the authors' operations in the authors' order, newest memory first. In float32 their numbers are met bit
+    by bit where matrix products add up as on the authors' side.
+    """
     hiddens, cells = list(hidden_memories.unbind(1)), list(cell_memories.unbind(1))
     num_slots, attentions = gates.shape[-1], []
     for step in range(input_gates.shape[1]):
         newest = hiddens[-1] if newest_keep is None else hiddens[-1] * newest_keep[:, step]
-        key = input_keys[:, step] + F.linear(newest, weights.key).to(input_keys.dtype)
+        key = F.linear(torch.cat([key_inputs[:, step], newest], dim=-1), weights.key, weights.key_bias)
+        key = key.to(input_gates.dtype)
         if key_keep is not None:
             key = key * key_keep[:, step]
-        hidden_window = torch.stack(hiddens[-num_slots:], dim=1)
-        cell_window = torch.stack(cells[-num_slots:], dim=1)
-        scores = (hidden_window * key.unsqueeze(1)).sum(dim=-1) / math.sqrt(key.shape[-1])
-        attention = attend(scores, gates[:, step])
-        summary_hidden = (attention.unsqueeze(-1) * hidden_window).sum(dim=1)
-        summary_cell = (attention.unsqueeze(-1) * cell_window).sum(dim=1)
+        hidden_window = torch.stack(hiddens[: -num_slots - 1 : -1], dim=1)
+        cell_window = torch.stack(cells[: -num_slots - 1 : -1], dim=1)
+        with torch.autocast(key.device.type, enabled=False):
+            scores = (hidden_window @ key.unsqueeze(-1)).squeeze(-1) / math.sqrt(key.shape[-1])
+        attention = attend(scores, gates[:, step].flip(-1))
+        summary_hidden = (hidden_window * attention.unsqueeze(-1)).sum(dim=1)
+        summary_cell = (cell_window * attention.unsqueeze(-1)).sum(dim=1)
         if summary_keep is not None:
             summary_hidden = summary_hidden * summary_keep
         hidden, cell = read_step(input_gates[:, step], summary_hidden, summary_cell, weights)
         hiddens.append(hidden)
         cells.append(cell)
-        attentions.append(attention)
+        attentions.append(attention.flip(-1))
     return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1), torch.stack(attentions, dim=1).detach()
 
 
@@ -191,7 +221,7 @@ def _forward(
 ) -> list[torch.Tensor]:
     """The recurrence by one of the fast paths: a `ReadingTrace`."""
     kept_weight, kept_units = _without_dropped_units(recurrent_weight, summary_keep)
-    weights = ReadingWeights(key_weight, kept_weight, recurrent_bias, gates_gain, gates_bias, cell_gain, cell_bias)
+    weights = StepWeights(key_weight, kept_weight, recurrent_bias, gates_gain, gates_bias, cell_gain, cell_bias)
     trace = ReadingTrace.empty(input_gates, gates)
     trace.tape[:, : gates.shape[-1]] = memories
     masks = ReadingMasks(newest_keep, key_keep, kept_units)
@@ -242,7 +272,7 @@ def _backward(
     """Gradients of the first eleven arguments of `_forward`, in their order, by one of the fast paths. The gradient of
     each weight is one product over all steps."""
     kept_weight, kept_units = _without_dropped_units(recurrent_weight, summary_keep)
-    weights = ReadingWeights(key_weight, kept_weight, None, gates_gain, None, cell_gain, None)
+    weights = StepWeights(key_weight, kept_weight, None, gates_gain, None, cell_gain, None)
     trace, masks = ReadingTrace(*trace), ReadingMasks(newest_keep, key_keep, kept_units)
     gradients = choose_path(_FAST_PATHS, implementation, trace.keys).backward(
         grad_tape, trace, weights, gates, masks, in_bfloat16, memories_need_gradient

@@ -7,14 +7,14 @@ from torch.nn import functional as F
 
 from .deviation_norm import gradient_factors, normalize, normalize_backward
 from .linear import repeated_linear
-from .memory_reading_path import ReadingGradients, ReadingMasks, ReadingPath, ReadingTrace, ReadingWeights
+from .memory_reading_path import ReadingGradients, ReadingMasks, ReadingPath, ReadingTrace, StepWeights
 from .structured_attention import ATTENTION_EPSILON, softmax_terms
 
 
 def forward(
     input_gates: torch.Tensor,
     input_keys: torch.Tensor,
-    weights: ReadingWeights,
+    weights: StepWeights,
     gates: torch.Tensor,
     masks: ReadingMasks,
     in_bfloat16: bool,
@@ -65,7 +65,7 @@ def forward(
 def backward(
     grad_tape: torch.Tensor,
     trace: ReadingTrace,
-    weights: ReadingWeights,
+    weights: StepWeights,
     gates: torch.Tensor,
     masks: ReadingMasks,
     in_bfloat16: bool,

@@ -6,8 +6,8 @@ from typing import NamedTuple
 import torch
 
 
-class ReadingWeights(NamedTuple):
-    """What one layer of the reading network learns, without its maps of the layer's input.
+class StepWeights(NamedTuple):
+    """What one layer of the reading network learns for its steps, without its maps of the layer's input.
 
     Attributes:
         key: `[H, H]`, map of the newest hidden state to the key of the attention.
