@@ -11,9 +11,10 @@ from transformers import initialization as init
 
 from .batch_norm import MaskedBatchNorm
 from .configuration_prpn import PRPNConfig
+from .convolution import Convolution
 from .deviation_norm import DeviationNorm
 from .dropout import ElementDropout
-from .linear import Convolution, Linear, weight_and_bias
+from .linear import Linear, weight_and_bias
 from .memory_reading import IMPLEMENTATIONS, ReadingOutput, ReadingWeights, read_sequence
 from .parsing import ParsingMixin
 from .recurrent_language_model import (

@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from onlstm_hf import linear as linear_module
-from onlstm_hf.linear import Convolution, Linear, linear, matmul, repeated_linear, weight_and_bias
+from onlstm_hf.linear import Linear, linear, matmul, repeated_linear, weight_and_bias
 
 
 @pytest.mark.parametrize("shape", [(4, 7), (3, 5, 7), (1, 1, 7)])
@@ -74,26 +74,6 @@ def test_a_layer_is_that_of_pytorch():
     torch.testing.assert_close(layer(inputs), expected)
     layer.implementation = "reference"
     assert torch.equal(layer(inputs), expected)
-
-
-@pytest.mark.parametrize(
-    ("kernel_size", "length"), [(1, 4), (3, 3), (3, 7), (4, 9), (5, 8), (6, 6), (6, 40), (11, 30)]
-)
-def test_a_convolution_is_that_of_pytorch(kernel_size, length):
-    torch.manual_seed(0)
-    layer, inputs = Convolution(4, 5, kernel_size), torch.randn(2, 4, length, requires_grad=True)
-    exact = torch.nn.Conv1d(4, 5, kernel_size).double()
-    exact.load_state_dict(layer.state_dict())
-    exact_inputs = inputs.detach().double().requires_grad_()
-    outputs, expected = layer(inputs), exact(exact_inputs)
-    torch.testing.assert_close(outputs.double(), expected, rtol=0, atol=1e-5)
-    weights = torch.randn_like(outputs)
-    ours = torch.autograd.grad(outputs, [inputs, *layer.parameters()], weights)
-    theirs = torch.autograd.grad(expected, [exact_inputs, *exact.parameters()], weights.double())
-    for actual, gradient in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(actual.double(), gradient, rtol=0, atol=1e-5)
-    layer.implementation = "reference"
-    torch.testing.assert_close(layer(inputs), outputs)
 
 
 def test_only_the_gradients_that_are_asked_for_are_computed():

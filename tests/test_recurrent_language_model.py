@@ -192,9 +192,8 @@ def test_every_way_to_compute_gives_the_same(model, input_ids):
         outputs.append(model(input_ids, labels=input_ids))
     torch.testing.assert_close(outputs[0].logits, outputs[1].logits)
     torch.testing.assert_close(outputs[0].loss, outputs[1].loss)
-    assert all(
-        module.implementation == "reference" for module in model.modules() if hasattr(module, "implementations")
-    )
+    chosen = {module.implementation for module in model.modules() if hasattr(module, "implementations")}
+    assert chosen <= {"reference"}
 
 
 def test_a_way_to_compute_that_no_module_has_is_refused(model):

@@ -56,6 +56,7 @@ CARRIED = {
     "prpn": {
         "batch_norm.py",
         "configuration_prpn.py",
+        "convolution.py",
         "deviation_norm.py",
         "memory_reading.py",
         "memory_reading_fused.py",

@@ -105,9 +105,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             ValueError: if no module of this model can be computed so.
         """
         modules = [module for module in self.modules() if hasattr(module, "implementations")]
-        known = dict.fromkeys(
-            ["auto", "reference", *chain.from_iterable(module.implementations for module in modules)]
-        )
+        names = chain.from_iterable(module.implementations for module in modules)
+        known = dict.fromkeys(["auto", "reference", *names])
         if implementation not in known:
             raise ValueError(f"implementation must be one of {', '.join(known)}, not {implementation!r}")
         for module in modules:
