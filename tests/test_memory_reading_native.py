@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_operators import use_instruction_set
+from native_operators import needs_operator, use_instruction_set
 from test_memory_reading import arguments, leaves
 
 from onlstm_hf import memory_reading as module
@@ -16,7 +16,7 @@ from onlstm_hf.memory_reading import ReadingWeights, read_sequence
 from onlstm_hf.native_library import INSTRUCTION_SETS
 
 load_library = native.load_library
-built = pytest.mark.skipif(load_library() is None, reason="the package was installed without a C++ compiler")
+built = needs_operator(native)
 
 # Batch, steps, slots, units: odd sizes, parts of vectors, more and fewer rows than a register tile, one of everything.
 SHAPES = [(1, 1, 1, 2), (2, 3, 2, 3), (3, 7, 5, 17), (13, 5, 15, 33), (4, 9, 3, 48), (2, 4, 7, 390)]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_operators import use_instruction_set
+from native_operators import needs_operator, use_instruction_set
 from test_ordered_neurons import PADDINGS, Problem, gradients, make_problem
 
 from onlstm_hf import ordered_neurons as module
@@ -19,7 +19,7 @@ from onlstm_hf.native_library import INSTRUCTION_SETS
 from onlstm_hf.ordered_neurons import ordered_neurons
 
 load_library = native.load_library
-built = pytest.mark.skipif(load_library() is None, reason="the package was installed without a C++ compiler")
+built = needs_operator(native)
 
 # Odd sizes, chunks that straddle vectors, more and fewer rows than a register tile, one of everything.
 SHAPES = [(1, 1, 1, 1), (2, 2, 3, 2), (4, 3, 1, 5), (5, 7, 23, 1), (3, 33, 2, 3), (6, 13, 5, 10), (2, 6, 11, 17)]

@@ -38,10 +38,7 @@ class ReadingWeights(NamedTuple):
 
     Attributes:
         key: `[H, I + H]`, map of the layer's input and the newest hidden state to the key of the attention, and its
-            bias `[H]`.
-        recurrent: `[4 * H, H]`, map of the summarised hidden state to the gates, and its bias `[4 * H]`.
-        gates_gain: `[4 * H]`, layer normalisation of that map, and its bias.
-        cell_gain: `[H]`, layer normalisation of the cell state, and its bias.
+            bias `[H]`. All others are those of `StepWeights`.
     """
 
     key: torch.Tensor
@@ -123,18 +120,20 @@ def read_sequence(
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
-    if implementation != "reference":
+    if implementation == "reference":
+        run, for_keys = _reference, key_inputs
+    else:
+        run = partial(_fast, implementation=implementation)
         # The input's part of the keys does not wait for the steps.
         of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
-        key_inputs, weights = linear(key_inputs, of_input, weights.key_bias), StepWeights(of_newest, *weights[2:])
+        for_keys = linear(key_inputs, of_input, weights.key_bias)
+        weights = StepWeights(of_newest, *weights[2:])
     dtype = torch.promote_types(input_gates.dtype, torch.float32)
     weights = weights._make(weight.to(dtype) for weight in weights)
-    input_gates, key_inputs, *others = (
-        tensor.to(dtype) for tensor in (input_gates, key_inputs, gates, hidden_memories, cell_memories)
+    input_gates, for_keys, *others = (
+        tensor.to(dtype) for tensor in (input_gates, for_keys, gates, hidden_memories, cell_memories)
     )
-    arguments = (input_gates, key_inputs, weights, *others, newest_keep, key_keep, summary_keep)
-    run = _reference if implementation == "reference" else partial(_fast, implementation=implementation)
-    return ReadingOutput(*run(*arguments))
+    return ReadingOutput(*run(input_gates, for_keys, weights, *others, newest_keep, key_keep, summary_keep))
 
 
 def _reference(
