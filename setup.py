@@ -18,9 +18,9 @@ OPERATORS = ("ordered_neurons", "memory_reading")
 def library(operator: str, instruction_set: str, flags: list[str]) -> Extension:
     """A library that ctypes loads, not a Python module; without a compiler the package installs without it."""
     return Extension(
-        f"onlstm_hf._{operator}_{instruction_set}",
-        [f"onlstm_hf/{operator}_native.cpp"],
-        depends=["onlstm_hf/native_kernels.h"],
+        f"onlstm_hf.ops._{operator}_{instruction_set}",
+        [f"onlstm_hf/ops/csrc/{operator}.cpp"],
+        depends=["onlstm_hf/ops/csrc/native_kernels.h"],
         language="c++",
         extra_compile_args=["-std=c++17", "-O3", "-fno-math-errno", "-fopenmp", "-g0", *flags],
         extra_link_args=["-fopenmp"],

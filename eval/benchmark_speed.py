@@ -22,8 +22,11 @@ from itertools import groupby
 from pathlib import Path
 
 import torch
-from reporting import check_writable, import_extra
-from speed_cases import (
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from eval.report.tables import format_table
+from eval.speed.cases import (
     REFERENCE,
     SCALES,
     Outcome,
@@ -38,17 +41,16 @@ from speed_cases import (
     measure_step,
     random_sentences,
 )
-from speed_contestants import LSTM, PRODUCTS
-from speed_measurement import Spread, ratio
-from speed_plot import draw_growth
-from speed_prpn import measure_prpn
-from tables import format_table
-
-from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import read_text_file
-from onlstm_hf.process_memory import keep_freed_memory
-from onlstm_hf.results_file import describe_machine, write_results
-from onlstm_hf.treebank import read_treebank
+from eval.speed.contestants import LSTM, PRODUCTS
+from eval.speed.measurement import Spread, ratio
+from eval.speed.plot import draw_growth
+from eval.speed.prpn import measure_prpn
+from eval.utils import check_writable, import_extra
+from onlstm_hf.cli.main import positive_integer, run_program
+from onlstm_hf.trees.treebank import read_treebank
+from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.process_memory import keep_freed_memory
+from onlstm_hf.utils.results_file import describe_machine, write_results
 
 CASES = ("recurrence", "step", "parsing", "prpn", "growth", "memory")
 HEADER = ("case", "figure", "median (quartiles)", "target")

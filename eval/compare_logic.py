@@ -10,11 +10,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from reporting import check_writable, import_extra, read_results
-from tables import format_table
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from onlstm_hf.command_line import run_program
-from onlstm_hf.logic import MAX_OPERATORS
+from eval.report.tables import format_table
+from eval.utils import check_writable, import_extra, read_results
+from onlstm_hf.cli.main import run_program
+from onlstm_hf.logic.formulas import MAX_OPERATORS
 
 TASK = "logical inference"
 # Test accuracy of models that were trained on at most 6 operators, in per cent: Shen et al., "Ordered Memory" (NeurIPS

@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from adaptation import adapt, add_adaptation_options, read_adaptation
-from reporting import check_writable, describe_checkpoint, import_extra, load_column
-from tables import format_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.checkpoints import add_code_option, load_checkpoint
-from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import read_text_file
-from onlstm_hf.results_file import write_results
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
+from eval.report.tables import format_table
+from eval.utils import check_writable, describe_checkpoint, import_extra, load_column
+from onlstm_hf.cli.main import positive_integer, run_program
+from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.results_file import write_results
 
 PROTOCOLS = {
     "stream": "one stream, the state carried from line to line; every token counts, the <eos> of each line included",

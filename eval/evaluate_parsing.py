@@ -4,8 +4,9 @@
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
     python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
 
-Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/treebank.py and onlstm_hf/parsing_scores.py). Of
-several checkpoints, such as one model trained with several seeds, the table has mean, standard deviation and maximum.
+Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
+onlstm_hf/scoring/parsing_scores.py). Of several checkpoints, such as one model trained with several seeds, the table
+has mean, standard deviation and maximum.
 """
 
 import argparse
@@ -14,20 +15,29 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from parsing_table import PUBLISHED, PUBLISHED_MAX_WORDS, PUBLISHED_NOTE, parsing_table, published_rows, summarize
-from reporting import check_writable, describe_checkpoint, load_column
-from tables import check_table_name, format_table, write_table
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.checkpoints import add_code_option, load_checkpoint
-from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.files import written_file
-from onlstm_hf.parsing_scores import ParsingScores, score_baselines, score_parses
-from onlstm_hf.results_file import write_results
-from onlstm_hf.tree_averaging import average_trees
-from onlstm_hf.tree_drawing import compared_trees_to_svg, save_figure
-from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets, read_treebank
-from onlstm_hf.trees import InducedTree
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from eval.report.parsing_table import (
+    PUBLISHED,
+    PUBLISHED_MAX_WORDS,
+    PUBLISHED_NOTE,
+    parsing_table,
+    published_rows,
+    summarize,
+)
+from eval.report.tables import check_table_name, format_table, write_table
+from eval.utils import check_writable, describe_checkpoint, load_column
+from onlstm_hf.cli.main import positive_integer, run_program
+from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
+from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
+from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.files import written_file
+from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (
     "words only (no punctuation, currency signs, empty elements), lower case, N for digits; every sentence after one "

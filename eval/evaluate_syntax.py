@@ -12,8 +12,12 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from reporting import check_writable, describe_checkpoint, import_extra
-from syntactic_tests import (
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from eval.report.tables import format_table
+from eval.syntactic_tests import (
     MARVIN_LINZEN_PUBLISHED,
     MARVIN_LINZEN_SETS,
     PUBLISHED_MODELS,
@@ -21,14 +25,12 @@ from syntactic_tests import (
     load_blimp,
     load_marvin_linzen,
 )
-from tables import format_table
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-from onlstm_hf.checkpoints import add_code_option, load_checkpoint
-from onlstm_hf.command_line import positive_integer, run_program
-from onlstm_hf.prefix_scoring import sequence_log_probabilities
-from onlstm_hf.results_file import write_results
-from onlstm_hf.sentence_encoding import differ_in_unknown_word, encode_sentences, spell_as_treebank
+from eval.utils import check_writable, describe_checkpoint, import_extra
+from onlstm_hf.cli.main import positive_integer, run_program
+from onlstm_hf.scoring.prefixes import sequence_log_probabilities
+from onlstm_hf.text.unknown_words import differ_in_unknown_word, encode_sentences, spell_as_treebank
+from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (
     "log probability of the whole sentence after the token that begins a text; right if that of the grammatical "

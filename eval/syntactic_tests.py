@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import IO, NamedTuple
 
-from reporting import import_extra
+from eval.utils import import_extra
 
 
 class Item(NamedTuple):

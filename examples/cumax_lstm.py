@@ -14,10 +14,10 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from onlstm_hf.configuration_onlstm import ONLSTMConfig
-from onlstm_hf.dropout import drop_connect
-from onlstm_hf.modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
-from onlstm_hf.ordered_neurons import OrderedNeuronsOutput, cumax
+from onlstm_hf.models.configuration_onlstm import ONLSTMConfig
+from onlstm_hf.models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
+from onlstm_hf.ops.dropout import drop_connect
+from onlstm_hf.ops.ordered_neurons.operator import OrderedNeuronsOutput, cumax
 
 
 class CumaxLSTMConfig(ONLSTMConfig):
@@ -81,6 +81,3 @@ class CumaxLSTMForCausalLM(ONLSTMForCausalLM):
 
 AutoConfig.register("cumax_lstm", CumaxLSTMConfig, exist_ok=True)
 AutoModelForCausalLM.register(CumaxLSTMConfig, CumaxLSTMForCausalLM, exist_ok=True)
-# Saved checkpoints carry this file.
-CumaxLSTMConfig.register_for_auto_class("AutoConfig")
-CumaxLSTMForCausalLM.register_for_auto_class("AutoModelForCausalLM")

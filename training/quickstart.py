@@ -11,18 +11,20 @@ import shutil
 import sys
 from pathlib import Path
 
-import train_lm
 from datasets import load_dataset
-from training_log import TrainingDiverged
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.files import write_json
-from onlstm_hf.model_card import main_row
-from onlstm_hf.parsing_scores import right_branching_tree, score_baselines, score_parses
-from onlstm_hf.toy_english import write_toy_corpus
-from onlstm_hf.tree_drawing import save_figure, tree_to_text
-from onlstm_hf.treebank import GoldTree, gold_trees_from_brackets
-from onlstm_hf.trees import InducedTree
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.hub.cards.language_model import main_row
+from onlstm_hf.scoring.parsing_scores import right_branching_tree, score_baselines, score_parses
+from onlstm_hf.trees.drawing import save_figure, tree_to_text
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets
+from onlstm_hf.utils.files import write_json
+from training import train_lm
+from training.loop.training_log import TrainingDiverged
+from training.toy_english import write_toy_corpus
 
 RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
 NUM_SHOWN = 3

@@ -1,6 +1,6 @@
 """Turns the best checkpoint of a run into a folder that can be a Hub repository.
 
-The folder gets half-precision weights, the tokenizer, the modelling code, `results.json` with what the released
+The folder gets half-precision weights, the tokenizer, `results.json` with what the released
 weights score, and a model card that states these numbers and the commands behind them.
 """
 
@@ -14,8 +14,6 @@ from pathlib import Path
 import torch
 import yaml
 from accelerate import Accelerator
-from checkpointing import replaced_folder
-from text_batches import TextLines, encode_stream
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -23,13 +21,17 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
-from onlstm_hf.evaluation import parse_treebank, stream_log_likelihood
-from onlstm_hf.files import write_json
-from onlstm_hf.model_card import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
-from onlstm_hf.model_descriptions import describe_model
-from onlstm_hf.parsing_scores import score_baselines
-from onlstm_hf.text_descriptions import read_descriptions
-from onlstm_hf.treebank import GoldTree, read_treebank
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
+from onlstm_hf.hub.cards.model_descriptions import describe_model
+from onlstm_hf.hub.cards.text_descriptions import read_descriptions
+from onlstm_hf.scoring.parsing_scores import score_baselines
+from onlstm_hf.scoring.protocols import parse_treebank, stream_log_likelihood
+from onlstm_hf.trees.treebank import GoldTree, read_treebank
+from onlstm_hf.utils.files import write_json
+from training.language_models.text_batches import TextLines, encode_stream
+from training.loop.checkpointing import replaced_folder
 
 PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees")
 TRAINING_COMMAND = (
@@ -87,9 +89,9 @@ def main(arguments: list[str] | None = None) -> dict:
 
 
 def export(checkpoint: Path, folder: Path) -> None:
-    """Writes half-precision weights, the tokenizer and the code. The model still loads, and computes, in float32."""
+    """Writes half-precision weights and the tokenizer. The model still loads, and computes, in float32."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).half()
-    model.save_pretrained(folder)
+    PreTrainedModel.save_pretrained(model, folder)  # without the code, which `onlstm-hf export` and `push` add
     AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     write_json(folder / "config.json", config | {"dtype": "float32"})

@@ -22,12 +22,16 @@ import torch
 from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.tracking import get_available_trackers
 from accelerate.utils import broadcast_object_list, load, set_seed
-from checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
-from model_setup import build_model, build_tokenizer, check_model_arguments, run_model_code
-from optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
-from progress import Progress
-from recipe import FIXED_BY_A_RUN, ModelArguments, Recipe, parse_recipe
-from text_batches import (
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+import onlstm_hf
+from onlstm_hf.models.recurrent.state import ModelState
+from onlstm_hf.scoring.protocols import parse_treebank
+from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.process_memory import keep_freed_memory
+from training.language_models.text_batches import (
     Batch,
     BatchSource,
     SentenceBatches,
@@ -39,15 +43,13 @@ from text_batches import (
     encode_stream,
     load_texts,
 )
-from training_log import TrainingDiverged, TrainingLog
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
-from validation import load_gold_trees, load_held_out_text
-
-import onlstm_hf
-from onlstm_hf.evaluation import parse_treebank
-from onlstm_hf.files import write_json
-from onlstm_hf.process_memory import keep_freed_memory
-from onlstm_hf.recurrent_state import ModelState
+from training.language_models.validation import load_gold_trees, load_held_out_text
+from training.loop.checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
+from training.loop.model_setup import build_model, build_tokenizer, check_model_arguments, run_model_code
+from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
+from training.loop.progress import Progress
+from training.loop.recipe import FIXED_BY_A_RUN, ModelArguments, Recipe, parse_recipe
+from training.loop.training_log import TrainingDiverged, TrainingLog
 
 # The other processes wait while the first one scores the test text row by row.
 LONGEST_EVALUATION = timedelta(hours=24)

@@ -19,8 +19,18 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from accelerate.utils import broadcast_object_list, load, set_seed
-from checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
-from logic_batches import (
+from torch.optim.lr_scheduler import ReduceLROnPlateau
+from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.logic.formulas import RELATIONS
+from onlstm_hf.logic.scores import score_logic
+from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.process_memory import keep_freed_memory
+from onlstm_hf.utils.results_file import write_results
+from training.language_models.text_batches import Share
+from training.logic.batches import (
     EncodedPair,
     LogicBatches,
     build_logic_tokenizer,
@@ -28,20 +38,12 @@ from logic_batches import (
     encode_pairs,
     load_logic_splits,
 )
-from logic_recipe import FIXED_BY_A_RUN, LogicRecipe, parse_logic_recipe
-from model_setup import changed_config, run_model_code
-from optimization import all_finite
-from text_batches import Share
-from torch.optim.lr_scheduler import ReduceLROnPlateau
-from train_lm import as_scalars, check_trackers
-from training_log import TrainingDiverged, TrainingLog
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
-
-from onlstm_hf.files import write_json
-from onlstm_hf.logic import RELATIONS
-from onlstm_hf.logic_scores import score_logic
-from onlstm_hf.process_memory import keep_freed_memory
-from onlstm_hf.results_file import write_results
+from training.logic.recipe import FIXED_BY_A_RUN, LogicRecipe, parse_logic_recipe
+from training.loop.checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
+from training.loop.model_setup import changed_config, run_model_code
+from training.loop.optimization import all_finite
+from training.loop.training_log import TrainingDiverged, TrainingLog
+from training.train_lm import as_scalars, check_trackers
 
 
 @dataclass

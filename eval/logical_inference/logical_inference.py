@@ -3,7 +3,7 @@
 import datasets
 import evaluate
 
-from onlstm_hf.logic_scores import score_logic
+from onlstm_hf.logic.scores import score_logic
 
 _DESCRIPTION = """\
 How often a model tells the relation of two formulas of propositional logic: overall, by number of operators, by
@@ -41,7 +41,7 @@ _CITATION = """\
 
 
 class LogicalInference(evaluate.Metric):
-    """Leaves the scores to `onlstm_hf.logic_scores`."""
+    """Leaves the scores to `onlstm_hf.logic.scores`."""
 
     def _info(self):
         return evaluate.MetricInfo(

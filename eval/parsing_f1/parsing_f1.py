@@ -8,9 +8,9 @@ from typing import Any
 import datasets
 import evaluate
 
-from onlstm_hf.parsing_scores import score_baselines, score_parses
-from onlstm_hf.treebank import GoldTree, Preprocessing
-from onlstm_hf.trees import InducedTree
+from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.treebank import GoldTree, Preprocessing
 
 _DESCRIPTION = """\
 Compares the trees that a model found in sentences with the gold trees of a treebank: unlabelled precision, recall and
@@ -24,14 +24,14 @@ Args:
         out), nested lists of words, an `InducedTree`, an `nltk.Tree`, or the constituents as a list of half-open spans
         `(start, end)` of word indices.
     references: one labelled gold tree per sentence: a Penn-style bracket string, an `nltk.Tree`, or a `GoldTree`.
-    preprocessing: an `onlstm_hf.treebank.Preprocessing`: which leaves of the gold strings are words and how they are
-        written. The default is the papers' protocol. The predicted trees must have exactly these words.
+    preprocessing: an `onlstm_hf.trees.treebank.Preprocessing`: which leaves of the gold strings are words and how they
+        are written. The default is the papers' protocol. The predicted trees must have exactly these words.
     baselines: whether to add the scores of the baselines on the same sentences, under `"baselines"`.
     seed: of the random baselines and the bootstrap.
-    length_limits, num_resamples, confidence: see `onlstm_hf.parsing_scores.score_parses`.
+    length_limits, num_resamples, confidence: see `onlstm_hf.scoring.parsing_scores.score_parses`.
 Returns:
-    `onlstm_hf.parsing_scores.ParsingScores` as a dictionary: `sentence_f1` (the papers' UF1), `corpus_f1`, `evalb_f1`,
-    `label_recall`, `average_depth`, `by_length` and others, as fractions between 0 and 1.
+    `onlstm_hf.scoring.parsing_scores.ParsingScores` as a dictionary: `sentence_f1` (the papers' UF1), `corpus_f1`,
+    `evalb_f1`, `label_recall`, `average_depth`, `by_length` and others, as fractions between 0 and 1.
 Examples:
     >>> import evaluate
     >>> parsing_f1 = evaluate.load("eval/parsing_f1")
@@ -53,7 +53,7 @@ _CITATION = """\
 
 
 class ParsingF1(evaluate.Metric):
-    """Carries trees through the string columns of `evaluate` and leaves the scores to `onlstm_hf.parsing_scores`."""
+    """Carries trees through the string columns of `evaluate` and leaves the scores to `scoring/parsing_scores.py`."""
 
     def _info(self):
         return evaluate.MetricInfo(

@@ -116,7 +116,7 @@ def _score_texts(texts, protocol, model=None, tokenizer=None, batch_size=None) -
 
     An `<eos>` stands before what is scored, and every token is predicted, the first one included.
     """
-    from onlstm_hf.evaluation import encode_stream, score_sentences, stream_log_likelihood
+    from onlstm_hf.scoring.protocols import encode_stream, score_sentences, stream_log_likelihood
 
     if model is None or tokenizer is None:
         raise ValueError("texts are scored by a model: pass model=... and tokenizer=...")

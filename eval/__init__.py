@@ -1,0 +1,1 @@
+"""Evaluation scripts, run from a checkout, and metrics for `evaluate.load`."""

@@ -1,0 +1,1 @@
+"""Adapting a language model to the text that it is scored on."""

@@ -1,0 +1,152 @@
+"""The continuous cache of Grave, Joulin & Usunier (2016): words of the recent past become more probable again."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+
+from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
+from onlstm_hf.parsing.mixin import evaluation_mode
+from onlstm_hf.scoring.protocols import stream_chunks, target_log_probabilities
+
+
+class CachePointer(NamedTuple):
+    """Settings of a continuous cache (section 3.1 and equation 3 of the paper).
+
+    Attributes:
+        size: how many of the last words it holds.
+        flatness: theta, which scales the scores of its hidden states: at 0 all words in it count alike.
+        weight: lambda, the share of the cache in the probability of a word, at least 0 and less than 1.
+    """
+
+    size: int
+    flatness: float
+    weight: float
+
+    def check(self) -> None:
+        """Raises a `ValueError` for a setting out of its range."""
+        if self.size < 1 or not 0 <= self.flatness < math.inf or not 0 <= self.weight < 1:
+            raise ValueError(
+                "a cache needs a size of at least 1, a flatness of at least 0 and a weight of at least 0 and less "
+                f"than 1, not {self}"
+            )
+
+
+class CacheWindow:
+    """The hidden states of the last words, and the words that followed them.
+
+    Args:
+        size: of how many words.
+    """
+
+    def __init__(self, size: int):
+        self.size = size
+        self.hidden_states: torch.Tensor | None = None
+        self.words: torch.Tensor | None = None
+
+    def __len__(self) -> int:
+        return 0 if self.words is None else self.words.shape[1]
+
+    def extend(self, hidden_states: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Takes in a chunk, and forgets what is older than `size` words before its end.
+
+        Args:
+            hidden_states: `[B, T, H]`.
+            words: `[B, T]`, the word after each.
+
+        Returns:
+            Hidden states `[B, M + T, H]` and words `[B, M + T]`: the `M` that were in the window, and the chunk.
+        """
+        if self.words is not None:
+            hidden_states = torch.cat([self.hidden_states, hidden_states], dim=1)
+            words = torch.cat([self.words, words], dim=1)
+        self.hidden_states, self.words = hidden_states[:, -self.size :].clone(), words[:, -self.size :].clone()
+        return hidden_states, words
+
+
+def cached_log_probabilities(
+    model: RecurrentForCausalLM,
+    input_ids: torch.Tensor | Sequence[int],
+    caches: Sequence[CachePointer],
+    batch_size: int = 1,
+    chunk_length: int = 256,
+    progress: bool = False,
+) -> list[torch.Tensor]:
+    """Scores a text as one stream, as `stream_log_likelihood` does, with a cache beside the model.
+
+    The probability of the word `x` after the hidden state `h_t` (what the head of the model reads) is
+
+        (1 - weight) p_model(x | h_t) + weight sum_i [x_(i+1) = x] exp(flatness h_t . h_i) / sum_i exp(flatness h_t . h_i)
+
+    with `i` over the last `size` positions before `t`, and that of the model alone where there are none. The model runs
+    once for all settings. What is held at any time are scores of `[batch_size, chunk_length, size + chunk_length]`,
+    however long the text is.
+
+    Args:
+        model: a language model of this package.
+        input_ids: `[N]` token ids.
+        caches: the settings to score the text with.
+        batch_size: rows that the text is cut into, each with an empty state and an empty cache at its start.
+        chunk_length: tokens of a row in one call of the model. It does not change the result.
+        progress: show a progress bar.
+
+    Returns:
+        For each of the settings the natural log probabilities of the tokens, `[N]` in float64.
+
+    Raises:
+        ValueError: as `stream_log_likelihood`, and for settings out of their range.
+    """  # noqa: E501
+    for cache in caches:
+        cache.check()
+    chunks: list[list[torch.Tensor]] = [[] for _ in caches]
+    window, state = CacheWindow(max((cache.size for cache in caches), default=1)), None
+    with evaluation_mode(model):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
+            output = model.model(inputs, state=state, use_cache=True)
+            state, hidden = output.state, output.last_hidden_state
+            from_model = target_log_probabilities(model.lm_head(hidden), targets)
+            hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
+            past = len(window)
+            scores, repeated = _compare(hidden, targets, *window.extend(hidden, targets))
+            from_cache = {
+                setting: _cache_log_probabilities(scores, repeated, past, *setting)
+                for setting in {(cache.size, cache.flatness) for cache in caches}
+            }
+            for cache, found in zip(caches, chunks, strict=True):
+                found.append(_interpolate(from_model, from_cache[cache.size, cache.flatness], cache.weight))
+    results = [torch.cat(found, dim=1).flatten()[: len(input_ids)] for found in chunks]
+    if not all(result.isfinite().all() for result in results):
+        raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
+    return results
+
+
+def _compare(
+    hidden: torch.Tensor, targets: torch.Tensor, cached_hidden: torch.Tensor, cached_words: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """`h_t . h_i`, and whether the word after `i` is the one after `t`; both `[B, T, M + T]`."""
+    return hidden @ cached_hidden.transpose(1, 2), targets.unsqueeze(2) == cached_words.unsqueeze(1)
+
+
+def _cache_log_probabilities(
+    scores: torch.Tensor, repeated: torch.Tensor, past: int, size: int, flatness: float
+) -> torch.Tensor:
+    """The log probability that a cache gives each word, `[B, T]` in float64; NaN where the cache is empty.
+
+    Args:
+        scores, repeated: see `_compare`.
+        past: how many positions before the first row's own are among the columns.
+        size, flatness: see `CachePointer`.
+    """
+    length, num_columns = scores.shape[1:]
+    age = past + torch.arange(length, device=scores.device).unsqueeze(1) - torch.arange(num_columns).to(scores.device)
+    logits = (flatness * scores).masked_fill((age < 1) | (age > size), -math.inf)
+    normalizer = logits.logsumexp(dim=-1)
+    return (logits.masked_fill(~repeated, -math.inf).logsumexp(dim=-1) - normalizer).double()
+
+
+def _interpolate(from_model: torch.Tensor, from_cache: torch.Tensor, weight: float) -> torch.Tensor:
+    if weight == 0:
+        return from_model
+    both = torch.logaddexp(math.log1p(-weight) + from_model, math.log(weight) + from_cache)
+    return both.where(~from_cache.isnan(), from_model)

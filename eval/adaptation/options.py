@@ -1,0 +1,243 @@
+"""Adaptation to the text that is scored, as options of evaluate_lm.py: a method, and the search for its settings."""
+
+import argparse
+import math
+from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import NamedTuple
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
+from eval.adaptation.dynamic_evaluation import (
+    DynamicEvaluation,
+    DynamicEvaluationDiverged,
+    dynamic_log_probabilities,
+    gradient_root_mean_squares,
+)
+from onlstm_hf.cli.main import positive_integer
+from onlstm_hf.scoring.protocols import StreamScore, encode_stream
+from onlstm_hf.utils.files import read_text_file
+
+
+class Method(NamedTuple):
+    """A way to adapt.
+
+    Attributes:
+        description: what it is, with the paper.
+        settings: the class of its settings.
+        grid: the options for the fields of that class, in order, with the values that `--tune` tries for an option
+            that is left out.
+    """
+
+    description: str
+    settings: type[CachePointer] | type[DynamicEvaluation]
+    grid: dict[str, list]
+
+
+METHODS = {
+    "cache": Method(
+        "continuous cache pointer (Grave et al. 2016)",
+        CachePointer,
+        {
+            "cache_size": [500],
+            "cache_flatness": [0.0, 0.1, 0.2, 0.3, 0.5, 0.8],
+            "cache_weight": [0.05, 0.1, 0.15, 0.2, 0.3],
+        },
+    ),
+    "dynamic-sgd": Method(
+        "dynamic evaluation, SGD with decay (Krause et al. 2018)",
+        DynamicEvaluation,
+        {"learning_rate": [0.03, 0.1, 0.3], "decay": [0.0, 0.001, 0.01], "segment_length": [5]},
+    ),
+    "dynamic-rms": Method(
+        "dynamic evaluation, RMS-normalised with decay (Krause et al. 2018)",
+        DynamicEvaluation,
+        {
+            "learning_rate": [1e-4, 3e-4, 1e-3],
+            "decay": [0.0, 0.001, 0.01],
+            "segment_length": [5],
+            "epsilon": [1.0],
+        },
+    ),
+}
+OPTIONS = {
+    "cache_size": (positive_integer, "words in the cache"),
+    "cache_flatness": (float, "theta, the scale of the scores in the cache"),
+    "cache_weight": (float, "lambda, the share of the cache in a probability"),
+    "learning_rate": (float, "eta"),
+    "decay": (float, "lambda, the share of the way back to the model's own weights that an update goes"),
+    "segment_length": (positive_integer, "tokens between two updates"),
+    "epsilon": (float, "added to the root mean squares of the gradients, in units of their mean"),
+}
+
+
+def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that `read_adaptation` reads."""
+    group = parser.add_argument_group(
+        "adaptation to the text",
+        "Several values of one or more settings are a grid. Where a setting is left out, --tune tries "
+        + "; ".join(
+            f"for {name} "
+            + ", ".join(f"{option} {' '.join(map(str, values))}" for option, values in method.grid.items())
+            for name, method in METHODS.items()
+        ),
+    )
+    methods = "; ".join(f"{name}: {method.description}" for name, method in METHODS.items())
+    group.add_argument("--adapt", choices=[*METHODS], help=methods)
+    for option, (kind, description) in OPTIONS.items():
+        group.add_argument(
+            f"--{option.replace('_', '-')}",
+            type=kind,
+            nargs="+",
+            metavar="N" if kind is positive_integer else "X",
+            help=f"{description} ({', '.join(name for name, method in METHODS.items() if option in method.grid)})",
+        )
+    group.add_argument(
+        "--tune", metavar="TEXT", help="one of the files or splits, for validation: what scores it best scores all"
+    )
+    group.add_argument(
+        "--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens alone (all)"
+    )
+    group.add_argument(
+        "--gradient-text", metavar="FILE", help="training text, for the mean squares of the gradients (dynamic-rms)"
+    )
+    group.add_argument(
+        "--gradient-tokens",
+        type=positive_integer,
+        default=100_000,
+        metavar="N",
+        help="only the first N tokens of it (%(default)s)",
+    )
+
+
+class Adaptation(NamedTuple):
+    """What the options ask for.
+
+    Attributes:
+        name: a key of `METHODS`.
+        candidates: the settings to choose from, values of the method's options.
+        tuning_text: the name of the text that chooses.
+        tuning_tokens: by how many tokens of it; `None`: by all.
+        gradient_lines: of training text.
+        gradient_tokens: how many tokens of it are used.
+    """
+
+    name: str
+    candidates: list[tuple]
+    tuning_text: str | None
+    tuning_tokens: int | None
+    gradient_lines: list[str] | None
+    gradient_tokens: int
+
+
+def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Adaptation | None:
+    """What the options ask for, checked; `None` where it is nothing.
+
+    Args:
+        options: with those that `add_adaptation_options` adds.
+        names: the name of every text, by what the command line calls it.
+
+    Raises:
+        ValueError: if options do not fit together.
+    """
+    given = {option: values for option in OPTIONS if (values := getattr(options, option)) is not None}
+    if options.adapt is None:
+        for option in (*given, *(name for name in ("tune", "tune_tokens", "gradient_text") if getattr(options, name))):
+            raise ValueError(f"--{option.replace('_', '-')} is a setting of --adapt, which is not given")
+        return None
+    method = METHODS[options.adapt]
+    for option in given:
+        if option not in method.grid:
+            raise ValueError(f"--{option.replace('_', '-')} is no setting of --adapt {options.adapt}")
+    if options.tune is not None and options.tune not in names:
+        raise ValueError(f"--tune {options.tune} is none of the texts: {', '.join(names)}")
+    if options.tune is None and options.tune_tokens:
+        raise ValueError("--tune-tokens needs --tune TEXT")
+    if (options.gradient_text is None) == (options.adapt == "dynamic-rms"):
+        needs = "needs the training text: give" if options.gradient_text is None else "takes no"
+        raise ValueError(f"--adapt {options.adapt} {needs} --gradient-text")
+    candidates = list(product(*(given.get(option, tried) for option, tried in method.grid.items())))
+    if options.tune is None and len(candidates) > 1:
+        raise ValueError(
+            f"there are {len(candidates)} settings to choose from: give --tune TEXT, or one value each of "
+            f"{', '.join('--' + option.replace('_', '-') for option in method.grid)}"
+        )
+    for candidate in candidates:
+        method.settings(*candidate).check()
+    return Adaptation(
+        options.adapt,
+        candidates,
+        names.get(options.tune),
+        options.tune_tokens,
+        None if options.gradient_text is None else list(read_text_file(options.gradient_text)),
+        options.gradient_tokens,
+    )
+
+
+def adapt(
+    adaptation: Adaptation,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    texts: Mapping[str, list[str]],
+    batch_size: int,
+) -> tuple[dict, dict[str, torch.Tensor]]:
+    """Chooses the settings, and scores every text with them.
+
+    Args:
+        adaptation: what to do.
+        model: a language model of this package.
+        tokenizer: its tokenizer.
+        texts: the lines of each text, by its name.
+        batch_size: rows that a text is cut into.
+
+    Returns:
+        What was done, for the results file: `method`, `description`, `settings`, and `tuning` with the perplexity of
+        every candidate (`None` where it diverged); and the log probabilities of the tokens of each text.
+    """
+    method = METHODS[adaptation.name]
+    streams = {name: encode_stream(tokenizer, lines) for name, lines in texts.items()}
+    gradient_rms = None
+    if adaptation.gradient_lines is not None:
+        text = encode_stream(tokenizer, adaptation.gradient_lines)[: adaptation.gradient_tokens]
+        gradient_rms = gradient_root_mean_squares(model, text)
+
+    def score(stream: torch.Tensor, candidates: Sequence[tuple]) -> list[torch.Tensor | None]:
+        settings = [method.settings(*candidate) for candidate in candidates]
+        if method.settings is CachePointer:
+            return cached_log_probabilities(model, stream, settings, batch_size)
+        found = []
+        for setting in settings:
+            try:
+                found.append(dynamic_log_probabilities(model, stream, setting, gradient_rms, batch_size))
+            except DynamicEvaluationDiverged:
+                if len(settings) == 1:
+                    raise
+                found.append(None)
+        return found
+
+    description = {"method": adaptation.name, "description": method.description, "tuning": None}
+    best = adaptation.candidates[0]
+    if adaptation.tuning_text is not None:
+        stream = streams[adaptation.tuning_text][: adaptation.tuning_tokens]
+        scores = [
+            None if found is None else StreamScore(found.sum().item(), len(found))
+            for found in score(stream, adaptation.candidates)
+        ]
+        losses = [math.inf if score is None else score.loss for score in scores]
+        if min(losses) == math.inf:
+            raise ValueError("every learning rate of the grid is too high: the weights become infinite")
+        best = adaptation.candidates[losses.index(min(losses))]
+        description["tuning"] = {
+            "text": adaptation.tuning_text,
+            "num_tokens": len(stream),
+            "grid": [
+                {**dict(zip(method.grid, candidate, strict=True)), "perplexity": score and score.perplexity}
+                for candidate, score in zip(adaptation.candidates, scores, strict=True)
+            ],
+        }
+    description["settings"] = dict(zip(method.grid, best, strict=True))
+    if gradient_rms is not None:
+        description["gradient_tokens"] = len(text)
+    return description, {name: score(stream, [best])[0] for name, stream in streams.items()}

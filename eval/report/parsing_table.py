@@ -1,0 +1,88 @@
+"""The table of unsupervised parsing: one row a layer, over checkpoints that differ in their seed, as in the papers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import mean, stdev
+
+from onlstm_hf.scoring.parsing_scores import ParsingScores
+
+LABELS = ("ADJP", "NP", "PP", "INTJ")
+PUBLISHED_MAX_WORDS = 10
+PUBLISHED = [
+    {"model": "ON-LSTM, layer 2", "wsj": {"mean": 47.7, "max": 49.4}, "wsj10": {"mean": 65.1, "max": 66.8}},
+    {"model": "PRPN-LM", "wsj": {"mean": 37.4, "max": 38.1}, "wsj10": {"mean": 70.5, "max": 71.3}},
+    {"model": "PRPN-UP", "wsj": {"mean": 26.0, "max": 32.8}, "wsj10": {"mean": 62.2, "max": 70.3}},
+]
+PUBLISHED_NOTE = (
+    "published: sentence F1, mean and maximum over 5 seeds, on the WSJ test set (section 23) and on WSJ10; "
+    "not the sentences scored here unless these are the same"
+)
+
+
+def summarize(scores: Sequence[ParsingScores]) -> dict:
+    """Mean, standard deviation and maximum of the figures of several checkpoints on the same sentences.
+
+    Returns:
+        `num_checkpoints`; and `sentence_f1`, `corpus_f1`, `average_depth` and, by label, `label_recall`, each with
+        `mean`, `standard_deviation` (of a sample; `None` of one checkpoint) and `max`.
+    """
+
+    def spread(figure: Callable[[ParsingScores], float]) -> dict:
+        values = [figure(score) for score in scores]
+        deviation = stdev(values) if len(values) > 1 else None
+        return {"mean": mean(values), "standard_deviation": deviation, "max": max(values)}
+
+    return {
+        "num_checkpoints": len(scores),
+        "sentence_f1": spread(lambda score: score.sentence_f1),
+        "corpus_f1": spread(lambda score: score.corpus_f1),
+        "average_depth": spread(lambda score: score.average_depth),
+        "label_recall": {
+            label: spread(lambda score, label=label: score.label_recall[label].recall)
+            for label in scores[0].label_recall
+        },
+    }
+
+
+def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -> tuple[list[str], list[list[str]]]:
+    """The header and rows of the table, in per cent but for the depth.
+
+    Args:
+        summaries: by part (`all` sentences and, where there are some, `short` ones) and name, what `summarize` gives.
+        max_words: of the short sentences.
+    """
+    short = summaries.get("short", {})
+    header = ["trees", "sentence F1", "s.d.", "max", "corpus F1", f"F1, <= {max_words} words", "s.d.", "max", "depth"]
+    rows = [
+        [
+            name,
+            *_spread(summary["sentence_f1"]),
+            _per_cent(summary["corpus_f1"]["mean"]),
+            *(_spread(short[name]["sentence_f1"]) if short else ["-", "", ""]),
+            f"{summary['average_depth']['mean']:.1f}",
+            *(_per_cent(recall["mean"]) if recall else "-" for recall in map(summary["label_recall"].get, LABELS)),
+        ]
+        for name, summary in summaries["all"].items()
+    ]
+    return [*header, *LABELS], rows
+
+
+def published_rows(max_words: int) -> list[list[str]]:
+    """The rows of the papers in this table; their short sentences are those of at most `PUBLISHED_MAX_WORDS` words."""
+    rows = []
+    for row in PUBLISHED:
+        wsj, wsj10 = ([str(row[part]["mean"]), "", str(row[part]["max"])] for part in ("wsj", "wsj10"))
+        if max_words != PUBLISHED_MAX_WORDS:
+            wsj10 = ["", "", ""]
+        rows.append([f"{row['model']} (published)", *wsj, "", *wsj10, *[""] * (1 + len(LABELS))])
+    return rows
+
+
+def _spread(figure: dict) -> list[str]:
+    """Mean, standard deviation and maximum; the mean alone where there is one checkpoint."""
+    if figure["standard_deviation"] is None:
+        return [_per_cent(figure["mean"]), "", ""]
+    return [_per_cent(figure[name]) for name in ("mean", "standard_deviation", "max")]
+
+
+def _per_cent(fraction: float) -> str:
+    return f"{100 * fraction:.1f}"

@@ -1,0 +1,180 @@
+"""The sections of RESULTS.md: for each task one Markdown table of what was measured and what was published."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from eval.benchmark_speed import HEADER as BENCHMARK_HEADER
+from eval.benchmark_speed import cells as benchmark_cells
+from eval.compare_logic import PUBLISHED as PUBLISHED_ACCURACIES
+from eval.compare_logic import PUBLISHED_NOTE as LOGIC_NOTE
+from eval.compare_logic import TASK as LOGICAL_INFERENCE
+from eval.compare_logic import logic_table
+from eval.evaluate_lm import PUBLISHED as PUBLISHED_PERPLEXITIES
+from eval.evaluate_syntax import BLIMP, MARVIN_LINZEN, PUBLISHED_NOTE, accuracies, marvin_linzen_sections
+from eval.report.parsing_table import PUBLISHED_MAX_WORDS, parsing_table, published_rows
+from eval.report.parsing_table import PUBLISHED_NOTE as PARSING_NOTE
+from eval.report.tables import markdown_table
+from eval.speed.cases import Row
+from eval.speed.measurement import Spread
+from eval.syntactic_tests import MARVIN_LINZEN_PUBLISHED, PUBLISHED_MODELS
+
+
+class Run(NamedTuple):
+    """One results file.
+
+    Attributes:
+        number: by which rows refer to it.
+        path: where it is in the checkout.
+        results: what is in it.
+    """
+
+    number: int
+    path: str
+    results: dict
+
+
+def language_modelling(runs: Sequence[Run]) -> str:
+    """A row for each text and model, as it is and with adaptation; runs that scored the same share it."""
+    rows = {}
+    for run in runs:
+        results, adapted = run.results, run.results["adaptation"]
+        scored = [("", results["scores"])]
+        if adapted:
+            settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
+            scored.append((f"{adapted['method']}: {settings}{_tuning(adapted['tuning'])}", adapted["scores"]))
+        for adaptation, scores in scored:
+            for text, score in scores.items():
+                row = (
+                    short_name(results["model"]),
+                    _cell(results["seed"]),
+                    f"{results['num_parameters']:,}",
+                    text_name(text),
+                    adaptation,
+                    f"{score['perplexity']:.2f}",
+                    f"{score['word_perplexity']:.2f}",
+                    f"{score['bits_per_character']:.3f}",
+                )
+                rows.setdefault(row, []).append(f"[{run.number}]")
+    measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
+    published = [
+        [f"{row['model']} (published)", "", "", row["text"], "", f"{row['perplexity']:.2f}", "", "", "published"]
+        for row in PUBLISHED_PERPLEXITIES
+    ]
+    units = ["perplexity", "per word", "bits per character"]
+    header = ["model", "seed", "parameters", "text", "adaptation", *units, "run"]
+    return markdown_table(header, measured + published)
+
+
+def _tuning(tuning: dict | None) -> str:
+    if tuning is None:
+        return ""
+    return f" (best of {len(tuning['grid'])} on {tuning['num_tokens']:,} tokens of {text_name(tuning['text'])})"
+
+
+def parsing(runs: Sequence[Run]) -> str:
+    """A row for each layer and ensemble, then one for each baseline; figures of several checkpoints are means.
+
+    Short sentences are those of the papers' WSJ10; runs with others have no figures for them. A baseline that scores
+    the same in several runs has one row.
+    """
+    rows, baselines = [], {}
+    for run in runs:
+        results = run.results
+        summary = results["summary"]
+        if results["max_words"] != PUBLISHED_MAX_WORDS:
+            summary = {"all": summary["all"]}
+        names = ", ".join(short_name(model["model"]) for model in results["models"])
+        seeds = ", ".join(_cell(model["seed"]) for model in results["models"])
+        header, table = parsing_table(summary, PUBLISHED_MAX_WORDS)
+        measured = {row for model in results["models"] for row in model["scores"]["all"]}
+        for name, *figures in table:
+            place, number = short_name(results["treebank"]), f"[{run.number}]"
+            if name in measured:
+                rows.append([name, names, seeds, place, *figures, number])
+            else:
+                baselines.setdefault((name, "", "", place, *figures), []).append(number)
+    rows += [[*row, " ".join(numbers)] for row, numbers in baselines.items()]
+    rows += [
+        [name, "", "", "WSJ section 23", *figures, "published"]
+        for name, *figures in published_rows(PUBLISHED_MAX_WORDS)
+    ]
+    table = markdown_table([header[0], "model", "seed", "treebank", *header[1:], "run"], rows)
+    return f"In per cent, but for the depth; {PARSING_NOTE}.\n\n{table}"
+
+
+def syntax(runs: Sequence[Run]) -> str:
+    """A table for each test, with a column for each model; of BLiMP one row a phenomenon."""
+    columns = [(run, model) for run in runs for model in run.results["models"]]
+    tables = []
+    for test in (MARVIN_LINZEN, BLIMP):
+        chosen = [(run, model) for run, model in columns if test in model["scores"]]
+        if not chosen:
+            continue
+        scores = [model["scores"][test] for _, model in chosen]
+        published = PUBLISHED_MODELS if test == MARVIN_LINZEN else ()
+        header = [test, *(short_name(model["model"]) for _, model in chosen)]
+        rows = [
+            ["seed", *(_cell(model["seed"]) for _, model in chosen), *[""] * len(published)],
+            ["run", *(f"[{run.number}]" for run, _ in chosen), *["published"] * len(published)],
+        ]
+        names = dict.fromkeys(name for score in scores for name in score["by_group"])
+        sections = marvin_linzen_sections(names) if test == MARVIN_LINZEN else {"": sorted(names)}
+        for section, groups in sections.items():
+            if section:
+                rows.append([f"*{section}*", *[""] * (len(chosen) + len(published))])
+            for name in groups:
+                figures = [f"{figure:.2f}" for figure in MARVIN_LINZEN_PUBLISHED[name]] if published else []
+                rows.append([name, *(_accuracy(score["by_group"].get(name)) for score in scores), *figures])
+        rows.append(["all", *map(_accuracy, scores), *[""] * len(published)])
+        tables.append(markdown_table([*header, *(f"{name} (published)" for name in published)], rows))
+    note = f"Accuracy on all pairs, and in brackets on those whose words a model knows; {PUBLISHED_NOTE}."
+    return "\n\n".join([note, *tables])
+
+
+def _accuracy(score: dict | None) -> str:
+    return "-" if score is None else "{} ({})".format(*accuracies(score))
+
+
+def logical_inference(runs: Sequence[Run]) -> str:
+    """Accuracy by number of operators, a column for each run."""
+    header, rows = logic_table([run.results["name"] for run in runs], [run.results for run in runs])
+    empty = [""] * len(PUBLISHED_ACCURACIES)
+    rows.append(["seed", "", *(_cell(run.results["recipe"]["seed"]) for run in runs), *empty])
+    rows.append(["run", "", *(f"[{run.number}]" for run in runs), *["published"] * len(empty)])
+    return f"Accuracy in per cent; {LOGIC_NOTE}.\n\n{markdown_table(header, rows)}"
+
+
+def speed(runs: Sequence[Run]) -> str:
+    """The rows of the benchmark's summary."""
+    rows = [
+        [row["case"], *benchmark_cells(Row(**{**row, "measured": Spread(*row["measured"])})), f"[{run.number}]"]
+        for run in runs
+        for row in run.results["rows"]
+    ]
+    return markdown_table([*BENCHMARK_HEADER, "", "run"], rows)
+
+
+# By the task that a results file names: the heading, and what writes the section.
+SECTIONS = {
+    "language modelling": ("Language modelling", language_modelling),
+    "unsupervised constituency parsing": ("Unsupervised constituency parsing", parsing),
+    "targeted syntactic evaluation": ("Targeted syntactic evaluation", syntax),
+    LOGICAL_INFERENCE: ("Logical inference", logical_inference),
+    "speed": ("Speed", speed),
+}
+
+
+def short_name(path: str) -> str:
+    """The last part of a path, or of a name on the Hub; of a training run's `best/` and `last/` that of the run."""
+    place = Path(path)
+    return place.parent.name if place.name in ("best", "last") and place.parent.name else place.name
+
+
+def text_name(path: str) -> str:
+    """The last two parts of a path, as the folder says what text it is and the file says which part of it."""
+    return "/".join(Path(path).parts[-2:])
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,1 @@
+"""The cases, contestants and clock of `eval/benchmark_speed.py`."""

@@ -1,0 +1,352 @@
+"""The cases of the speed benchmark: what is measured of each, and the rows of its summary."""
+
+import random
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from eval.speed.contestants import LSTM, PRECISIONS, PRODUCTS, StackSize, recurrence_contestants
+from eval.speed.measurement import Spread, leave_out_unavailable, ratio, take_turns
+from eval.speed.memory import peak_memory
+from eval.speed.training import (
+    largest_relative_difference,
+    loss_curve,
+    start_training,
+    step_contestants,
+    write_random_text,
+)
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
+from onlstm_hf.ops.ordered_neurons.operator import IMPLEMENTATIONS
+
+FAST_PATHS = tuple(name for name in IMPLEMENTATIONS if name != "reference")
+REFERENCE = "reference float32"
+PENN_TREEBANK_TOKENS = 929_589
+REFERENCE_SENTENCES_PER_ROUND = 10
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of all cases.
+
+    Attributes:
+        large, small: the two stacks of the recurrence.
+        growing: the stack of which batch size, length and layer sizes grow one by one.
+        batch_sizes, lengths, widths: to which they grow; the width is that of the inner layer.
+        model: fields of the `ONLSTMConfig` that parses, and whose peak memory is measured.
+        prpn: fields of the `PRPNConfig` of the case `prpn`.
+        recipe: of the whole training step and of the loss curves.
+        overrides: of the recipe.
+        shortest_turn: seconds that a contestant of the recurrence runs for in each round, see `take_turns`.
+    """
+
+    large: StackSize
+    small: StackSize
+    growing: StackSize
+    batch_sizes: tuple[int, ...]
+    lengths: tuple[int, ...]
+    widths: tuple[int, ...]
+    model: dict
+    prpn: dict
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    shortest_turn: float = 0.2
+
+
+_LARGE, _SMALL = StackSize(20, 70, (400, 1150, 1150, 400)), StackSize(32, 35, (200, 400, 200))
+_GROWTH = {"batch_sizes": (5, 10, 20, 40, 80), "lengths": (10, 35, 100, 300, 1000), "widths": (100, 200, 400, 800)}
+SCALES = {
+    "full": Scale(_LARGE, _SMALL, _SMALL, **_GROWTH, model={}, prpn={}, recipe="onlstm_ptb"),
+    "small": Scale(
+        StackSize(32, 50, (320, 512, 512, 320), 8),
+        _SMALL,
+        _SMALL,
+        **_GROWTH,
+        model={"embedding_size": 320, "hidden_size": 512, "chunk_size": 8},
+        prpn={"embedding_size": 256, "hidden_size": 320},
+        recipe="onlstm_ptb_small",
+    ),
+    "quick": Scale(
+        StackSize(2, 4, (8, 12, 8), 4),
+        StackSize(3, 2, (4, 8, 4), 4),
+        StackSize(2, 3, (4, 8, 4), 4),
+        batch_sizes=(1, 2),
+        lengths=(2, 4),
+        widths=(4, 8),
+        model={"vocab_size": 50, "embedding_size": 8, "hidden_size": 12, "chunk_size": 4},
+        prpn={"vocab_size": 50, "embedding_size": 8, "hidden_size": 12},
+        recipe="onlstm_ptb",
+        overrides=(
+            "--batch_size=2",
+            "--bptt_length=6",
+            "--model.embedding_size=8",
+            "--model.hidden_size=12",
+            "--model.chunk_size=4",
+        ),
+        shortest_turn=0.0,
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the summary.
+
+    Attributes:
+        case: what was measured.
+        figure: which ratio (or time) of it.
+        measured: its spread over the rounds.
+        target: what it should be, where there is a target.
+        met: whether the median is that.
+    """
+
+    case: str
+    figure: str
+    measured: Spread
+    target: str | None = None
+    met: bool | None = None
+
+
+def at_least(case: str, figure: str, measured: Spread, bound: float) -> Row:
+    return Row(case, figure, measured, f"at least {bound:g}", measured.median >= bound)
+
+
+def at_most(case: str, figure: str, measured: Spread, bound: float) -> Row:
+    return Row(case, figure, measured, f"at most {bound:g}", measured.median <= bound)
+
+
+@dataclass
+class Outcome:
+    """What a case found.
+
+    Attributes:
+        title: heading.
+        seconds: of every contestant in every round.
+        num_tokens: that a contestant works on in that time.
+        rows: of the summary.
+        left_out: contestants that cannot run here, and why.
+        details: further figures, for the JSON file.
+    """
+
+    title: str
+    seconds: dict[str, list[float]]
+    num_tokens: int
+    rows: list[Row]
+    left_out: dict[str, str]
+    details: dict
+
+
+def measure_recurrence(scale: Scale, rounds: int, device: torch.device) -> list[Outcome]:
+    """Forward and backward pass of the two recurrent stacks."""
+    return [
+        _recurrence(scale.large, scale.shortest_turn, rounds, device, (2.5, 1.1, 5.0)),
+        _recurrence(scale.small, scale.shortest_turn, rounds, device, (3.0, 1.2, None)),
+    ]
+
+
+def _recurrence(
+    size: StackSize,
+    shortest_turn: float,
+    rounds: int,
+    device: torch.device,
+    bounds: tuple[float, float, float | None],
+) -> Outcome:
+    if device.type == "cuda":
+        bounds = (20.0, 1.5, 20.0)
+    faster, of_lstm, faster_in_bf16 = bounds
+    contestants, left_out = leave_out_unavailable(recurrence_contestants(size, device))
+    seconds = take_turns(contestants, rounds, device, shortest_turn)
+    case = f"recurrent stack, training, {size}"
+    in_float32, in_bf16 = seconds["auto float32"], seconds["auto bf16"]
+    rows = [
+        at_least(case, "float32, speed of the reference loop", ratio(seconds[REFERENCE], in_float32), faster),
+        at_most(case, f"float32, time of {LSTM}", ratio(in_float32, seconds[f"{LSTM} float32"]), of_lstm),
+        Row(case, "float32, time of its matrix products", ratio(in_float32, seconds[f"{PRODUCTS} float32"])),
+    ]
+    figure, speed = "bf16, speed of the float32 reference loop", ratio(seconds[REFERENCE], in_bf16)
+    rows.append(Row(case, figure, speed) if faster_in_bf16 is None else at_least(case, figure, speed, faster_in_bf16))
+    rows.append(Row(case, "bf16, time of its matrix products", ratio(in_bf16, seconds[f"{PRODUCTS} bf16"])))
+    return Outcome(case, seconds, size.num_tokens, rows, left_out, {"size": asdict(size)})
+
+
+def measure_step(scale: Scale, rounds: int, device: torch.device) -> list[Outcome]:
+    """`train_lm.py`'s update with everything in it, of one batch of random words."""
+    vocab_size = scale.model.get("vocab_size", ONLSTMConfig().vocab_size) - 2  # <eos> and <unk> come by themselves
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder) / "text.txt"
+        write_random_text(text, vocab_size, 10 * vocab_size)
+        # The learning rate of the recipe would blow up on noise.
+        overrides = [*scale.overrides, "--random_bptt=no", "--learning_rate=1e-3"]
+        contestants, num_tokens = {}, 0
+        for precision in PRECISIONS:
+            run = start_training(scale.recipe, text, precision, Path(folder) / precision, overrides)
+            contestants |= step_contestants(run, IMPLEMENTATIONS, precision)
+            num_tokens = next(run.batches.batches(0)).input_ids.numel()
+        contestants, left_out = leave_out_unavailable(contestants)
+        seconds = take_turns(contestants, rounds, device)
+    case = f"whole training step of {scale.recipe}, {num_tokens} tokens"
+    rows = [
+        Row(case, "float32, speed of the reference loop", ratio(seconds[REFERENCE], seconds["auto float32"])),
+        at_least(case, "bf16, speed of the float32 reference", ratio(seconds[REFERENCE], seconds["auto bf16"]), 4),
+    ]
+    for precision in PRECISIONS:
+        epoch = Spread.of(time * PENN_TREEBANK_TOKENS / num_tokens for time in seconds[f"auto {precision}"])
+        figure = f"{precision}, seconds of an epoch of the Penn Treebank text"
+        rows.append(at_most(case, figure, epoch, 8) if device.type == "cuda" else Row(case, figure, epoch))
+    return [Outcome(case, seconds, num_tokens, rows, left_out, {"recipe": scale.recipe})]
+
+
+def measure_parsing(
+    scale: Scale, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]
+) -> list[Outcome]:
+    """`parse()` of all sentences at once against one after the other with the reference, both in float32 and bf16.
+
+    The slow side reads another random sample of the sentences in each round, and its time is extrapolated by tokens.
+
+    Args:
+        scale: says how large the model is; its weights are random.
+        rounds: how often all take their turn.
+        device: where.
+        sentences: token ids.
+    """
+    torch.manual_seed(0)
+    model = ONLSTMForCausalLM(ONLSTMConfig(**scale.model)).to(device)
+    sample = random.Random(0)
+    num_tokens, sampled_tokens = sum(map(len, sentences)), []
+
+    def parse_all(implementation: str, precision: str) -> None:
+        model.set_implementation(implementation)
+        with torch.autocast(device.type, dtype=PRECISIONS[precision], enabled=PRECISIONS[precision] is not None):
+            model.parse(sentences, progress=False)
+
+    def parse_one_by_one() -> None:
+        model.set_implementation("reference")
+        chosen = sample.sample(sentences, min(REFERENCE_SENTENCES_PER_ROUND, len(sentences)))
+        for sentence in chosen:
+            model.parse(sentence)
+        sampled_tokens.append(sum(map(len, chosen)))
+
+    one_by_one = f"{REFERENCE}, sentence by sentence"
+    contestants: dict[str, Callable[[], None]] = {one_by_one: parse_one_by_one}
+    for precision in PRECISIONS:
+        for implementation in FAST_PATHS:
+            contestants[f"{implementation} {precision}"] = lambda i=implementation, p=precision: parse_all(i, p)
+    contestants, left_out = leave_out_unavailable(contestants)
+    sampled_tokens.clear()
+    seconds = take_turns(contestants, rounds, device)
+    seconds[one_by_one] = [
+        time * num_tokens / tokens for time, tokens in zip(seconds[one_by_one], sampled_tokens, strict=True)
+    ]
+    sizes = "-".join(map(str, model.config.layer_sizes))
+    case = f"parsing {len(sentences)} sentences, {num_tokens} words, layers {sizes}"
+    rows = [
+        at_least(
+            case,
+            "float32, speed of sentence by sentence with the reference",
+            ratio(seconds[one_by_one], seconds["auto float32"]),
+            30,
+        ),
+        Row(case, "float32, sentences a second", Spread.of(len(sentences) / time for time in seconds["auto float32"])),
+    ]
+    details = {"extrapolated": f"{one_by_one}: from {REFERENCE_SENTENCES_PER_ROUND} random sentences a round"}
+    return [Outcome(case, seconds, num_tokens, rows, left_out, details)]
+
+
+def random_sentences(scale: Scale, count: int) -> list[list[int]]:
+    """Random token ids, 3 to 40 a sentence."""
+    generator = random.Random(0)
+    vocab_size = scale.model.get("vocab_size", ONLSTMConfig().vocab_size)
+    return [generator.choices(range(vocab_size), k=generator.randint(3, 40)) for _ in range(count)]
+
+
+def measure_growth(scale: Scale, rounds: int, device: torch.device) -> dict[str, list[tuple[int, Outcome]]]:
+    """A training pass of the recurrence as batch size, length and width grow, by what grows.
+
+    All sizes take turns in each round, so that the machine's own ups and downs are not taken for growth.
+    """
+    base = scale.growing
+    outer = base.layer_sizes[0]
+    sizes = {
+        "batch size": [(value, replace(base, batch_size=value)) for value in scale.batch_sizes],
+        "length": [(value, replace(base, length=value)) for value in scale.lengths],
+        "width": [(value, replace(base, layer_sizes=(outer, value, outer))) for value in scale.widths],
+    }
+    growth = {}
+    for what, steps in sizes.items():
+        found = {value: leave_out_unavailable(recurrence_contestants(size, device)) for value, size in steps}
+        contestants = {
+            (value, name): run for value, (available, _) in found.items() for name, run in available.items()
+        }
+        seconds = take_turns(contestants, rounds, device, scale.shortest_turn)
+        growth[what] = []
+        for value, size in steps:
+            available, left_out = found[value]
+            outcome = Outcome(
+                f"{what} {value}: {size}",
+                {name: seconds[value, name] for name in available},
+                size.num_tokens,
+                [],
+                left_out,
+                {"size": asdict(size)},
+            )
+            growth[what].append((value, outcome))
+    return growth
+
+
+def length_rows(steps: Sequence[tuple[int, Outcome]]) -> list[Row]:
+    """How much the time of a token changes with the length: the slowest length against the fastest, by median."""
+    rows = []
+    for precision in PRECISIONS:
+        times = [[time / outcome.num_tokens for time in outcome.seconds[f"auto {precision}"]] for _, outcome in steps]
+        times.sort(key=lambda rounds: Spread.of(rounds).median)
+        case = f"time of a token, length {steps[0][0]} to {steps[-1][0]}"
+        rows.append(at_most(case, f"{precision}, slowest length by fastest", ratio(times[-1], times[0]), 1.15))
+    return rows
+
+
+def measure_memory(scale: Scale, device: torch.device) -> tuple[dict[str, int], list[Row]]:
+    """Peak memory of a training step of the model above its weights and gradients, in bytes, by contestant."""
+    batch_size, length = scale.large.batch_size, scale.large.length
+    contestants = {
+        f"{implementation} {precision}": (implementation, PRECISIONS[precision] is not None)
+        for precision in PRECISIONS
+        for implementation in IMPLEMENTATIONS
+    }
+    peaks = peak_memory(scale.model, batch_size, length, contestants, device.type)
+    case = f"peak memory of a training step above weights and gradients, {batch_size} x {length}"
+    rows = [
+        at_most(
+            case,
+            f"{precision}, of plain autograd through the loop",
+            Spread.of([peaks[f"auto {precision}"] / max(1, peaks[f"reference {precision}"])]),
+            0.6,
+        )
+        for precision in PRECISIONS
+    ]
+    return peaks, rows
+
+
+def measure_loss_curves(
+    recipe: str, text: Path, overrides: Sequence[str], num_steps: int
+) -> tuple[dict[str, list[float]], list[Row]]:
+    """Losses of the first training steps with every path, from the same seed, and how far they are from the reference.
+
+    All paths, also in bf16, are compared with the reference in float32.
+    """
+    curves: dict[str, list[float]] = {}
+    rows = []
+    bounds = {"float32": 1e-3, "bf16": 0.02}
+    with tempfile.TemporaryDirectory() as folder:
+        for precision, bound in bounds.items():
+            for implementation in ("reference", "auto"):
+                run = start_training(recipe, text, precision, Path(folder) / "run", overrides)
+                name = f"{implementation} {precision}"
+                curves[name] = loss_curve(run, implementation, num_steps)
+                if name != REFERENCE:
+                    difference = largest_relative_difference(curves[name], curves[REFERENCE])
+                    case = f"loss of {num_steps} training steps of {recipe}"
+                    figure = f"{name}, largest relative difference from the float32 reference"
+                    rows.append(at_most(case, figure, Spread.of([difference]), bound))
+    return curves, rows

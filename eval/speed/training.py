@@ -1,0 +1,83 @@
+"""Whole training steps of `training/train_lm.py`: for their speed, and for the loss curves of the paths."""
+
+import io
+import math
+import random
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from itertools import chain, islice, repeat
+from pathlib import Path
+
+from accelerate.state import AcceleratorState, GradientState
+
+TRAINING = Path(__file__).resolve().parents[2] / "training"
+MIXED_PRECISION = {"float32": "no", "bf16": "bf16"}
+WORDS_PER_LINE = 20
+
+
+def start_training(recipe: str, text: Path, precision: str, folder: Path, overrides: Sequence[str] = ()):
+    """A `TrainingRun` of a recipe on a text, which has made no update yet and shows no progress bar.
+
+    Args:
+        recipe: name of a file of `training/recipes`, without its ending.
+        text: one sentence a line.
+        precision: "float32" or "bf16".
+        folder: for what the run writes; it is emptied.
+        overrides: further arguments of `train_lm.py`.
+    """
+    if str(TRAINING) not in sys.path:
+        sys.path.append(str(TRAINING))
+    from training.loop.recipe import parse_recipe
+    from training.train_lm import TrainingRun
+
+    # Accelerate keeps one precision a process.
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    shutil.rmtree(folder, ignore_errors=True)
+    arguments = [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
+    arguments += [f"--mixed_precision={MIXED_PRECISION[precision]}", *overrides]
+    with redirect_stderr(io.StringIO()):  # where the bar goes from here on
+        return TrainingRun(parse_recipe([str(TRAINING / "recipes" / f"{recipe}.yaml"), *arguments]))
+
+
+def write_random_text(path: Path, vocab_size: int, num_tokens: int) -> None:
+    """Words drawn at random, every word of the vocabulary at least once."""
+    generator = random.Random(0)
+    words = [f"w{number}" for number in range(vocab_size)]
+    words += generator.choices(words, k=max(0, num_tokens - vocab_size))
+    lines = (words[start : start + WORDS_PER_LINE] for start in range(0, len(words), WORDS_PER_LINE))
+    path.write_text("\n".join(map(" ".join, lines)), encoding="utf-8")
+
+
+def step_contestants(run, implementations: Sequence[str], precision: str) -> dict[str, Callable[[], None]]:
+    """The run's own update, always of the same batch, with every path; by `"PATH PRECISION"`."""
+    batch = next(run.batches.batches(0))
+    model = run.accelerator.unwrap_model(run.model)
+
+    def update(implementation: str) -> None:
+        model.set_implementation(implementation)
+        run.update([batch])
+
+    return {
+        f"{implementation} {precision}": lambda implementation=implementation: update(implementation)
+        for implementation in implementations
+    }
+
+
+def loss_curve(run, implementation: str, num_steps: int) -> list[float]:
+    """The cross-entropy of each of the first updates of a run, in nats."""
+    run.accelerator.unwrap_model(run.model).set_implementation(implementation)
+    losses: list[float] = []
+    run.log.add = lambda cross_entropy, num_items: losses.append(cross_entropy.item())
+    epochs = chain.from_iterable(run.batches.batches(0) for _ in repeat(None))
+    for batch in islice(epochs, num_steps):
+        run.update([batch])
+    return losses
+
+
+def largest_relative_difference(losses: Sequence[float], expected: Sequence[float]) -> float:
+    """Of two curves, over the steps."""
+    differences = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(losses, expected, strict=True)]
+    return math.nan if any(map(math.isnan, differences)) else max(differences)

@@ -1,0 +1,1 @@
+"""The `onlstm-hf` command: a file a subcommand."""

@@ -1,0 +1,207 @@
+"""Checkpoint files of the authors' scripts, whole pickled models included, as models of this package."""
+
+import math
+import os
+import re
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
+
+from ..text.tokenization import build_word_tokenizer
+from .restricted_unpickler import Record
+from .saved_objects import load_saved_object
+from .state_dicts import convert_original_state_dict, original_vocabulary
+
+# The authors' largest model has some hundred modules and tensors. The bound ends records that contain themselves.
+_MAX_MEMBERS, _MAX_NAME_LENGTH = 10_000, 1000
+
+# Where the authors' modules keep what their tensors do not tell, by field of our configuration. The ON-LSTM's other
+# attributes of these names (`dropouth`, `idrop.p`, ...) are not those that its computation uses.
+_ATTRIBUTES = {
+    "onlstm": {
+        "embedding_dropout": "dropoute",
+        "input_dropout": "dropouti",
+        "hidden_dropout": "rnn.dropout",
+        "output_dropout": "dropout",
+        "weight_dropout": "rnn.cells.*.hh.dropout",
+    },
+    "prpn": {
+        "num_slots": "parser.nslots",
+        "resolution": "parser.resolution",
+        "hard": "parser.hard",
+        "input_dropout": "idrop.p",
+        "output_dropout": "drop.p",
+        "recurrent_dropout": "rdrop.p",
+    },
+}
+
+
+def convert_original_checkpoint(
+    path: str | os.PathLike,
+    vocab_from: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
+    **config_options,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerFast | None]:
+    """Builds a model, and its tokenizer, from a file that the authors' code saved, without running anything in it.
+
+    The file is that of `torch.save` (of torch 0.1.11 or newer), or a `.safetensors` file. It holds the list
+    `[model, criterion, optimizer]` that the script of the ON-LSTM saves (github.com/yikangshen/Ordered-Neurons), the
+    model that those of the PRPN save (github.com/yikangshen/PRPN), or a state dict of either. The original code is not
+    needed: instances of its classes are read as records of their attributes.
+
+    Sizes and tying are read off the tensors; dropouts, and the PRPN's slots, resolution and kind of gate, off the
+    attributes of the modules. A state dict has none of the latter, and the defaults of `convert_original_state_dict`
+    stand in for them.
+
+    Args:
+        path: the file.
+        vocab_from: the training, validation and test text, in this order, to build the tokenizer from: the authors'
+            files have no vocabulary, its words are numbered by their first appearance.
+        config_options: fields of the model's configuration that override what the file says.
+
+    Returns:
+        The model, in evaluation mode, and the tokenizer, which is `None` without `vocab_from`.
+
+    Raises:
+        FileNotFoundError: if one of the files does not exist.
+        ValueError: if the file is damaged, holds code to be run or something else than such a model, or if the text
+            has not as many different words as the model, or if an option is none of this type of model.
+    """
+    state_dict, model = _read_model(Path(path))
+    model_type = _model_type(state_dict)
+    fields = AutoConfig.for_model(model_type)
+    if unknown := [name for name in config_options if not hasattr(fields, name)]:
+        raise ValueError(f'the model of {path} is of type "{model_type}", which has no {", ".join(unknown)}')
+    if model_type == "onlstm":
+        # Without drop-connect the authors' layers register the weight a second time.
+        state_dict = {name: tensor for name, tensor in state_dict.items() if not name.endswith(".hh._weight")}
+    options = {} if model is None else _options(model, model_type, without=config_options)
+    tokenizer = None
+    if vocab_from is not None:
+        files = [vocab_from] if isinstance(vocab_from, (str, os.PathLike)) else list(vocab_from)
+        vocab_size = math.prod(state_dict["encoder.weight"].shape[:1]) if "encoder.weight" in state_dict else 0
+        tokenizer = _build_tokenizer(files, vocab_size)
+        options |= {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
+    return convert_original_state_dict(state_dict, model_type, **(options | config_options)), tokenizer
+
+
+def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], Record | None]:
+    """The state dict that the file has, or whose tensors its model has; and this model."""
+    if path.suffix == ".safetensors":
+        loaded = _load_safetensors(path)
+    else:
+        loaded = load_saved_object(path)
+    if isinstance(loaded, list) and loaded and isinstance(loaded[0], Record):
+        loaded = loaded[0]
+    model = loaded if isinstance(loaded, Record) else None
+    try:
+        state_dict = loaded if model is None else _state_dict_of(model)
+        _check_tensors(state_dict, file_size=path.stat().st_size)
+    except ValueError as error:
+        raise ValueError(
+            f"{path} holds no model of the authors' code: {error}; expected [model, criterion, optimizer], a model, "
+            "or a state dict"
+        ) from error
+    return state_dict, model
+
+
+def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        return load_file(path)
+    except Exception as error:  # a corrupt file can fail in any way
+        raise ValueError(f"cannot read {path}: {error}") from error
+
+
+def _state_dict_of(model: Record) -> dict[str, Any]:
+    """The state dict that the module would have given, by what its record and those of its modules hold."""
+    state_dict, pending, num_members = {}, [("", model)], 0
+    while pending:
+        prefix, module = pending.pop()
+        tensors = _members(module, "_parameters") | _members(module, "_buffers")
+        modules = _members(module, "_modules")
+        num_members += len(tensors) + len(modules)
+        if num_members > _MAX_MEMBERS or len(prefix) > _MAX_NAME_LENGTH:
+            raise ValueError("its modules have no end")
+        if not all(isinstance(name, str) and re.fullmatch(r"\w{1,100}", name) for name in (*tensors, *modules)):
+            raise ValueError("the names of its tensors are no names")
+        state_dict |= {prefix + name: tensor for name, tensor in tensors.items() if tensor is not None}
+        pending += [(f"{prefix}{name}.", child) for name, child in modules.items() if child is not None]
+    return state_dict
+
+
+def _members(module: Any, kind: str) -> dict[Any, Any]:
+    """What is registered with a module: its `_parameters`, `_buffers` or `_modules`."""
+    members = _attributes(module).get(kind)
+    if not isinstance(members, dict):
+        raise ValueError("it has something else in place of a module")
+    return members
+
+
+def _attributes(module: Any) -> dict[Any, Any]:
+    if not isinstance(module, Record) or not isinstance(module.state, dict):
+        raise ValueError("it has something else in place of a module")
+    return module.state
+
+
+def _check_tensors(state_dict: Any, file_size: int) -> None:
+    if not isinstance(state_dict, dict) or not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
+        raise ValueError("it has something else than tensors with names")
+    for name, tensor in state_dict.items():
+        if not isinstance(name, str) or not re.fullmatch(rf"[\w.]{{1,{_MAX_NAME_LENGTH}}}", name):
+            raise ValueError("the names of its tensors are no names")
+        if not tensor.is_floating_point() and not name.endswith("num_batches_tracked"):
+            raise ValueError(f"{name} should have floating-point numbers, but is of type {tensor.dtype}")
+    # The decoder may be the embedding, but a thousand layers that are one tensor would need more memory than the file.
+    if sum(tensor.nbytes for tensor in state_dict.values()) > 2 * file_size:
+        raise ValueError("many of its tensors are one and the same")
+
+
+def _model_type(names: Collection[str]) -> str:
+    for model_type, prefix in (("onlstm", "rnn.cells."), ("prpn", "parser.")):
+        if any(name.startswith(prefix) for name in names):
+            return model_type
+    examples = ", ".join(sorted(names)[:3]) or "nothing"
+    raise ValueError(f"these are the tensors of neither an ON-LSTM nor a PRPN of the authors' code: {examples}")
+
+
+def _options(model: Record, model_type: str, without: Collection[str]) -> dict[str, bool | int | float]:
+    options = {}
+    for field, path in _ATTRIBUTES[model_type].items():
+        if field in without:
+            continue
+        values = _values_at(model, path.split("."))
+        if len(set(values)) != 1 or type(values[0]) not in (bool, int, float):
+            raise ValueError(f"cannot read {field} off the model, whose {path} should be one number; give {field}")
+        options[field] = values[0]
+    return options
+
+
+def _values_at(module: Any, path: list[str]) -> list[Any]:
+    """The values of an attribute of a module's module, given by their names; `*` stands for every module there."""
+    if len(path) == 1:
+        value = _attributes(module).get(path[0])
+        return [value if isinstance(value, (bool, int, float)) else None]
+    modules = _members(module, "_modules")
+    children = modules.values() if path[0] == "*" else [modules.get(path[0])]
+    return [value for child in children for value in _values_at(child, path[1:])]
+
+
+def _build_tokenizer(files: Sequence[str | os.PathLike], vocab_size: int) -> PreTrainedTokenizerFast:
+    words = original_vocabulary(files)
+    if len(words) != vocab_size:
+        raise ValueError(
+            f"the vocabulary does not fit: {', '.join(map(str, files))} have {len(words)} different words (<eos> "
+            f"included), the model {vocab_size}; name the files of its training, in the authors' order: train, valid, "
+            "test"
+        )
+    if "<unk>" not in words:
+        raise ValueError(
+            "the text has no <unk>, so that the model has no vector for unknown words, which a tokenizer needs; "
+            "convert without the text"
+        )
+    return build_word_tokenizer(vocabulary=words, pad_token="<eos>")

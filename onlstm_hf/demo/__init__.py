@@ -1,0 +1,1 @@
+"""The web page that shows what models find in a sentence."""

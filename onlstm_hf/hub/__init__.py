@@ -1,0 +1,1 @@
+"""Sharing checkpoints and metrics on the Hugging Face Hub."""

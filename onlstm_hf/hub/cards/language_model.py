@@ -1,0 +1,155 @@
+"""The model card of a checkpoint: the template `model_card.md`, filled in with what was measured."""
+
+import json
+from pathlib import Path
+
+from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from transformers import PreTrainedConfig
+
+from ...version import __version__
+from .model_descriptions import ModelDescription, describe_model
+from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, TreebankDescription, read_descriptions
+
+# Sentences of at most this many words are scored by themselves, too.
+SHORT = 10
+SHOWN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
+# Perplexity on validation text is measured in this many rows of one stream.
+VALIDATION_ROWS = 10
+
+
+def layer_row(layer: int) -> str:
+    """The name of the trees of one layer, in the results and on the card."""
+    return f"layer {layer + 1}"
+
+
+def main_row(config: PreTrainedConfig) -> str:
+    """The name of the trees that `parse` gives by default, of a layer where several give distances."""
+    return layer_row(config.parse_layer) if hasattr(config, "parse_layer") else "induced trees"
+
+
+def model_card(repository: str, config: PreTrainedConfig, results: dict) -> ModelCard:
+    """The model card, metadata included; with a section on parsing where the results have one.
+
+    Args:
+        repository: what the model is loaded by: a name on the Hub, or that of the folder.
+        config: that of the model.
+        results: what `training/release.py` writes to `results.json`.
+
+    Raises:
+        ValueError: if there is no description of this type of model, or the results lack something.
+    """
+    description, name = describe_model(config), repository.rpartition("/")[2]
+    try:
+        return _filled_template(repository, name, config, description, results)
+    except KeyError as error:
+        raise ValueError(
+            f"these results lack {error}, which the model card states: training/release.py measures them all"
+        ) from error
+
+
+def _filled_template(
+    repository: str, name: str, config: PreTrainedConfig, description: ModelDescription, results: dict
+) -> ModelCard:
+    text, treebank = read_descriptions(results["data"])
+    parsing = {}
+    if "parsing" in results:
+        if treebank is None:
+            raise KeyError("treebank")
+        parsing = _parsing_section(config, results["parsing"], treebank, description)
+    return ModelCard.from_template(
+        _metadata(name, config, description, results, text, treebank),
+        template_path=str(Path(__file__).parent / "language_model.md"),
+        repository=repository,
+        name=name,
+        model=description,
+        text=text,
+        example=description.example.format(
+            sentence=json.dumps(text.example, ensure_ascii=False),
+            beginning=json.dumps(" ".join(text.example.split()[:3]), ensure_ascii=False),
+        ),
+        published=description.published if text.dataset == PENN_TREEBANK else None,
+        millions=f"{results['parameters'] / 1e6:.1f}",
+        version=__version__,
+        date=results["date"],
+        machine=results["machine"],
+        release_command=results["command"].replace(" --", " \\\n    --"),
+        training_command=results["training"]["command"].replace(" --", " \\\n    --"),
+        validation_rows=VALIDATION_ROWS,
+        validation=f"{results['perplexity']['validation']:.2f}",
+        test=f"{results['perplexity']['test']:.2f}",
+        updates=f"{results['training']['updates']:,}",
+        note=results["training"]["note"],
+        limits=text.limits.format(vocab_size=f"{config.vocab_size:,}"),
+        **parsing,
+    )
+
+
+def _parsing_section(
+    config: PreTrainedConfig, parsing: dict, treebank: TreebankDescription, description: ModelDescription
+) -> dict:
+    """What the model card's section on parsing shows."""
+    scores = parsing["all"][main_row(config)]
+    recall = {label: counts["recall"] for label, counts in scores["label_recall"].items() if label in SHOWN_LABELS}
+    return {
+        "treebank": treebank,
+        "published_parsing": description.published_parsing if treebank.dataset == WSJ_SAMPLE else None,
+        "main_row": main_row(config),
+        "num_sentences": f"{scores['num_sentences']:,}",
+        "short": SHORT,
+        "parsing_rows": [
+            {"name": row} | {part: f"{100 * parsing[part][row]['sentence_f1']:.1f}" for part in ("all", "short")}
+            for row in parsing["all"]
+        ],
+        "label_recall": ", ".join(f"{label} {100 * value:.1f} %" for label, value in recall.items()),
+        "depth": f"{scores['average_depth']:.1f}",
+    }
+
+
+def _metadata(
+    name: str,
+    config: PreTrainedConfig,
+    description: ModelDescription,
+    results: dict,
+    text: TextDescription,
+    treebank: TreebankDescription | None,
+) -> ModelCardData:
+    eval_results = [
+        EvalResult(
+            task_type="text-generation",
+            dataset_type=_without_user(text.dataset),
+            dataset_name=text.title,
+            dataset_split=split,
+            metric_type="perplexity",
+            metric_name=f"{split} perplexity",
+            metric_value=round(value, 2),
+        )
+        for split, value in results["perplexity"].items()
+    ]
+    if "parsing" in results:
+        sentence_f1 = results["parsing"]["all"][main_row(config)]["sentence_f1"]
+        remark = f"; {treebank.remark}" if treebank.remark else ""
+        eval_results.append(
+            EvalResult(
+                task_type="token-classification",
+                task_name="Unsupervised constituency parsing",
+                dataset_type=_without_user(treebank.dataset),
+                dataset_name=treebank.title,
+                metric_type="f1",
+                metric_name=f"sentence F1, {main_row(config)}{remark}",
+                metric_value=round(100 * sentence_f1, 2),
+            )
+        )
+    return ModelCardData(
+        language=text.language,
+        license="apache-2.0",
+        library_name="transformers",
+        pipeline_tag="text-generation",
+        tags=list(description.tags),
+        datasets=[text.dataset] if "/" in text.dataset else None,
+        model_name=name,
+        eval_results=eval_results,
+    )
+
+
+def _without_user(dataset: str) -> str:
+    return dataset.rpartition("/")[2]

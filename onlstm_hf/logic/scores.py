@@ -1,0 +1,97 @@
+"""How well the relations of pairs of formulas are told: by number of operators, by relation, with confusions."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from numbers import Integral
+
+from .formulas import RELATIONS
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Of one group of pairs.
+
+    Attributes:
+        correct: pairs whose relation was told.
+        total: all pairs.
+        accuracy: the share of the former, from 0 to 1.
+    """
+
+    correct: int
+    total: int
+    accuracy: float
+
+
+@dataclass(frozen=True)
+class LogicScores:
+    """Scores of logical inference.
+
+    Attributes:
+        accuracy: share of the pairs whose relation was told.
+        num_pairs: all pairs.
+        macro_accuracy: mean over the relations that occur of the accuracy on their pairs.
+        by_relation: accuracy on the pairs of each relation that occurs.
+        by_operators: accuracy by number of operators.
+        confusion: how often which relation was predicted, by gold relation and then by prediction.
+    """
+
+    accuracy: float
+    num_pairs: int
+    macro_accuracy: float
+    by_relation: dict[str, Accuracy]
+    by_operators: dict[int, Accuracy]
+    confusion: dict[str, dict[str, int]]
+
+    def to_dict(self) -> dict:
+        """As plain dictionaries with strings as keys, for JSON."""
+        content = asdict(self)
+        content["by_operators"] = {str(number): scores for number, scores in content["by_operators"].items()}
+        return content
+
+
+def score_logic(predictions: Sequence[str], references: Sequence[str], num_operators: Sequence[int]) -> LogicScores:
+    """Compares predicted relations with gold ones.
+
+    Args:
+        predictions: relations, each one of `onlstm_hf.logic.formulas.RELATIONS`.
+        references: the gold relations.
+        num_operators: of every pair, as `LogicPair.num_operators` counts them.
+
+    Raises:
+        ValueError: if there are no pairs, the lengths differ, or a value is none that it may be.
+    """
+    if not len(predictions) == len(references) == len(num_operators):
+        raise ValueError(
+            f"there must be as many predictions as references and numbers of operators, not {len(predictions)}, "
+            f"{len(references)} and {len(num_operators)}"
+        )
+    if not len(references):
+        raise ValueError("there are no pairs to score")
+    for name, relations in (("prediction", predictions), ("reference", references)):
+        for position, relation in enumerate(relations):
+            if relation not in RELATIONS:
+                raise ValueError(f"{name} {position} must be one of {' '.join(RELATIONS)}, not {relation!r}")
+    for position, number in enumerate(num_operators):
+        if not isinstance(number, Integral) or number < 0:
+            raise ValueError(f"number of operators {position} must be an integer from 0 on, not {number!r}")
+
+    counts = Counter(zip(references, predictions, strict=True))
+    confusion = {gold: {predicted: counts[gold, predicted] for predicted in RELATIONS} for gold in RELATIONS}
+    correct = [predicted == gold for predicted, gold in zip(predictions, references, strict=True)]
+    by_relation = _accuracies(correct, references)
+    by_operators = _accuracies(correct, [int(number) for number in num_operators])
+    return LogicScores(
+        accuracy=sum(correct) / len(correct),
+        num_pairs=len(correct),
+        macro_accuracy=sum(group.accuracy for group in by_relation.values()) / len(by_relation),
+        by_relation={relation: by_relation[relation] for relation in RELATIONS if relation in by_relation},
+        by_operators=dict(sorted(by_operators.items())),
+        confusion=confusion,
+    )
+
+
+def _accuracies(correct: list[bool], groups: Sequence) -> dict:
+    totals = Counter(groups)
+    rights = Counter(group for group, is_correct in zip(groups, correct, strict=True) if is_correct)
+    return {group: Accuracy(rights[group], total, rights[group] / total) for group, total in totals.items()}

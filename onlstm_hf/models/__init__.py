@@ -1,0 +1,1 @@
+"""The models: a configuration and a modelling file each, and in `recurrent` what they share."""

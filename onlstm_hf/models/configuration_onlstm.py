@@ -1,0 +1,75 @@
+"""Configuration of the ordered-neurons LSTM."""
+
+from .recurrent.configuration_awd_lstm import AWDLSTMConfig
+
+
+class ONLSTMConfig(AWDLSTMConfig):
+    r"""
+    Configuration of an ON-LSTM (Shen, Tan, Sordoni & Courville, "Ordered Neurons: Integrating Tree Structures into
+    Recurrent Neural Networks", ICLR 2019). The defaults are those of the paper's Penn Treebank language model.
+
+    Args:
+        vocab_size (`int`, defaults to 10000): Number of words.
+        embedding_size (`int`, defaults to 400): Units of the embeddings, and of the last layer.
+        hidden_size (`int`, defaults to 1150): Units of every layer but the last.
+        num_hidden_layers (`int`, defaults to 3): Number of recurrent layers.
+        layer_sizes (`list[int]`, *optional*):
+            Units of each layer, lowest first. Follows from the three fields above when it is not given:
+            `num_hidden_layers - 1` times `hidden_size`, then `embedding_size`. Tied embeddings need a last layer of
+            `embedding_size` units.
+        chunk_size (`int`, defaults to 10):
+            Neighbouring units that share one entry of the master gates. A layer that is one chunk as a whole is
+            allowed, but by the equations it never writes its cell state.
+        parse_layer (`int`, defaults to 1): The layer, counted from 0, whose forget distances make the trees.
+        embedding_dropout (`float`, defaults to 0.1): Probability that a word is dropped everywhere in the batch.
+        input_dropout (`float`, defaults to 0.5): Locked dropout of the embedded input.
+        hidden_dropout (`float`, defaults to 0.3): Locked dropout between layers.
+        output_dropout (`float`, defaults to 0.45): Locked dropout of the last layer's output.
+        weight_dropout (`float`, defaults to 0.45): Drop-connect on the hidden-to-hidden weights.
+        classifier_dropout (`float`, defaults to 0.2): Dropout before both maps of the classifier of sequence pairs.
+        activation_regularization (`float`, defaults to 2.0):
+            Weight (alpha) of the mean square of the last layer's dropped output in the training loss.
+        temporal_activation_regularization (`float`, defaults to 1.0):
+            Weight (beta) of the mean squared change of the last layer's output from step to step in the training loss.
+        initializer_range (`float`, defaults to 0.1): Embeddings are drawn uniformly from `[-range, range]`.
+        tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
+        use_cache (`bool`, defaults to `True`): Whether the model returns its state.
+
+    Raises:
+        ValueError: if a value is out of its range or two of them contradict each other.
+
+    Example:
+
+    ```python
+    >>> from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
+
+    >>> config = ONLSTMConfig(vocab_size=1000, embedding_size=40, hidden_size=60)
+    >>> config.layer_sizes
+    [60, 60, 40]
+    >>> model = ONLSTMForCausalLM(config)
+
+    ```
+    """
+
+    model_type = "onlstm"
+    positive_integers = (*AWDLSTMConfig.positive_integers, "chunk_size")
+
+    chunk_size: int = 10
+    parse_layer: int = 1
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        for layer, size in enumerate(self.layer_sizes):
+            if size % self.chunk_size:
+                raise ValueError(
+                    f"chunk_size={self.chunk_size} must divide the size of every layer, but layer {layer} has {size} "
+                    f"units (layer_sizes={self.layer_sizes}; the last layer has embedding_size units unless given)"
+                )
+        if not isinstance(self.parse_layer, int) or not 0 <= self.parse_layer < self.num_hidden_layers:
+            raise ValueError(
+                f"parse_layer={self.parse_layer!r} does not exist: layers are counted from 0 to "
+                f"{self.num_hidden_layers - 1}"
+            )
+
+
+__all__ = ["ONLSTMConfig"]

@@ -1,0 +1,96 @@
+"""Configuration of the parsing-reading-predict network."""
+
+from .recurrent.configuration import RecurrentConfig
+
+
+class PRPNConfig(RecurrentConfig):
+    r"""
+    Configuration of a PRPN (Shen, Lin, Huang & Courville, "Neural Language Modeling by Jointly Learning Syntax and
+    Lexicon", ICLR 2018). The defaults are those of the paper's Penn Treebank language model.
+
+    Args:
+        vocab_size (`int`, defaults to 10000): Number of words.
+        embedding_size (`int`, defaults to 800): Units of the embeddings.
+        hidden_size (`int`, defaults to 1200): Units of the parsing network and of every layer of the reading network;
+            an even number, as one half of the parsing network's units gives each of its two distances.
+        num_hidden_layers (`int`, defaults to 2): Layers of the reading network.
+        num_slots (`int`, defaults to 15): How many of the last memories the networks can attend to.
+        lookback (`int`, defaults to 5): How many words before a word the parsing network sees with it.
+        resolution (`float`, defaults to 0.1):
+            Width of the range of distances over which a gate goes from open to closed (one over the temperature).
+        hard (`bool`, defaults to `True`): Whether gates are piecewise linear (hard sigmoid) or a sigmoid.
+        num_residual_blocks (`int`, defaults to 0): Residual blocks of the predict network.
+        output_dropout (`float`, defaults to 0.7):
+            Dropout of the embedded words that the reading network takes in and of what the decoder takes in.
+        input_dropout (`float`, defaults to 0.5):
+            Dropout of the inputs of all other maps: in the parsing network, between the layers of the reading
+            network, before the attentions' keys and in the predict network; and of the keys themselves.
+        recurrent_dropout (`float`, defaults to 0.5):
+            Dropout of the summarised hidden states, one mask a layer for all steps and all rows of a batch.
+        parsing_network (`bool`, defaults to `True`):
+            Without it all memories are open, as in ordinary attention (the paper's ablation "- Parsing Net"); the
+            model then induces no trees.
+        reading_attention (`bool`, defaults to `True`):
+            Without it each layer of the reading network goes on from its newest memory, as an ordinary LSTM does
+            ("- Reading Net Attention").
+        prediction_attention (`bool`, defaults to `True`):
+            Without it the predict network sees the newest hidden state alone ("- Predict Net Attention").
+        initializer_range (`float`, defaults to 0.01): Embeddings are drawn uniformly from `[-range, range]`.
+        tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
+        use_cache (`bool`, defaults to `True`): Whether the model returns its state.
+
+    Raises:
+        ValueError: if a value is out of its range or two of them contradict each other.
+
+    Example:
+
+    ```python
+    >>> from onlstm_hf import PRPNConfig, PRPNForCausalLM
+
+    >>> config = PRPNConfig(vocab_size=1000, embedding_size=40, hidden_size=60)
+    >>> model = PRPNForCausalLM(config)
+
+    ```
+    """
+
+    model_type = "prpn"
+    positive_integers = (*RecurrentConfig.positive_integers, "num_slots")
+    probabilities = ("output_dropout", "input_dropout", "recurrent_dropout")
+
+    embedding_size: int = 800
+    hidden_size: int = 1200
+    num_hidden_layers: int = 2
+    num_slots: int = 15
+    lookback: int = 5
+    resolution: float = 0.1
+    hard: bool = True
+    num_residual_blocks: int = 0
+    output_dropout: float = 0.7
+    input_dropout: float = 0.5
+    recurrent_dropout: float = 0.5
+    parsing_network: bool = True
+    reading_attention: bool = True
+    prediction_attention: bool = True
+    initializer_range: float = 0.01
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        for name in ("lookback", "num_residual_blocks"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+                raise ValueError(f"{name} must be an integer that is not negative, not {value!r}")
+        for name in ("hard", "parsing_network", "reading_attention", "prediction_attention"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} must be true or false, not {getattr(self, name)!r}")
+        if not isinstance(self.resolution, (int, float)) or not 0 < self.resolution < float("inf"):
+            raise ValueError(f"resolution must be a number above 0, not {self.resolution!r}")
+        if self.hidden_size % 2:
+            raise ValueError(f"hidden_size must be even, as the parsing network halves it, not {self.hidden_size}")
+        if self.parsing_network and not (self.reading_attention or self.prediction_attention):
+            raise ValueError(
+                "the gates of the parsing network are for attention, of which there is none here: set "
+                "parsing_network=False, or reading_attention or prediction_attention=True"
+            )
+
+
+__all__ = ["PRPNConfig"]

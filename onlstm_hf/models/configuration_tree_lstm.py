@@ -1,0 +1,47 @@
+"""Configuration of the binary tree LSTM."""
+
+from .recurrent.configuration import RecurrentConfig
+
+
+class TreeLSTMConfig(RecurrentConfig):
+    r"""
+    Configuration of a binary Tree-LSTM over gold brackets (Tai, Socher & Manning, "Improved Semantic Representations
+    From Tree-Structured Long Short-Term Memory Networks", ACL 2015). The defaults are for logical inference.
+
+    Args:
+        vocab_size (`int`, defaults to 10000): Number of words, brackets among them.
+        embedding_size (`int`, defaults to 128): Units of the embeddings.
+        hidden_size (`int`, defaults to 400): Units of a constituent.
+        open_bracket_id (`int`, defaults to 0): The token that opens a constituent.
+        close_bracket_id (`int`, defaults to 1): The token that closes one.
+        input_dropout (`float`, defaults to 0.2): Dropout of the embedded words.
+        classifier_dropout (`float`, defaults to 0.2): Dropout before both maps of the classifier of sequence pairs.
+        initializer_range (`float`, defaults to 0.1): Embeddings are drawn uniformly from `[-range, range]`.
+
+    Raises:
+        ValueError: if a value is out of its range or two of them contradict each other.
+    """
+
+    model_type = "tree_lstm"
+    probabilities = ("input_dropout", "classifier_dropout")
+
+    embedding_size: int = 128
+    hidden_size: int = 400
+    num_hidden_layers: int = 1
+    open_bracket_id: int = 0
+    close_bracket_id: int = 1
+    input_dropout: float = 0.2
+    classifier_dropout: float = 0.2
+    tie_word_embeddings: bool = False
+
+    def __post_init__(self, **kwargs):
+        super().__post_init__(**kwargs)
+        brackets = (self.open_bracket_id, self.close_bracket_id)
+        if brackets[0] == brackets[1] or not all(0 <= bracket < self.vocab_size for bracket in brackets):
+            raise ValueError(
+                f"open_bracket_id={brackets[0]} and close_bracket_id={brackets[1]} must be two different tokens of "
+                f"the vocabulary of {self.vocab_size}"
+            )
+
+
+__all__ = ["TreeLSTMConfig"]

@@ -1,0 +1,340 @@
+"""What all recurrent language models of this package share: checked inputs, the head, its loss, and generation."""
+
+import os
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+import torch
+from torch import nn
+from transformers import GenerationMixin, PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import ModelOutput
+
+from ...ops.linear import weight_and_bias
+from ...ops.vocabulary_loss import (
+    IGNORED_LABEL,
+    check_vocabulary,
+    next_token_loss,
+    next_token_targets,
+    projected_next_token_loss,
+)
+from ...utils.download_check import PLACE, check_download
+from ...utils.remote_code import can_travel, with_references, write_code
+from .configuration import RecurrentConfig
+from .state import ModelState
+
+# Of `save_pretrained`, what `push_to_hub` takes.
+HUB_OPTIONS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
+
+
+@dataclass
+class RecurrentModelOutput(ModelOutput):
+    r"""
+    Output of a model without a head.
+
+    Args:
+        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, size)`):
+            Output of the last layer, after the output dropout; the input of the head.
+        state (`ModelState`, *optional*, returned when `use_cache=True`):
+            What the model knows after the last real token of every row, to go on from.
+        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
+            The embedded input, then the output of every layer before dropout, each
+            `(batch_size, sequence_length, size)`.
+    """
+
+    last_hidden_state: torch.FloatTensor | None = None
+    state: ModelState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+
+
+@dataclass
+class RecurrentCausalLMOutput(ModelOutput):
+    r"""
+    Output of a model with the head that predicts the next token.
+
+    Args:
+        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
+            Mean cross-entropy in nats; in training mode plus the penalties that the model has.
+        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
+            Scores of the next token before the softmax.
+        state (`ModelState`, *optional*, returned when `use_cache=True`):
+            What the model knows after the last real token of every row, to go on from.
+        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
+            The embedded input, then the output of every layer before dropout, each
+            `(batch_size, sequence_length, size)`.
+        cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
+            The loss without the penalties.
+    """  # noqa: E501
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    state: ModelState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    cross_entropy: torch.FloatTensor | None = None
+
+
+class RecurrentPreTrainedModel(PreTrainedModel):
+    """Loading, saving and initialisation.
+
+    Attributes:
+        auto_class_name: the Auto class that a checkpoint of this class is loaded with.
+        pipelines: further tasks of `pipeline`: by name the class, and the Auto class of its model.
+        induces_trees: whether there is a `parse` that gives trees.
+    """
+
+    auto_class_name: str | None = None
+    pipelines: dict[str, tuple[type, str]] = {}
+    induces_trees = False
+    config: RecurrentConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    # The recurrence keeps no graph over time that recomputing parts of it could save; `generate` needs to know that
+    # the state cannot be rolled back.
+    supports_gradient_checkpointing = False
+    _is_stateful = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *model_args, **kwargs):
+        """As in Transformers, with an `OSError` for downloaded files that are not those on the Hub.
+
+        A tokenizer that is downloaded later is checked when the model is loaded for the next time.
+        """
+        try:
+            return super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
+        finally:  # also where it was the damage that could not be loaded
+            if pretrained_model_name_or_path is not None:
+                place = {name: kwargs[name] for name in PLACE if kwargs.get(name)}
+                check_download(pretrained_model_name_or_path, **place)
+
+    def save_pretrained(
+        self, save_directory: str | os.PathLike, is_main_process: bool = True, push_to_hub: bool = False, **options
+    ) -> None:
+        """As in Transformers, with the code of the model beside its weights, so that they load without this package.
+
+        With `push_to_hub` the folder's name in the user's namespace is the repository, unless `repo_id` names one.
+        """
+        hub_options = {name: options.pop(name) for name in HUB_OPTIONS if name in options} if push_to_hub else {}
+        travels = can_travel(type(self))
+        with with_references(self) if travels else nullcontext():
+            super().save_pretrained(save_directory, is_main_process=is_main_process, **options)
+        if travels and is_main_process:
+            write_code(type(self), save_directory)
+        if push_to_hub and is_main_process:
+            self.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)
+
+    def set_implementation(self, implementation: str) -> None:
+        """Chooses how the model is computed. What it computes stays the same, up to rounding.
+
+        Args:
+            implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations as they are
+                written, in PyTorch's own functions and differentiated by autograd; or a fast path of the recurrence
+                (`"fused"`, `"native"`, `"triton"`), while modules that have none of this name are at `"auto"`.
+
+        Raises:
+            ValueError: if no module of this model can be computed so.
+        """
+        modules = [module for module in self.modules() if hasattr(module, "implementations")]
+        names = chain.from_iterable(module.implementations for module in modules)
+        known = dict.fromkeys(["auto", "reference", *names])
+        if implementation not in known:
+            raise ValueError(f"implementation must be one of {', '.join(known)}, not {implementation!r}")
+        for module in modules:
+            module.implementation = implementation if implementation in module.implementations else "auto"
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+        elif module is self.get_output_embeddings():
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear):
+            bound = module.in_features**-0.5
+            init.uniform_(module.weight, -bound, bound)
+            init.uniform_(module.bias, -bound, bound)
+
+
+class RecurrentModel(RecurrentPreTrainedModel):
+    """What models without a head share: `self.embeddings`, the checks of the input, and the state to begin with.
+
+    A subclass computes `initial_state(batch_size)`, the state before the first token.
+    """
+
+    auto_class_name = "AutoModel"
+    embeddings: nn.Embedding
+
+    def get_input_embeddings(self) -> nn.Embedding:
+        return self.embeddings
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:
+        self.embeddings = value
+
+    def initial_state(self, batch_size: int) -> ModelState:
+        raise NotImplementedError
+
+    def check_inputs(self, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> None:
+        """Raises a `ValueError` unless exactly one input is given, of the right shape, inside the vocabulary."""
+        if (input_ids is None) == (inputs_embeds is None):
+            raise ValueError("give exactly one of input_ids and inputs_embeds")
+        if input_ids is not None:
+            if input_ids.dim() != 2:
+                raise ValueError(f"input_ids must be [batch_size, sequence_length], not {list(input_ids.shape)}")
+            check_vocabulary("input_ids", input_ids, self.embeddings.weight.shape[0])
+        elif inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != self.embeddings.weight.shape[1]:
+            raise ValueError(
+                f"inputs_embeds must be [batch_size, sequence_length, {self.embeddings.weight.shape[1]}], "
+                f"not {list(inputs_embeds.shape)}"
+            )
+        if (input_ids if inputs_embeds is None else inputs_embeds).shape[1] == 0:
+            raise ValueError("the input is empty: a sequence needs at least one token")
+
+    @staticmethod
+    def time_first_mask(attention_mask: torch.Tensor | None, batch_size: int, length: int) -> torch.Tensor | None:
+        """The mask as `[T, B]` booleans; a `ValueError` where it has not the shape of the input."""
+        if attention_mask is None:
+            return None
+        if list(attention_mask.shape) != [batch_size, length]:
+            raise ValueError(
+                f"attention_mask must have the shape of the input, {[batch_size, length]}, "
+                f"not {list(attention_mask.shape)}"
+            )
+        return attention_mask.bool().t()
+
+    def check_state(self, state: ModelState | None, batch_size: int, device: torch.device) -> ModelState:
+        """The given state on the input's device, the initial one for `None`; a `ValueError` if it cannot fit."""
+        initial = self.initial_state(batch_size)
+        if state is None:
+            return initial
+        if state.shapes != initial.shapes:
+            raise ValueError(
+                f"the state does not fit this model and batch: expected tensors of shapes {initial.shapes}, "
+                f"got {state.shapes}"
+            )
+        return state.to(device)
+
+
+class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
+    """The head that predicts the next token, its loss, and what `generate` needs, around a base model.
+
+    A subclass builds `self.model` (whose output has the fields of `RecurrentModelOutput`) and the linear
+    `self.lm_head`, and names its `output_class`, a `RecurrentCausalLMOutput` with the further fields of the base
+    model's output that should be passed on.
+    """
+
+    auto_class_name = "AutoModelForCausalLM"
+    output_class: type[RecurrentCausalLMOutput] = RecurrentCausalLMOutput
+    _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
+
+    model: RecurrentModel
+    lm_head: nn.Linear
+
+    def get_output_embeddings(self) -> nn.Linear:
+        return self.lm_head
+
+    def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
+        self.lm_head = new_embeddings
+
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        state: ModelState | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        skip_logits: bool = False,
+        **kwargs,
+    ) -> RecurrentCausalLMOutput | tuple:
+        r"""
+        Args:
+            input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
+            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
+                leaves the state as it is.
+            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
+            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
+                ignored, and so is what follows padding.
+            state: where to go on from; the initial state when not given.
+            use_cache: whether to return the state; `config.use_cache` when not given.
+            output_hidden_states: whether to return the output of every layer.
+            return_dict: whether to return the `output_class` (default) or a tuple of what is not `None`.
+            logits_to_keep: compute the logits of the last that many positions only (0: of all).
+            num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
+                when it accumulates gradients).
+            skip_logits: compute the loss without returning logits, or ever holding them all: for training loops, less
+                memory and time.
+            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
+                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
+                first.
+            kwargs: further arguments of the model without the head.
+
+        Raises:
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together.
+        """
+        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        shift_labels = kwargs.pop("shift_labels", None)
+        if skip_logits and labels is None and shift_labels is None:
+            raise ValueError("skip_logits leaves only the loss, which needs labels or shift_labels")
+        return_dict = self.config.return_dict if return_dict is None else return_dict
+        outputs = self.model(
+            input_ids=input_ids,
+            attention_mask=attention_mask,
+            inputs_embeds=inputs_embeds,
+            state=state,
+            use_cache=use_cache,
+            output_hidden_states=output_hidden_states,
+            return_dict=True,
+            **kwargs,
+        )
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        hidden_states = outputs.last_hidden_state[:, kept]
+        logits = None if skip_logits else self.lm_head(hidden_states)
+        fields = {name: outputs[name] for name in outputs if name in self.output_class.__dataclass_fields__}
+        if labels is not None or shift_labels is not None:
+            targets = next_token_targets(labels, shift_labels, attention_mask, hidden_states.shape[:2])
+            if skip_logits:
+                cross_entropy = projected_next_token_loss(
+                    hidden_states, *weight_and_bias(self.lm_head), targets, num_items_in_batch
+                )
+            else:
+                cross_entropy = next_token_loss(logits, targets, num_items_in_batch)
+            share = 1.0
+            if num_items_in_batch is not None:
+                share = (targets != IGNORED_LABEL).sum() / num_items_in_batch
+            penalties = {name: penalty * share for name, penalty in self.penalties(outputs, attention_mask).items()}
+            loss = sum(penalties.values(), start=cross_entropy)
+            fields |= {"loss": loss, "cross_entropy": cross_entropy, **penalties}
+        output = self.output_class(logits=logits, **fields)
+        return output if return_dict else output.to_tuple()
+
+    def penalties(self, outputs: RecurrentModelOutput, attention_mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
+        """What the loss has beside the cross-entropy, by the field of the output that shows it; nothing by default.
+
+        Args:
+            outputs: those of the base model.
+            attention_mask: `(batch_size, sequence_length)`, 0 at padding.
+        """
+        return {}
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
+    # `generate` looks for the name `inputs_embeds` here to know that it may be given.
+    def prepare_inputs_for_generation(self, input_ids, inputs_embeds=None, **kwargs):
+        """The inputs of one call of `generate`: the tokens that the state has not seen, and their part of the mask."""
+        inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
+        tokens = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
+        if inputs.get("attention_mask") is not None:
+            inputs["attention_mask"] = inputs["attention_mask"][:, -tokens.shape[1] :]
+        return inputs
+
+    def _expand_inputs_for_generation(self, expand_size=1, is_encoder_decoder=False, input_ids=None, **model_kwargs):
+        if expand_size > 1 and model_kwargs.get("state") is not None:
+            model_kwargs["state"] = model_kwargs["state"].repeat_interleave(expand_size)
+        return super()._expand_inputs_for_generation(expand_size, is_encoder_decoder, input_ids, **model_kwargs)

@@ -1,0 +1,1 @@
+"""The recurrence of the ON-LSTM: its equations, the operator, and its fast paths."""

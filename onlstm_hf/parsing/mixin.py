@@ -1,0 +1,321 @@
+"""`parse()`: from sentences to the trees that a language model induces."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import tqdm
+
+from ..text.word_alignment import encode_sentence, encode_words
+from ..trees.drawing import distances_to_svg
+from ..trees.induced_tree import InducedTree, tree_from_distances
+from .pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
+
+# Sentences are encoded and sorted by length one window after the other, so that memory is bounded on any input.
+BATCHES_PER_WINDOW = 64
+MAX_TOKENS_PER_WINDOW = 1 << 20
+MAX_TOKENS_PER_BATCH = 1 << 14
+PROGRESS_AFTER_SECONDS = 2.0
+
+
+class EncodedSentence(NamedTuple):
+    """A sentence as the model reads it: its units (words or tokens), token ids, and each token's unit."""
+
+    units: list[str]
+    input_ids: list[int]
+    unit_of_token: list[int]
+
+
+class ParsingMixin:
+    """Adds `parse` to a model with `syntactic_distances(input_ids, attention_mask, state, layer, ...)`."""
+
+    induces_trees = True
+    pipelines = {CONSTITUENCY_PARSING: (ConstituencyParsingPipeline, "AutoModelForCausalLM")}
+
+    def parse(
+        self,
+        sentences: str | Sequence[int] | torch.Tensor | Iterable[str | Sequence[str] | Sequence[int] | torch.Tensor],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        layer: int | None = None,
+        branching_bias: str = "right",
+        units: str = "words",
+        batch_size: int = 64,
+        max_length: int | None = None,
+        progress: bool | None = None,
+        **distance_options,
+    ) -> InducedTree | list[InducedTree]:
+        """Returns the constituency trees that the model induces.
+
+        A sentence is read after one `<eos>` (where the model or the tokenizer has one), as at the start of a line of
+        the training text. Its words' syntactic distances become a binary tree by `tree_from_distances`. With a subword
+        tokenizer a word's distance is that of its first subword: the distance before a token says how much is closed
+        there, and inside a word nothing is.
+
+        Args:
+            sentences: one sentence, as a string or as token ids (a list or a tensor); or any number of sentences, each
+                a string, a list of words, or token ids (a list, or a row of a padded tensor). A list of strings is a
+                list of sentences; for one sentence that is split into words give a list with one list. A generator is
+                read as the work goes on. `<bos>`, `<eos>` and padding at either end of token ids are left out.
+            tokenizer: needed for strings and words; with token ids it only names the tokens.
+            layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default. A PRPN
+                has the same distances for all layers, and takes none.
+            branching_bias: `"right"`, the papers' rule, `"none"` or `"ranges"` (see `tree_from_distances`).
+            units: what the leaves are: `"words"`, or `"tokens"` for the tokenizer's own (sub)words. The leaves of a
+                sentence given as token ids are always its tokens.
+            batch_size: sentences in one pass through the model. Long sentences get smaller batches.
+            max_length: at most this many tokens of a sentence go through the model at a time, and the next ones go on
+                from the state that these left behind, so that the trees do not depend on it: it only bounds memory.
+                `MAX_TOKENS_PER_BATCH` by default.
+            progress: show a progress bar; by default on jobs of more than `PROGRESS_AFTER_SECONDS`.
+            distance_options: passed on to the model's `syntactic_distances`.
+
+        Returns:
+            An `InducedTree` for one sentence, a list of them in the input's order for many.
+
+        Raises:
+            ValueError: if the input, an option or the tokenizer does not fit, or the model computes NaN.
+        """
+        if units not in ("words", "tokens"):
+            raise ValueError(f'units must be "words" or "tokens", not {units!r}')
+        max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
+        for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        tree_from_distances([], [], branching_bias)  # an unknown bias should not show after the first window
+        if tokenizer is not None and len(tokenizer) > self.config.vocab_size:
+            raise ValueError(
+                f"the tokenizer does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
+                f"{self.config.vocab_size}"
+            )
+        if isinstance(sentences, Mapping) or not isinstance(sentences, Iterable):
+            raise ValueError(
+                "sentences must be a string, token ids or a list of sentences, not a "
+                f"{type(sentences).__name__} (of a tokenizer's output give the input_ids)"
+            )
+
+        is_single = _is_one_sentence(sentences)
+        if is_single:
+            sentences = [sentences]
+        encoded = (self._encode(sentence, tokenizer, units) for sentence in sentences)
+        start_ids = [*_token_ids(self.config, "eos"), *_token_ids(tokenizer, "eos")][:1]
+        bar = tqdm(
+            total=len(sentences) if hasattr(sentences, "__len__") else None,
+            unit="sentence",
+            disable=progress is False,
+            delay=0 if progress else PROGRESS_AFTER_SECONDS,
+        )
+        trees: list[InducedTree] = []
+        with bar, evaluation_mode(self):
+            for window in _windows(encoded, batch_size * BATCHES_PER_WINDOW):
+                distances: dict[int, list[float]] = {}
+                for batch in _batches(window, batch_size):
+                    rows = [window[index] for index in batch]
+                    batch_distances = self._unit_distances(
+                        rows, start_ids, max_length, layer=layer, **distance_options
+                    )
+                    distances.update(zip(batch, batch_distances, strict=True))
+                    bar.update(len(batch))
+                trees += [
+                    tree_from_distances(distances[index], sentence.units, branching_bias)
+                    for index, sentence in enumerate(window)
+                ]
+        return trees[0] if is_single else trees
+
+    def draw_distances(
+        self,
+        sentence: str | Sequence[str] | Sequence[int],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        layer: int | None = None,
+        title: str | None = None,
+        **options,
+    ) -> str:
+        """The figure of the papers: a sentence's tree, and below it the distances that every layer gives its words.
+
+        Args:
+            sentence: a string, a list of words, or token ids.
+            tokenizer: see `parse`.
+            layer: the layer that makes the tree; the configuration's `parse_layer` by default.
+            title: heading of the figure.
+            options: further ones of `parse`.
+
+        Returns:
+            An SVG document, which `tree_drawing.save_figure` writes to a file.
+        """
+        (tree,), trees_by_layer = self.parse_by_layer([sentence], tokenizer, layer=layer, **options)
+        distances = [tree.distances for (tree,) in trees_by_layer.values()]
+        return distances_to_svg(tree, distances, list(trees_by_layer), title)
+
+    def parse_by_layer(
+        self,
+        sentences: Sequence[str | Sequence[str] | Sequence[int]],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        *,
+        layer: int | None = None,
+        **options,
+    ) -> tuple[list[InducedTree], dict[str, list[InducedTree]]]:
+        """The trees of one layer, and those of every layer with its name for a figure.
+
+        A model with the same distances for all layers, such as a PRPN, counts as one layer.
+
+        Args:
+            sentences: each a string, a list of words, or token ids.
+            tokenizer: see `parse`.
+            layer: the layer whose trees come first; the configuration's `parse_layer` by default.
+            options: further ones of `parse`.
+        """
+        if layer is None and not hasattr(self.config, "parse_layer"):
+            trees = self.parse(sentences, tokenizer, **options)
+            return trees, {"syntactic distances": trees}
+        chosen = self.config.parse_layer if layer is None else layer
+        layers = range(self.config.num_hidden_layers)
+        by_layer = [self.parse(sentences, tokenizer, layer=layer, **options) for layer in layers]
+        if chosen not in layers:
+            raise ValueError(f"layer {chosen} does not exist: this model's layers are 0 to {layers[-1]}")
+        names = [f"layer {layer + 1}{', which makes the tree' if layer == chosen else ''}" for layer in layers]
+        return by_layer[chosen], dict(zip(names, by_layer, strict=True))
+
+    def _encode(self, sentence, tokenizer: PreTrainedTokenizerBase | None, units: str) -> EncodedSentence:
+        if hasattr(sentence, "tolist"):  # a row of a tensor or array
+            sentence = sentence.tolist()
+        is_text = isinstance(sentence, str)
+        is_ids = isinstance(sentence, list | tuple) and all(isinstance(item, int) for item in sentence)
+        is_words = isinstance(sentence, list | tuple) and all(isinstance(item, str) for item in sentence)
+        if not (is_text or is_ids or is_words):
+            raise ValueError(
+                "a sentence must be a string, a list of words, or a list of integer token ids, not "
+                f"{type(sentence).__name__} {str(sentence)[:60]}"
+            )
+        if not is_ids and tokenizer is None:
+            raise ValueError(
+                "parsing strings or words needs the tokenizer: model.parse(sentences, tokenizer=tokenizer)"
+            )
+        if is_ids:
+            input_ids = self._without_edges(list(sentence), tokenizer)
+        elif is_words:
+            words = list(sentence)
+            input_ids, word_of_token = encode_words(tokenizer, words)
+        else:
+            words, input_ids, word_of_token, _ = encode_sentence(tokenizer, sentence)
+
+        vocab_size = self.config.vocab_size
+        outside = [token for token in input_ids if not 0 <= token < vocab_size]
+        if outside:
+            raise ValueError(
+                f"token id {outside[0]} is outside the model's vocabulary of {vocab_size}: "
+                "the tokenizer does not belong to this model"
+            )
+        if is_ids or units == "tokens":
+            return EncodedSentence(_token_names(input_ids, tokenizer), input_ids, list(range(len(input_ids))))
+        return EncodedSentence(words, input_ids, word_of_token)
+
+    def _without_edges(self, ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
+        """The ids without special tokens and padding before the first and after the last word."""
+        edges = {
+            token
+            for owner in (self.config, tokenizer)
+            for kind in ("bos", "eos", "pad")
+            for token in _token_ids(owner, kind)
+        }
+        inside = [position for position, token in enumerate(ids) if token not in edges]
+        return ids[inside[0] : inside[-1] + 1] if inside else []
+
+    def _unit_distances(
+        self, batch: list[EncodedSentence], start_ids: list[int], max_length: int, **distance_options
+    ) -> list[list[float]]:
+        """The distance of each unit of each sentence of a batch."""
+        if not any(sentence.input_ids for sentence in batch):
+            return [[] for _ in batch]
+        rows = [torch.tensor(start_ids + sentence.input_ids, dtype=torch.long) for sentence in batch]
+        input_ids = pad_sequence(rows, batch_first=True)
+        attention_mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+
+        pieces, state = [], None
+        for ids, mask in zip(input_ids.split(max_length, dim=1), attention_mask.split(max_length, dim=1), strict=True):
+            distances, state = self.syntactic_distances(
+                ids.to(self.device), attention_mask=mask.to(self.device), state=state, **distance_options
+            )
+            pieces.append(distances.float().cpu())
+        distances = torch.cat(pieces, dim=1)
+        if not distances.isfinite().all():
+            raise ValueError("the model computed distances that are not finite: its weights contain NaN or infinity")
+        return [
+            _first_of_each_unit(row, sentence.unit_of_token)
+            for row, sentence in zip(distances[:, len(start_ids) :].tolist(), batch, strict=True)
+        ]
+
+
+@contextmanager
+def evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
+    """No dropout and no gradients within the block; the model's mode is what it was after it."""
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        model.train(was_training)
+
+
+def _first_of_each_unit(token_distances: list[float], unit_of_token: list[int]) -> list[float]:
+    """Of each run of tokens of the same unit the first distance; distances past the last token are padding."""
+    previous_units = [None, *unit_of_token]
+    return [
+        distance
+        for distance, unit, previous in zip(token_distances, unit_of_token, previous_units, strict=False)
+        if unit != previous
+    ]
+
+
+def _token_ids(owner: PreTrainedConfig | PreTrainedTokenizerBase | None, kind: str) -> list[int]:
+    """The ids of a kind of special token (`"eos"`) of a configuration or tokenizer: none, one, or several."""
+    value = getattr(owner, f"{kind}_token_id", None)
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
+
+
+def _token_names(ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
+    """The tokenizer's names; the number where there is no tokenizer, or it is smaller than the model's vocabulary."""
+    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
+    return [str(token) if name is None else name for token, name in zip(ids, names, strict=True)]
+
+
+def _is_one_sentence(sentences) -> bool:
+    if isinstance(sentences, torch.Tensor):
+        return sentences.dim() < 2
+    if isinstance(sentences, str):
+        return True
+    if hasattr(sentences, "tolist"):  # an array
+        sentences = sentences.tolist()
+    return isinstance(sentences, list | tuple) and len(sentences) > 0 and isinstance(sentences[0], int)
+
+
+def _windows(sentences: Iterable[EncodedSentence], size: int) -> Iterator[list[EncodedSentence]]:
+    """Neighbouring sentences, at most `size` of them and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
+    window, num_tokens = [], 0
+    for sentence in sentences:
+        window.append(sentence)
+        num_tokens += len(sentence.input_ids)
+        if len(window) == size or num_tokens >= MAX_TOKENS_PER_WINDOW:
+            yield window
+            window, num_tokens = [], 0
+    if window:
+        yield window
+
+
+def _batches(window: list[EncodedSentence], batch_size: int) -> Iterator[list[int]]:
+    """Indices of sentences of similar length, at most `MAX_TOKENS_PER_BATCH` tokens with their padding."""
+    batch: list[int] = []
+    for index in sorted(range(len(window)), key=lambda i: len(window[i].input_ids)):
+        length = len(window[index].input_ids)
+        if batch and (len(batch) == batch_size or (len(batch) + 1) * length > MAX_TOKENS_PER_BATCH):
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch

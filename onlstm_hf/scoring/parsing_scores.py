@@ -1,0 +1,348 @@
+"""Scores of unsupervised constituency parsing, and the baselines to compare them with.
+
+Scores are fractions between 0 and 1. A constituent is a span of at least two words; its label does not matter for
+precision and recall.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from random import Random
+
+import numpy as np
+
+from ..trees.induced_tree import InducedTree
+from ..trees.treebank import GoldTree
+
+AUTHORS_EPSILON = 1e-8
+LENGTH_LIMITS = (10, 20, 30, 40)
+
+
+@dataclass(frozen=True)
+class LabelRecall:
+    """How many of the gold constituents with one label, the whole sentence included, the predicted trees have."""
+
+    correct: int
+    total: int
+
+    @property
+    def recall(self) -> float:
+        return self.correct / self.total
+
+
+@dataclass(frozen=True)
+class LengthScore:
+    """Mean sentence F1 of the sentences of `min_words` to `max_words` words (`None`: no limit)."""
+
+    min_words: int
+    max_words: int | None
+    num_sentences: int
+    sentence_f1: float
+
+
+@dataclass(frozen=True)
+class ParsingScores:
+    """Scores of predicted against gold trees.
+
+    Attributes:
+        num_sentences: number of sentences.
+        sentence_precision, sentence_recall, sentence_f1: the figures of the ON-LSTM and PRPN papers, by the rule of
+            the authors' code. The whole sentence never counts. Precision and recall of each sentence, and their F1,
+            have 1e-8 added to their denominators; a sentence without gold constituents has recall 1, and precision 1
+            as well if nothing was predicted (otherwise 0, so that its F1 is 0); then the mean over sentences.
+        sentence_f1_interval, corpus_f1_interval: bootstrap confidence intervals, over sentences; `None` without it.
+        num_plain_sentences: sentences with at least one gold constituent besides the whole sentence.
+        plain_sentence_precision, plain_sentence_recall, plain_sentence_f1: the plain rule: the mean over these
+            sentences alone, with nothing added. `None` if there are none.
+        corpus_precision, corpus_recall, corpus_f1: from the counts of all sentences together, without the whole
+            sentences.
+        evalb_precision, evalb_recall, evalb_f1: what the program EVALB prints for unlabelled trees without unary
+            brackets: the same with the whole sentences, over sentences of two words or more.
+        label_recall: recall of the gold constituents by label, the whole sentence included; labels by name.
+        average_depth: how many predicted constituents a word is in, mean over the words, then over sentences.
+        by_length: sentence F1 by sentence length, from one word on; lengths that do not occur are left out.
+    """
+
+    num_sentences: int
+    sentence_precision: float
+    sentence_recall: float
+    sentence_f1: float
+    sentence_f1_interval: tuple[float, float] | None
+    num_plain_sentences: int
+    plain_sentence_precision: float | None
+    plain_sentence_recall: float | None
+    plain_sentence_f1: float | None
+    corpus_precision: float
+    corpus_recall: float
+    corpus_f1: float
+    corpus_f1_interval: tuple[float, float] | None
+    evalb_precision: float
+    evalb_recall: float
+    evalb_f1: float
+    label_recall: dict[str, LabelRecall]
+    average_depth: float
+    by_length: tuple[LengthScore, ...]
+
+    def to_dict(self) -> dict:
+        """The scores as dictionaries, lists and numbers that JSON can hold; each label gets its `recall`, too."""
+        scores = asdict(self)
+        for label, counts in self.label_recall.items():
+            scores["label_recall"][label]["recall"] = counts.recall
+        scores["by_length"] = list(scores["by_length"])
+        for name in ("sentence_f1_interval", "corpus_f1_interval"):
+            if scores[name] is not None:
+                scores[name] = list(scores[name])
+        return scores
+
+
+def score_parses(
+    predicted: Sequence[InducedTree | Sequence | str],
+    gold: Sequence[GoldTree],
+    *,
+    length_limits: Sequence[int] = LENGTH_LIMITS,
+    num_resamples: int = 1000,
+    confidence: float = 0.95,
+    seed: int = 0,
+) -> ParsingScores:
+    """Scores predicted trees against gold trees of the same sentences.
+
+    Args:
+        predicted: trees (anything with `words` and `spans()`, a [`GoldTree`] too) or nested lists of words.
+        gold: the gold trees, in the same order.
+        length_limits: largest lengths of the groups of `by_length`, increasing; longer sentences are one more group.
+        num_resamples: bootstrap samples for the confidence intervals; 0 leaves them out.
+        confidence: of the intervals.
+        seed: of the bootstrap.
+
+    Raises:
+        ValueError: if there is no sentence, the numbers of trees differ, or a sentence's words differ.
+    """
+    predicted, gold = list(predicted), list(gold)
+    if not gold or not predicted:
+        raise ValueError(f"nothing to score: {len(predicted)} predicted and {len(gold)} gold trees")
+    if len(predicted) != len(gold):
+        raise ValueError(f"expected one predicted tree per gold tree, got {len(predicted)} for {len(gold)}")
+    for index, tree in enumerate(gold):
+        if not isinstance(tree, GoldTree):
+            raise ValueError(f"gold tree {index} is a {type(tree).__name__}; read it with GoldTree.from_bracket")
+    if list(length_limits) != sorted(set(length_limits)):
+        raise ValueError(f"length_limits must increase, got {list(length_limits)}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
+
+    counts = np.zeros((len(gold), 3), dtype=np.int64)
+    lengths = np.array([len(tree.words) for tree in gold])
+    depths = []
+    correct_by_label: Counter[str] = Counter()
+    total_by_label: Counter[str] = Counter()
+    for index, (predicted_tree, gold_tree) in enumerate(zip(predicted, gold, strict=True)):
+        if not hasattr(predicted_tree, "spans"):
+            predicted_tree = InducedTree.from_nested(predicted_tree)
+        _check_same_words(index, predicted_tree.words, gold_tree.words)
+        predicted_spans, gold_spans = set(predicted_tree.spans()), set(gold_tree.spans())
+        counts[index] = len(predicted_spans & gold_spans), len(predicted_spans), len(gold_spans)
+        if gold_tree.words:
+            depths.append(sum(end - start for start, end in predicted_spans) / len(gold_tree.words))
+        for label, start, end in set(gold_tree.constituents):
+            total_by_label[label] += 1
+            correct_by_label[label] += (start, end) in predicted_spans
+
+    inner_counts = (counts - (lengths > 1)[:, None]).T  # the whole sentence is in every set of two words or more
+    precision, recall, f1 = _authors_rule(*inner_counts)
+    has_gold = inner_counts[2] > 0
+    plain = _plain_rule(*inner_counts[:, has_gold]) if has_gold.any() else (None, None, None)
+    corpus = _rates(*inner_counts.sum(axis=1).tolist())
+    evalb = _rates(*counts.sum(axis=0).tolist())
+    sentence_interval, corpus_interval = (
+        _bootstrap_interval(statistic, len(gold), num_resamples, confidence, seed) if num_resamples else None
+        for statistic in (
+            lambda sample: f1[sample].mean(),
+            lambda sample: _rates(*(inner_counts @ np.bincount(sample, minlength=len(gold))).tolist())[2],
+        )
+    )
+    return ParsingScores(
+        num_sentences=len(gold),
+        sentence_precision=float(precision.mean()),
+        sentence_recall=float(recall.mean()),
+        sentence_f1=float(f1.mean()),
+        sentence_f1_interval=sentence_interval,
+        num_plain_sentences=int(has_gold.sum()),
+        plain_sentence_precision=plain[0],
+        plain_sentence_recall=plain[1],
+        plain_sentence_f1=plain[2],
+        corpus_precision=corpus[0],
+        corpus_recall=corpus[1],
+        corpus_f1=corpus[2],
+        corpus_f1_interval=corpus_interval,
+        evalb_precision=evalb[0],
+        evalb_recall=evalb[1],
+        evalb_f1=evalb[2],
+        label_recall={
+            label: LabelRecall(correct_by_label[label], total) for label, total in sorted(total_by_label.items())
+        },
+        average_depth=float(np.mean(depths)) if depths else 0.0,
+        by_length=_scores_by_length(lengths, f1, length_limits),
+    )
+
+
+def _check_same_words(index: int, predicted: Sequence[str], gold: Sequence[str]) -> None:
+    if tuple(predicted) == tuple(gold):
+        return
+    if len(predicted) != len(gold):
+        problem = f"{len(predicted)} words in the predicted tree, {len(gold)} in the gold tree"
+    else:
+        position = next(i for i in range(len(gold)) if predicted[i] != gold[i])
+        problem = f"word {position} is predicted {predicted[position]!r}, gold {gold[position]!r}"
+    raise ValueError(f"sentence {index}: {problem}; parse the very words of the gold trees (`tree.words`)")
+
+
+def _authors_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Precision, recall and F1 of each sentence as `test_phrase_grammar.py` of the authors computes them."""
+    precision = np.where((gold == 0) & (predicted == 0), 1.0, overlap / (predicted + AUTHORS_EPSILON))
+    recall = np.where(gold == 0, 1.0, overlap / (gold + AUTHORS_EPSILON))
+    return precision, recall, 2 * precision * recall / (precision + recall + AUTHORS_EPSILON)
+
+
+def _plain_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[float, float, float]:
+    """Mean precision, recall and F1 of sentences that all have gold constituents."""
+    sentence_rates = (overlap / np.maximum(predicted, 1), overlap / gold, 2 * overlap / (predicted + gold))
+    return tuple(float(rates.mean()) for rates in sentence_rates)
+
+
+def _rates(overlap: int, predicted: int, gold: int) -> tuple[float, float, float]:
+    """Precision, recall and F1 of pooled counts; of nothing, everything is found."""
+    recall = overlap / gold if gold else 1.0
+    precision = overlap / predicted if predicted else float(gold == 0)
+    return precision, recall, 2 * overlap / (predicted + gold) if predicted + gold else 1.0
+
+
+def _bootstrap_interval(
+    statistic: Callable[[np.ndarray], float], num_sentences: int, num_resamples: int, confidence: float, seed: int
+) -> tuple[float, float]:
+    """Percentile interval of a statistic of the indices of sentences, which are drawn with replacement."""
+    generator = np.random.default_rng(seed)
+    values = [statistic(generator.integers(0, num_sentences, num_sentences)) for _ in range(num_resamples)]
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(values, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _scores_by_length(lengths: np.ndarray, f1: np.ndarray, limits: Sequence[int]) -> tuple[LengthScore, ...]:
+    groups = []
+    for lower, upper in zip([0, *limits], [*limits, None], strict=True):
+        members = (lengths > lower) & (lengths <= (np.inf if upper is None else upper))
+        if members.any():
+            groups.append(LengthScore(lower + 1, upper, int(members.sum()), float(f1[members].mean())))
+    return tuple(groups)
+
+
+def left_branching_tree(words: Sequence[str]) -> InducedTree:
+    """`[[[a, b], c], d]`."""
+    return InducedTree.from_spans(words, [(0, end) for end in range(2, len(words))])
+
+
+def right_branching_tree(words: Sequence[str]) -> InducedTree:
+    """`[a, [b, [c, d]]]`."""
+    return InducedTree.from_spans(words, [(start, len(words)) for start in range(1, len(words) - 1)])
+
+
+def balanced_tree(words: Sequence[str]) -> InducedTree:
+    """Every constituent of `n` words splits after its first `n // 2` words."""
+    return _tree_from_splits(words, lambda start, end: start + (end - start) // 2)
+
+
+def random_split_tree(words: Sequence[str], generator: Random) -> InducedTree:
+    """A random binary tree: every constituent splits at a place drawn uniformly.
+
+    These are also the trees of random syntactic distances without branching bias, and those of merging random
+    neighbours. Compared with uniform trees they are flat.
+    """
+    return _tree_from_splits(words, lambda start, end: generator.randrange(start + 1, end))
+
+
+def uniform_random_tree(words: Sequence[str], generator: Random) -> InducedTree:
+    """A random binary tree: each binary tree over the words is as likely as any other.
+
+    A binary tree of `n` words, written in prefix order, is a sequence of `n - 1` constituents and `n` words. By the
+    cycle lemma (Dvoretzky & Motzkin 1947) exactly one rotation of any such sequence is a tree, so that a shuffled
+    sequence gives every tree with the same probability.
+    """
+    steps = [1] * (len(words) - 1) + [-1] * len(words)
+    generator.shuffle(steps)
+    heights = np.cumsum(steps)
+    start = int(np.argmin(heights)) + 1 if len(steps) else 0  # a tree's sequence reaches its lowest height at its end
+    spans = []
+    num_words_read = 0
+    open_starts: list[int] = []
+    num_children_missing: list[int] = []
+    for step in steps[start:] + steps[:start]:
+        if step == 1:
+            open_starts.append(num_words_read)
+            num_children_missing.append(2)
+            continue
+        num_words_read += 1
+        while num_children_missing:
+            num_children_missing[-1] -= 1
+            if num_children_missing[-1]:
+                break
+            num_children_missing.pop()
+            spans.append((open_starts.pop(), num_words_read))
+    return InducedTree.from_spans(words, spans)
+
+
+def upper_bound_tree(gold: GoldTree) -> InducedTree:
+    """A binary tree with every gold constituent, the best that a binary parser can do; the rest branches right."""
+    child_starts: dict[tuple[int, int], list[int]] = {}
+    open_spans: list[tuple[int, int]] = []
+    units = gold.spans() + [(index, index + 1) for index in range(len(gold.words))]
+    for span in sorted(units, key=lambda unit: (unit[0], -unit[1])):
+        while open_spans and open_spans[-1][1] <= span[0]:
+            open_spans.pop()
+        if open_spans:
+            child_starts[open_spans[-1]].append(span[0])
+        if span[1] - span[0] > 1:
+            open_spans.append(span)
+            child_starts[span] = []
+    spans = [(start, end) for (_, end), starts in child_starts.items() for start in starts[:-1]]
+    return InducedTree.from_spans(gold.words, spans)
+
+
+def _tree_from_splits(words: Sequence[str], choose_split: Callable[[int, int], int]) -> InducedTree:
+    spans = []
+    unsplit = [(0, len(words))]
+    while unsplit:
+        start, end = unsplit.pop()
+        if end - start > 1:
+            spans.append((start, end))
+            split = choose_split(start, end)
+            unsplit += [(start, split), (split, end)]
+    return InducedTree.from_spans(words, spans)
+
+
+BASELINES: dict[str, Callable[[GoldTree, Random], InducedTree]] = {
+    "left branching": lambda gold, generator: left_branching_tree(gold.words),
+    "right branching": lambda gold, generator: right_branching_tree(gold.words),
+    "balanced": lambda gold, generator: balanced_tree(gold.words),
+    "random (uniform trees)": lambda gold, generator: uniform_random_tree(gold.words, generator),
+    "random (uniform splits)": lambda gold, generator: random_split_tree(gold.words, generator),
+    "upper bound": lambda gold, generator: upper_bound_tree(gold),
+}
+
+
+def baseline_trees(name: str, gold: Sequence[GoldTree], seed: int = 0) -> list[InducedTree]:
+    """One tree per sentence from a baseline; `name` is a key of `BASELINES`.
+
+    Raises:
+        ValueError: for an unknown name.
+    """
+    if name not in BASELINES:
+        raise ValueError(f"unknown baseline {name!r}; there are {', '.join(map(repr, BASELINES))}")
+    generator = Random(seed)
+    return [BASELINES[name](tree, generator) for tree in gold]
+
+
+def score_baselines(gold: Sequence[GoldTree], seed: int = 0, **options) -> dict[str, ParsingScores]:
+    """The scores of every baseline, by name; `options` go to [`score_parses`]."""
+    return {name: score_parses(baseline_trees(name, gold, seed), gold, **options) for name in BASELINES}

@@ -1,0 +1,95 @@
+"""Log probabilities of many token sequences that share beginnings, each beginning read once."""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel
+
+from ..parsing.mixin import evaluation_mode
+
+_PADDING = -1
+
+
+def sequence_log_probabilities(
+    model: PreTrainedModel, sequences: Sequence[Sequence[int]], batch_size: int = 1024
+) -> list[float]:
+    """The log probability of each sequence after its first token, under any causal language model.
+
+    Equal sequences are scored once. The others are sorted, so that those of a batch have long beginnings in common,
+    and a batch is read as a tree of prefixes: each step is one call of the model on the last token of every different
+    prefix of one length, each going on from the state of its parent. No sequence is padded. The model keeps what it
+    has read in a `state` (the models of this package) or in `past_key_values` (those of Transformers); one with
+    neither reads every prefix from its start.
+
+    Args:
+        model: takes `input_ids` and returns `logits`.
+        sequences: token ids; the first of each, such as `<eos>`, is only context.
+        batch_size: different sequences in one tree, at most so many prefixes in one call.
+
+    Returns:
+        For each sequence the sum of the natural log probabilities of all its tokens but the first. It is the same
+        number for sequences that are the same.
+
+    Raises:
+        ValueError: if a sequence is empty or has ids outside the vocabulary, the batch size is less than 1, or the
+            model computes NaN.
+    """
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be at least 1, not {batch_size}")
+    keys = [tuple(sequence) for sequence in sequences]
+    for index, key in enumerate(keys):
+        if not key:
+            raise ValueError(f"sequence {index} is empty: it needs at least the token that the others follow")
+        if min(key) < 0 or max(key) >= model.config.vocab_size:
+            raise ValueError(
+                f"sequence {index} has a token id outside the model's vocabulary of {model.config.vocab_size}: the "
+                "tokenizer does not belong to this model"
+            )
+    different = sorted(set(keys))
+    log_probabilities: dict[tuple[int, ...], float] = {}
+    with evaluation_mode(model):
+        for start in range(0, len(different), batch_size):
+            batch = different[start : start + batch_size]
+            log_probabilities.update(zip(batch, _score_prefix_tree(model, batch), strict=True))
+    return [log_probabilities[key] for key in keys]
+
+
+def _score_prefix_tree(model: PreTrainedModel, sequences: list[tuple[int, ...]]) -> list[float]:
+    """Scores sorted sequences, one length of prefix after the other."""
+    lengths = torch.tensor([len(sequence) for sequence in sequences])
+    rows = [torch.tensor(sequence) for sequence in sequences]
+    input_ids = pad_sequence(rows, batch_first=True, padding_value=_PADDING)
+    totals = torch.zeros(len(sequences), dtype=torch.float64)
+    prefix_of_sequence = torch.zeros(len(sequences), dtype=torch.long)
+    output = None
+    for length in range(1, input_ids.shape[1]):
+        unfinished = (lengths > length).nonzero().squeeze(1)
+        # In sorted sequences equal prefixes are neighbours.
+        prefixes, prefix, counts = input_ids[unfinished, :length].unique_consecutive(
+            dim=0, return_inverse=True, return_counts=True
+        )
+        firsts = unfinished[counts.cumsum(0) - counts]
+        memory = {} if output is None else _select_memory(output, prefix_of_sequence[firsts].to(model.device))
+        unread = prefixes[:, -1:] if memory else prefixes
+        output = model(unread.to(model.device), use_cache=True, **memory)
+        logits = output.logits[:, -1].to(torch.promote_types(output.logits.dtype, torch.float32))
+        targets = input_ids[unfinished, length].to(logits.device)
+        indices = prefix.to(logits.device)
+        totals[unfinished] += (logits[indices, targets] - logits.logsumexp(dim=-1)[indices]).double().cpu()
+        prefix_of_sequence[unfinished] = prefix
+    scores = totals.tolist()
+    if any(math.isnan(score) for score in scores):
+        raise ValueError("a log probability is not a number: the model's weights contain NaN or infinity")
+    return scores
+
+
+def _select_memory(output, rows: torch.Tensor) -> dict:
+    """What the model kept of the given rows of its last call, as arguments for the next."""
+    if getattr(output, "state", None) is not None:
+        return {"state": output.state.index_select(rows)}
+    if getattr(output, "past_key_values", None) is not None:
+        output.past_key_values.reorder_cache(rows)
+        return {"past_key_values": output.past_key_values}
+    return {}

@@ -1,0 +1,263 @@
+"""The protocols by which a language model is measured: perplexity on a stream of text, and parsing of a treebank."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+from torch.nn.utils.rnn import pad_sequence
+from tqdm.auto import tqdm
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..ops.vocabulary_loss import IGNORED_LABEL, next_token_loss
+from ..parsing.mixin import evaluation_mode
+from ..trees.treebank import GoldTree
+from .parsing_scores import ParsingScores, score_parses
+
+MAX_TOKENS_PER_CALL = 2048
+
+
+@dataclass(frozen=True)
+class StreamScore:
+    """Log likelihood of a text.
+
+    Attributes:
+        total_log_likelihood: sum over all tokens, in nats.
+        num_tokens: how many tokens were predicted.
+    """
+
+    total_log_likelihood: float
+    num_tokens: int
+
+    @property
+    def loss(self) -> float:
+        """Mean negative log likelihood of a token, in nats."""
+        return -self.total_log_likelihood / self.num_tokens
+
+    @property
+    def perplexity(self) -> float:
+        """The exponential of the loss; infinite where it is beyond the largest float."""
+        try:
+            return math.exp(self.loss)
+        except OverflowError:
+            return math.inf
+
+
+def stream_log_likelihood(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor | Sequence[int],
+    batch_size: int = 1,
+    chunk_length: int = 256,
+    progress: bool = False,
+) -> StreamScore:
+    """Scores a text as one stream, the state carried from its first token to its last.
+
+    Every token is predicted, the first one from an `<eos>` before it, none is skipped where chunks meet. With
+    `batch_size > 1` the stream is cut into that many rows of equal length, each of which starts from an empty state
+    and the token before it: faster, and slightly worse at the starts.
+
+    Args:
+        model: a causal language model that returns `logits` and `state`.
+        input_ids: `[N]` token ids.
+        batch_size: rows; the papers use 10 for validation and 1 for the test.
+        chunk_length: tokens of a row in one call of the model. It does not change the result.
+        progress: show a progress bar.
+
+    Raises:
+        ValueError: if the stream is empty, has ids outside the vocabulary, or scores NaN; if the model's configuration
+            has no `eos_token_id`; if an option is less than 1.
+    """
+    total, num_tokens, state = 0.0, 0, None
+    with evaluation_mode(model):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
+            output = model(inputs, state=state, use_cache=True)
+            state = output.state
+            total -= next_token_loss(output.logits, shift_labels=targets, num_items_in_batch=1).item()
+            num_tokens += int((targets != IGNORED_LABEL).sum())
+            if not math.isfinite(total):
+                raise ValueError("the log likelihood is not finite: the model's weights contain NaN or infinity")
+    return StreamScore(total, num_tokens)
+
+
+def encode_stream(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> torch.Tensor:
+    """The token ids `[N]` of sentences as one stream, each followed by the tokenizer's `<eos>`.
+
+    Raises:
+        ValueError: if the tokenizer has no `<eos>`.
+    """
+    if tokenizer.eos_token_id is None:
+        raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
+    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"]
+    return torch.tensor([token for ids in encoded for token in [*ids, tokenizer.eos_token_id]], dtype=torch.long)
+
+
+def stream_chunks(
+    model: PreTrainedModel,
+    input_ids: torch.Tensor | Sequence[int],
+    batch_size: int = 1,
+    chunk_length: int = 256,
+    progress: bool = False,
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Cuts a text into what successive calls of a model read and what it should predict there.
+
+    Args:
+        model, input_ids, batch_size, chunk_length, progress: as for `stream_log_likelihood`, as are the errors.
+
+    Yields:
+        Inputs and targets, each `[batch_size, chunk_length]` (the last ones shorter) on the model's device: every
+        token after the one before it, the first one after an `<eos>`. Row by row, the targets of all chunks are the
+        text.
+        Where it does not fill the rows, targets are `IGNORED_LABEL`.
+    """
+    stream = torch.as_tensor(input_ids, dtype=torch.long).cpu()
+    check_token_ids(stream, model)
+    for name, value in {"batch_size": batch_size, "chunk_length": chunk_length}.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+    rows = _as_rows(stream, _first_token_id(model), min(batch_size, len(stream)))
+    inputs, targets = (row.to(model.device) for row in rows)
+    for start in tqdm(range(0, inputs.shape[1], chunk_length), unit="chunk", disable=not progress, leave=False):
+        chunk = slice(start, start + chunk_length)
+        yield inputs[:, chunk], targets[:, chunk]
+
+
+def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """Natural log probability of each target.
+
+    Args:
+        logits: `[B, T, V]`.
+        targets: `[B, T]`; at `IGNORED_LABEL` the result means nothing.
+
+    Returns:
+        `[B, T]` in float64, computed in float32 at least.
+    """
+    log_probabilities = logits.to(torch.promote_types(logits.dtype, torch.float32)).log_softmax(dim=-1)
+    return log_probabilities.gather(-1, targets.clamp(min=0).unsqueeze(-1)).squeeze(-1).double()
+
+
+class SentenceScore(NamedTuple):
+    """A sentence by itself, as a language model predicts it after one `<eos>`.
+
+    Attributes:
+        tokens: its tokens and the `<eos>` at its end.
+        log_probabilities: natural log probability of each token, given all before it.
+    """
+
+    tokens: list[str]
+    log_probabilities: list[float]
+
+    def total(self) -> StreamScore:
+        return StreamScore(sum(self.log_probabilities), len(self.log_probabilities))
+
+
+def score_sentences(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str], batch_size: int = 64
+) -> list[SentenceScore]:
+    """Log probabilities of sentences that stand alone, in the order of the input.
+
+    Args:
+        model: a language model that takes and returns a `state`.
+        tokenizer: its tokenizer.
+        sentences: strings; an empty one is scored as `<eos>` after `<eos>`.
+        batch_size: sentences in one pass, sorted by length and padded.
+
+    Raises:
+        ValueError: see `score_encoded_sentences`.
+    """
+    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
+    return score_encoded_sentences(model, tokenizer, encoded, batch_size)
+
+
+def score_encoded_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: Sequence[Sequence[int]],
+    batch_size: int = 64,
+) -> list[SentenceScore]:
+    """`score_sentences` for sentences that are token ids already, without special tokens.
+
+    Raises:
+        ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
+    """
+    eos = tokenizer.eos_token_id
+    if eos is None:
+        raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
+    framed = [torch.tensor([eos, *ids, eos]) for ids in encoded]
+    if framed:
+        check_token_ids(torch.cat(framed), model)
+    scores: list[SentenceScore | None] = [None] * len(framed)
+    order = sorted(range(len(framed)), key=lambda index: len(framed[index]))
+    for start in range(0, len(order), batch_size):
+        indices = order[start : start + batch_size]
+        for index, row in zip(indices, _log_probabilities(model, [framed[i] for i in indices]), strict=True):
+            scores[index] = SentenceScore(tokenizer.convert_ids_to_tokens(framed[index][1:].tolist()), row)
+    return scores
+
+
+def _log_probabilities(model: PreTrainedModel, sequences: list[torch.Tensor]) -> list[list[float]]:
+    """The log probability of every token of each sequence but its first."""
+    padded = pad_sequence(sequences, batch_first=True).to(model.device)
+    lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=model.device)
+    inputs, targets = padded[:, :-1], padded[:, 1:]
+    mask = (torch.arange(inputs.shape[1], device=model.device) < lengths[:, None]).long()
+    pieces, state = [], None
+    length = max(1, MAX_TOKENS_PER_CALL // len(sequences))
+    with evaluation_mode(model):
+        for start in range(0, inputs.shape[1], length):
+            piece = slice(start, start + length)
+            output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True)
+            state = output.state
+            pieces.append(target_log_probabilities(output.logits, targets[:, piece]))
+    rows = torch.cat(pieces, dim=1)
+    if not rows[mask.bool()].isfinite().all():
+        raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
+    return [row[:length] for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)]
+
+
+def check_token_ids(input_ids: torch.Tensor, model: PreTrainedModel) -> None:
+    """Raises a `ValueError` where a text is empty or was encoded with a tokenizer that does not fit the model."""
+    if input_ids.dim() != 1 or len(input_ids) == 0:
+        raise ValueError(f"expected a stream of at least one token, got a tensor of shape {list(input_ids.shape)}")
+    outside = input_ids[(input_ids < 0) | (input_ids >= model.config.vocab_size)]
+    if len(outside):
+        raise ValueError(
+            f"token id {outside[0]} is outside the model's vocabulary of {model.config.vocab_size}: the tokenizer "
+            "does not belong to this model"
+        )
+
+
+def _first_token_id(model: PreTrainedModel) -> int:
+    """The `<eos>` that stands before the text."""
+    token_id = model.config.eos_token_id
+    if token_id is None:
+        raise ValueError("the text starts after an <eos>: set model.config.eos_token_id to the tokenizer's")
+    return token_id[0] if isinstance(token_id, list | tuple) else token_id
+
+
+def _as_rows(stream: torch.Tensor, first_id: int, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Inputs and targets `[batch_size, ceil(N / batch_size)]`; targets past the end are `IGNORED_LABEL`."""
+    length = math.ceil(len(stream) / batch_size)
+    padding = batch_size * length - len(stream)
+    targets = F.pad(stream, (0, padding), value=IGNORED_LABEL).view(batch_size, length)
+    inputs = F.pad(torch.cat([stream.new_tensor([first_id]), stream[:-1]]), (0, padding)).view(batch_size, length)
+    return inputs, targets
+
+
+def parse_treebank(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    treebank: Sequence[GoldTree],
+    **parse_options,
+) -> ParsingScores:
+    """Parses the words of gold trees and scores the result: the papers' unsupervised parsing task.
+
+    Args:
+        model: a model with `parse`.
+        tokenizer: its tokenizer.
+        treebank: gold trees, their words as the model should see them (`read_treebank` applies the protocol).
+        parse_options: for `model.parse`, such as `layer` and `branching_bias`.
+    """
+    trees = model.parse([list(tree.words) for tree in treebank], tokenizer, **parse_options)
+    return score_parses(trees, treebank)

@@ -1,0 +1,69 @@
+"""Averaging trees: the binary tree that agrees best with several trees of the same sentence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .induced_tree import InducedTree
+
+
+def average_trees(trees: Sequence[InducedTree]) -> InducedTree:
+    """The binary tree that shares the most constituents with the given trees, counted over all of them.
+
+    This is the minimum-Bayes-risk tree, if each of the given trees is as likely to be right: binary trees of a
+    sentence all have the same number of constituents, so that against binary trees the one with the highest count also
+    has the highest mean precision, recall and F1 (Goodman 1996). It is found exactly, by a CYK chart over the counts
+    of the spans, in time cubic in the number of words.
+
+    Of equally good trees it is the one that splits first, and so branches to the right, at each constituent from the
+    whole sentence on. Two trees that disagree everywhere are such a case.
+
+    Args:
+        trees: trees over the same words, binary or not. Their order does not matter.
+
+    Raises:
+        ValueError: if there is no tree, or the words differ.
+    """
+    trees = list(trees)
+    if not trees:
+        raise ValueError("there is no tree to average")
+    words = trees[0].words
+    for index, tree in enumerate(trees):
+        if tree.words != words:
+            raise ValueError(
+                f"tree {index} has other words than tree 0: {' '.join(tree.words)[:60]!r}, "
+                f"not {' '.join(words)[:60]!r}"
+            )
+    counts = np.zeros((len(words) + 1, len(words) + 1), dtype=np.int32)
+    for tree in trees:
+        for start, end in tree.spans():
+            counts[start, end] += 1
+    return InducedTree.from_spans(words, _best_spans(counts))
+
+
+def _best_spans(counts: np.ndarray) -> list[tuple[int, int]]:
+    """The constituents of the binary tree with the highest sum of counts.
+
+    Args:
+        counts: `[num_words + 1, num_words + 1]`, by start and end.
+    """
+    num_words = len(counts) - 1
+    # The best sum of a tree over a span, by its width and its start, and by its width and its end: what the two parts
+    # of all spans of a width need then lies in slices.
+    by_start = np.zeros((num_words + 1, num_words + 1), dtype=counts.dtype)
+    by_end = np.zeros_like(by_start)
+    first_width = np.ones_like(by_start)
+    for width in range(2, num_words + 1):
+        starts = np.arange(num_words - width + 1)
+        sums = by_start[1:width, starts] + by_end[width - 1 : 0 : -1, starts + width]
+        first_width[width, starts] = 1 + sums.argmax(axis=0)
+        by_start[width, starts] = by_end[width, starts + width] = sums.max(axis=0) + counts[starts, starts + width]
+    spans = []
+    unsplit = [(0, num_words)]
+    while unsplit:
+        start, end = unsplit.pop()
+        if end - start > 1:
+            spans.append((start, end))
+            split = start + int(first_width[end - start, start])
+            unsplit += [(start, split), (split, end)]
+    return spans

@@ -1,0 +1,545 @@
+"""Pictures of trees and of the syntactic distances below them: text for a terminal, SVG and PNG."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import os
+import re
+import unicodedata
+import zlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+from xml.etree import ElementTree
+
+from ..utils.files import written_file
+
+# Sizes in pixels. Text has a contrast of at least 4.5 to 1 with its background, the layers' colours 3 to 1 with both.
+_WORD_FONT, _SMALL_FONT, _HEADING_FONT = 15, 11, 17
+_MARGIN, _WORD_GAP, _AXIS_TITLE_WIDTH = 20, 18, 30
+_LEVEL_HEIGHT, _LARGEST_TREE_HEIGHT = 28, 640
+_LAYER_HEADER_HEIGHT, _LAYER_HEIGHT = 44, 64
+_CAPTION_HEIGHT = 26
+_LARGEST_PNG_SIDE = 16_000
+_FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
+_LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
+_NOT_GOLD_COLOR = "#d55e00"
+_LIGHT = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4"}
+_DARK = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
+_THEMES = {"light": _LIGHT, "dark": _DARK}
+
+# Control characters, half surrogate pairs, and what could reverse the text around a word.
+_INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+
+
+class DrawableTree(Protocol):
+    """What a drawing has to know of a tree, such as an `InducedTree`."""
+
+    words: tuple[str, ...]
+
+    def spans(self) -> list[tuple[int, int]]: ...
+
+    def to_bracket(self) -> str: ...
+
+
+class WordMeasure(NamedTuple):
+    """A number for each word of a sentence, to draw below the words.
+
+    Attributes:
+        name: what stands above the numbers.
+        values: one number a word (a sequence, or a NumPy array or tensor). Infinite ones and NaN get no point.
+        axis_title: what they measure, or their unit.
+    """
+
+    name: str
+    values: Sequence[float]
+    axis_title: str = "distance"
+
+
+def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
+    """Draws a tree with box characters.
+
+    A sentence that fits in `width` columns stands in one line under its tree:
+
+         ┌──────┐
+         │    ┌─┴──┐
+        the  old  cat
+
+    A longer one is written one word a line. A constituent opens at `┬`; `└` leads to its last part. Where a tree is
+    too deep for the width, a number between dots tells in how many constituents a word is.
+    """
+    words = [_visible(word) for word in tree.words]
+    gap = 2
+    if sum(_terminal_columns(word) + gap for word in words) - gap > width:
+        return _outline(tree, words, width)
+
+    centers, num_columns = [], 0
+    for word in words:
+        centers.append(num_columns + (_terminal_columns(word) - 1) // 2)
+        num_columns += _terminal_columns(word) + gap
+    constituents = list(_constituents_bottom_up(tree, centers))
+    height = max((constituent.level for _, constituent, _ in constituents), default=0)
+    rows = [[" "] * num_columns for _ in range(height)]
+    for _, constituent, parts in constituents:
+        row = rows[height - constituent.level]
+        left, *middle, right = [int(part.center) for part in parts]
+        row[left : right + 1] = ["┌", *"─" * (right - left - 1), "┐"]
+        for column in middle:
+            row[column] = "┬"
+        if constituent.level < height:
+            column = int(constituent.center)
+            row[column] = "┼" if column in middle else "┴"
+        for part in parts:
+            for lower_row in rows[height - constituent.level + 1 : height - part.level]:
+                lower_row[int(part.center)] = "│"
+    return "\n".join(["".join(row).rstrip() for row in rows] + [(" " * gap).join(words)])
+
+
+def _outline(tree: DrawableTree, words: Sequence[str], width: int) -> str:
+    num_guides = max(1, 3 * width // 10)
+    spans = tree.spans()[::-1]
+    around: list[tuple[int, int]] = []  # the constituents that the word is in, outermost first
+    lines = []
+    for index, word in enumerate(words):
+        while around and around[-1][1] <= index:
+            around.pop()
+        while spans and spans[-1][0] == index:
+            around.append(spans.pop())
+        guides = []
+        parts = [*around[1 : num_guides + 1], (index, index + 1)]
+        for (start, end), (part_start, part_end) in zip(around[:num_guides], parts, strict=False):
+            if start == index:
+                guides.append("┬─")
+            elif part_start == index:
+                guides.append("├─" if part_end < end else "└─")
+            else:
+                guides.append("│ " if part_end < end else "  ")
+        if len(around) > num_guides:
+            guides.append(f"·{len(around)}· ")
+        lines.append("".join(guides) + word)
+    return "\n".join(lines)
+
+
+def tree_to_svg(tree: DrawableTree, distances: Sequence[float] | None = None, title: str | None = None) -> str:
+    """Draws a tree as a self-contained SVG document, dark where the reader's browser is.
+
+    Args:
+        tree: the tree.
+        distances: one number per word to draw below the words; `distances_to_svg` takes several layers.
+        title: a heading for the picture.
+
+    Returns:
+        The document. Screen readers find the heading (or else the sentence) and the bracketed tree in it.
+
+    Raises:
+        ValueError: if the number of distances is not that of the words.
+    """
+    if distances is None:
+        return distances_to_svg(tree, [], title=title)
+    return distances_to_svg(tree, [distances], ["syntactic distance"], title)
+
+
+def distances_to_svg(
+    tree: DrawableTree,
+    distances_by_layer: Sequence[Sequence[float]],
+    layer_names: Sequence[str] | None = None,
+    title: str | None = None,
+) -> str:
+    """Draws the figure of the papers: a tree, and below each word the distances that the layers give it.
+
+    Args:
+        tree: the tree.
+        distances_by_layer: numbers of shape `[num_layers, num_words]` (sequences, or a NumPy array or tensor). Each
+            layer has its own scale, as the order of its distances is what matters. Infinite ones and NaN get no point.
+        layer_names: by default `layer 1`, `layer 2`, ...
+        title: a heading for the picture.
+
+    Returns:
+        The SVG document.
+
+    Raises:
+        ValueError: if the number of distances is not that of the words, or that of the names not that of the layers.
+    """
+    if layer_names is None:
+        layer_names = [f"layer {number + 1}" for number in range(len(distances_by_layer))]
+    if len(layer_names) != len(distances_by_layer):
+        raise ValueError(f"expected one name per layer, got {len(layer_names)} for {len(distances_by_layer)} layers")
+    measures = [WordMeasure(*layer) for layer in zip(layer_names, distances_by_layer, strict=True)]
+    return words_to_svg(tree.words, measures, tree, title)
+
+
+def words_to_svg(
+    words: Sequence[str], measures: Sequence[WordMeasure], tree: DrawableTree | None = None, title: str | None = None
+) -> str:
+    """Draws the words of a sentence, what was measured of each below it, and a tree above if there is one.
+
+    Args:
+        words: the words.
+        measures: each is drawn on a scale of its own.
+        tree: a tree of these words.
+        title: a heading for the picture.
+
+    Returns:
+        The SVG document.
+
+    Raises:
+        ValueError: if a measure does not have one number per word.
+    """
+    layers = [_as_layer(measure, num_words=len(words)) for measure in measures]
+    words = [_visible(word) for word in words]
+    picture = _Picture()
+
+    top = _MARGIN
+    if title:
+        picture.text(_visible(title), _MARGIN, top + 14, _HEADING_FONT, anchor="start", weight="bold")
+        top += 40
+
+    left = _MARGIN
+    if layers:
+        label_width = max(_text_width(label, _SMALL_FONT) for layer in layers for _, label in layer.ticks)
+        left = _MARGIN + _AXIS_TITLE_WIDTH + label_width
+    centers, right = _columns(words, left)
+
+    bottom = (top if tree is None else _draw_constituents(picture, tree, centers, top)) + _WORD_FONT + 4
+    for word, center in zip(words, centers, strict=True):
+        picture.text(word, center, bottom, _WORD_FONT)
+    if not words:
+        picture.text("no words", left, bottom, _WORD_FONT, color="muted", anchor="start")
+    for layer, color in zip(layers, itertools.cycle(_LAYER_COLORS), strict=False):
+        bottom = _draw_layer(picture, layer, color, words, centers, left, right, bottom)
+
+    description = [] if tree is None else [f"tree: {tree.to_bracket()}"]
+    description += [f"{layer.name}: {layer.values_as_text()}" for layer in layers]
+    sentence = f"{'Words' if tree is None else 'Tree of'}: {' '.join(words) or 'no words'}"
+    return picture.to_svg(title or sentence, "; ".join(description))
+
+
+def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree], title: str | None = None) -> str:
+    """Draws a gold tree, and below it other trees of the same words; constituents that are not gold are dashed.
+
+    Args:
+        gold: the gold tree.
+        trees: the others, by name. Beside it stands how many of its constituents the gold tree has; the whole
+            sentence, which they all have, is not counted.
+        title: a heading for the picture.
+
+    Returns:
+        The SVG document.
+
+    Raises:
+        ValueError: if a tree has other words.
+    """
+    for name, tree in trees.items():
+        if tuple(tree.words) != tuple(gold.words):
+            raise ValueError(f"{name} is a tree of other words than the gold tree: {' '.join(tree.words)[:60]!r}")
+    words = [_visible(word) for word in gold.words]
+    centers, _ = _columns(words, _MARGIN)
+    gold_spans = set(gold.spans())
+    picture, top = _Picture(), _MARGIN
+    if title:
+        picture.text(_visible(title), _MARGIN, top + 14, _HEADING_FONT, anchor="start", weight="bold")
+        top += 40
+    named_trees = [("gold", gold), *trees.items()]
+    for index, (name, tree) in enumerate(named_trees):
+        caption = _visible(name)
+        if index:
+            inner = set(tree.spans()) - {(0, len(words))}
+            caption += f": {len(inner & gold_spans)} of {len(inner)} constituents are gold"
+        picture.text(caption, _MARGIN, top + _SMALL_FONT, _SMALL_FONT, anchor="start", weight="bold")
+        bottom = _draw_constituents(picture, tree, centers, top + _CAPTION_HEIGHT, gold_spans) + _WORD_FONT + 4
+        for word, center in zip(words, centers, strict=True):
+            picture.text(word, center, bottom, _WORD_FONT)
+        top = bottom + _CAPTION_HEIGHT
+    description = "; ".join(f"{name}: {tree.to_bracket()}" for name, tree in named_trees)
+    return picture.to_svg(title or f"Trees of: {' '.join(words) or 'no words'}", description)
+
+
+def _columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
+    """The middle of each word's column, from `left` on, and where the last one ends."""
+    centers, right = [], left
+    for word in words:
+        column_width = max(_text_width(word, _WORD_FONT), 12) + _WORD_GAP
+        centers.append(right + column_width / 2)
+        right += column_width
+    return centers, right
+
+
+def save_figure(svg: str, path: str | os.PathLike) -> None:
+    """Writes a picture to an `.svg` or `.png` file. The file is replaced only once the new one is complete.
+
+    PNG needs `pip install "onlstm_hf[plot]"` and takes its letters from the fonts of the machine.
+
+    Raises:
+        ValueError: for another kind of file, and for a picture too large for PNG.
+        FileNotFoundError: if the folder does not exist.
+        ImportError: for PNG without the extra.
+    """
+    path = Path(path)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+    suffix = path.suffix.lower()
+    if suffix not in (".svg", ".png"):
+        raise ValueError(f"cannot write {path}: the name must end in .svg or .png")
+    content = svg.encode() if suffix == ".svg" else svg_to_png(svg)
+    with written_file(path, binary=True) as file:
+        file.write(content)
+
+
+def svg_to_png(svg: str) -> bytes:
+    """A picture of this module as PNG, twice as large where it is not too large for that; see `save_figure`.
+
+    Raises:
+        ValueError: for a picture too large for PNG.
+        ImportError: without the extra `plot`.
+    """
+    try:
+        import resvg_py
+    except ImportError as error:
+        raise ImportError('PNG needs resvg: pip install "onlstm_hf[plot]"; .svg works without it') from error
+    attributes = ElementTree.fromstring(svg).attrib
+    largest_side = max(int(attributes["width"]), int(attributes["height"]))
+    if largest_side > _LARGEST_PNG_SIDE:
+        raise ValueError(f"a picture {largest_side} pixels wide or high is too large for PNG; save it as .svg")
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1)
+
+
+class _Place(NamedTuple):
+    """Where a word or constituent is in a drawing, from left to right and in levels above the words."""
+
+    center: float
+    level: int
+
+
+def _constituents_bottom_up(
+    tree: DrawableTree, word_centers: Sequence[float]
+) -> Iterator[tuple[tuple[int, int], _Place, list[_Place]]]:
+    """Places each constituent just above its parts, midway between first and last; yields span, place and parts."""
+    placed: list[tuple[int, _Place]] = []  # with the first word of each
+    num_words_placed = 0
+    for start, end in sorted(tree.spans(), key=lambda span: (span[1], -span[0])):
+        placed += [(index, _Place(word_centers[index], 0)) for index in range(num_words_placed, end)]
+        num_words_placed = end
+        parts = []
+        while placed and placed[-1][0] >= start:
+            parts.append(placed.pop()[1])
+        parts.reverse()
+        constituent = _Place((parts[0].center + parts[-1].center) / 2, 1 + max(part.level for part in parts))
+        yield (start, end), constituent, parts
+        placed.append((start, constituent))
+
+
+def _draw_constituents(
+    picture: _Picture,
+    tree: DrawableTree,
+    word_centers: Sequence[float],
+    top: float,
+    gold_spans: Collection[tuple[int, int]] | None = None,
+) -> float:
+    """Draws the tree without its words, dashed what is not gold, and returns the height at which it ends."""
+    constituents = list(_constituents_bottom_up(tree, word_centers))
+    num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
+    level_height = min(_LEVEL_HEIGHT, max(6, _LARGEST_TREE_HEIGHT / max(num_levels, 1)))
+    radius = min(6, level_height / 2)
+    bottom = top + num_levels * level_height
+    for span, constituent, parts in constituents:
+        y = bottom - constituent.level * level_height
+        (left, left_y), *middle, (right, right_y) = [
+            (part.center, bottom - part.level * level_height) for part in parts
+        ]
+        bracket = (
+            f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
+            f"H{right - radius:.1f}Q{right:.1f} {y:.1f} {right:.1f} {y + radius:.1f}V{right_y:.1f}"
+        )
+        bracket += "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle)
+        if gold_spans is None or span in gold_spans:
+            picture.path(bracket, "ink", width=1.5)
+        else:
+            picture.path(bracket, _NOT_GOLD_COLOR, width=1.5, dashes="5 3")
+    return bottom
+
+
+class _Layer(NamedTuple):
+    name: str
+    values: list[float]
+    axis_title: str
+    ticks: list[tuple[float, str]]
+
+    def values_as_text(self) -> str:
+        return " ".join(f"{value:.3g}" for value in self.values)
+
+
+def _as_layer(measure: WordMeasure, num_words: int) -> _Layer:
+    name, values, axis_title = measure
+    if len(values) != num_words:
+        raise ValueError(f"{name}: expected one {axis_title} per word, got {len(values)} for {num_words} words")
+    values = [float(value) for value in values]
+    return _Layer(_visible(name), values, _visible(axis_title), _axis_ticks(values))
+
+
+def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
+    """Two to five round numbers that enclose the finite values, and their labels."""
+    finite_values = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
+    low, high = min(finite_values), max(finite_values)
+    extent = max(high - low or abs(high) or 1.0, 1e-300)
+    power_of_ten = 10.0 ** math.floor(math.log10(extent / 2))
+    step = next(factor * power_of_ten for factor in (1, 2, 5, 10) if extent <= 3 * factor * power_of_ten)
+    first = math.floor(low / step)
+    last = max(math.ceil(high / step), first + 1)
+    return [(number * step, f"{number * step:.10g}") for number in range(first, last + 1)]
+
+
+def _draw_layer(
+    picture: _Picture,
+    layer: _Layer,
+    color: str,
+    words: Sequence[str],
+    word_centers: Sequence[float],
+    left: float,
+    right: float,
+    top: float,
+) -> float:
+    """Draws a layer's name, its scale and a pin for each distance, and returns the height at which they end."""
+    top += _LAYER_HEADER_HEIGHT
+    bottom = top + _LAYER_HEIGHT
+    lowest, highest = layer.ticks[0][0], layer.ticks[-1][0]
+
+    def y_of(value: float) -> float:
+        return bottom - (value - lowest) / (highest - lowest) * _LAYER_HEIGHT
+
+    picture.circle(left + 4, top - 16, 4, color)
+    picture.text(layer.name, left + 14, top - 12, _SMALL_FONT, anchor="start", weight="bold")
+    picture.text(layer.axis_title, _MARGIN, (top + bottom) / 2, _SMALL_FONT, color="muted", rotation=-90)
+    for value, label in layer.ticks:
+        picture.line(left, right, y_of(value), y_of(value), "grid")
+        picture.text(label, left - 8, y_of(value) + 4, _SMALL_FONT, color="muted", anchor="end")
+    for word, center, value in zip(words, word_centers, layer.values, strict=True):
+        if math.isfinite(value):
+            picture.line(center, center, bottom, y_of(value), color, width=2)
+            picture.circle(center, y_of(value), 4, color, tooltip=f"{word}: {value:.4g}")
+    return bottom
+
+
+class _Picture:
+    """An SVG document in the making, as wide and high as what is drawn in it."""
+
+    def __init__(self) -> None:
+        self._shapes: list[ElementTree.Element] = []
+        self._right = self._bottom = 0.0
+
+    def text(
+        self,
+        text: str,
+        x: float,
+        y: float,
+        size: int,
+        color: str = "ink",
+        anchor: str = "middle",
+        weight: str = "normal",
+        rotation: int = 0,
+    ) -> None:
+        attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "font-size": str(size), "font-weight": weight}
+        if rotation:
+            attributes["transform"] = f"rotate({rotation} {x:.1f} {y:.1f})"
+        shape = self._add("text", {**attributes, "text-anchor": anchor, **_paint("fill", color)})
+        shape.text = text
+        if not rotation:
+            self._reach(x + {"start": 1, "middle": 0.5, "end": 0}[anchor] * _text_width(text, size), y + size / 3)
+
+    def line(self, x1: float, x2: float, y1: float, y2: float, color: str, width: float = 1) -> None:
+        self.path(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", color, width)
+        self._reach(max(x1, x2), max(y1, y2))
+
+    def path(self, path: str, color: str, width: float, dashes: str | None = None) -> None:
+        attributes = {"d": path, "fill": "none", "stroke-width": str(width)}
+        if dashes is not None:
+            attributes["stroke-dasharray"] = dashes
+        self._add("path", {**attributes, **_paint("stroke", color)})
+
+    def circle(self, x: float, y: float, radius: float, color: str, tooltip: str | None = None) -> None:
+        shape = self._add("circle", {"cx": f"{x:.1f}", "cy": f"{y:.1f}", "r": str(radius), **_paint("fill", color)})
+        if tooltip is not None:
+            ElementTree.SubElement(shape, "title").text = tooltip
+        self._reach(x + radius, y + radius)
+
+    def to_svg(self, title: str, description: str) -> str:
+        title, description = _visible(title), _visible(description)
+        width, height = str(math.ceil(self._right + _MARGIN)), str(math.ceil(self._bottom + _MARGIN))
+        # The identifiers stay apart where a notebook page holds many pictures.
+        name = f"onlstm-{zlib.crc32(f'{title} {description}'.encode()):08x}"
+        svg = ElementTree.Element(
+            "svg",
+            {
+                "xmlns": "http://www.w3.org/2000/svg",
+                "class": "onlstm-figure",
+                "role": "img",
+                "aria-labelledby": f"{name}-title {name}-description",
+                "width": width,
+                "height": height,
+                "viewBox": f"0 0 {width} {height}",
+                "font-family": _FONTS,
+            },
+        )
+        ElementTree.SubElement(svg, "title", {"id": f"{name}-title"}).text = title
+        ElementTree.SubElement(svg, "desc", {"id": f"{name}-description"}).text = description
+        ElementTree.SubElement(svg, "style").text = f"@media (prefers-color-scheme:dark){{{figure_style('dark')}}}"
+        ElementTree.SubElement(svg, "rect", {"width": width, "height": height, **_paint("fill", "paper")})
+        svg.extend(self._shapes)
+        return ElementTree.tostring(svg, encoding="unicode")
+
+    def _add(self, tag: str, attributes: dict[str, str]) -> ElementTree.Element:
+        self._shapes.append(ElementTree.Element(tag, attributes))
+        return self._shapes[-1]
+
+    def _reach(self, right: float, bottom: float) -> None:
+        self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
+
+
+def _paint(attribute: str, color: str) -> dict[str, str]:
+    """The attributes for a colour of the themes, which a style may darken, or for a plain one."""
+    if color in _LIGHT:
+        return {attribute: _LIGHT[color], "class": f"{color}-{attribute}"}
+    return {attribute: color}
+
+
+def figure_style(theme: str, scope: str = "") -> str:
+    """CSS that gives pictures the colours of a theme, whatever the reader's browser prefers.
+
+    Args:
+        theme: `"light"` or `"dark"`.
+        scope: a selector of what the pictures stand in, `"body.dark"` for instance.
+    """
+    return "".join(
+        f"{scope} .onlstm-figure .{name}-{attribute}{{{attribute}:{color}}}".lstrip()
+        for name, color in _THEMES[theme].items()
+        for attribute in ("fill", "stroke")
+    )
+
+
+def _visible(text: str) -> str:
+    """The text without what neither a terminal nor XML can show; an open box where nothing is left."""
+    return _INVISIBLE.sub("", re.sub(r"\s+", " ", text)).strip() or "␣"
+
+
+def _terminal_columns(text: str) -> int:
+    return sum(_relative_width(character) for character in text)
+
+
+def _relative_width(character: str) -> int:
+    """0 for what combines with other characters, 2 for East Asian wide characters and emoji, else 1."""
+    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _text_width(text: str, font_size: float) -> float:
+    """An estimate of the width of a text, in pixels, that common fonts stay below."""
+    return font_size * sum(_character_width(character) for character in text)
+
+
+def _character_width(character: str) -> float:
+    if _relative_width(character) != 1:
+        return 0.65 * _relative_width(character)
+    if character in "MWmw@%":
+        return 1.0
+    return 0.65 if character.isascii() and not character.isupper() else 0.8

@@ -1,0 +1,234 @@
+"""Gold trees from Penn-style treebanks (`.mrg` files, or bracket strings from any other place)."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from .induced_tree import BracketNode, InducedTree, read_brackets
+
+PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
+CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})
+EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
+ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Which leaves of a treebank are words, and how words and labels are written.
+
+    The defaults are the protocol of the papers on the Wall Street Journal: no punctuation, currency signs and empty
+    elements, lower case, and `N` for each run of digits (`1.5` becomes `N.N`).
+
+    Args:
+        dropped_tags: leaves with these tags are dropped. `EMPTY_ELEMENT_TAGS` keeps the punctuation; another language
+            has its own tags, `{"PU", "-NONE-"}` for instance in the Chinese Treebank.
+        lowercase: whether words are lower-cased.
+        digits: `"runs"` writes `N` for each run of digits, as the authors' code does for parsing; `"numbers"` writes
+            `N` for words that are numbers as a whole (`1.5`, `2,700`, `1\\/2`) and leaves others (`10-year`), as in
+            the Penn Treebank text for language modelling; `"keep"` changes nothing.
+        function_tag_separators: what follows one of these characters in a label is dropped: `NP-SBJ-1` and `NP=2`
+            become `NP`. The empty string keeps the labels as they stand.
+    """
+
+    dropped_tags: frozenset[str] = PUNCTUATION_TAGS | CURRENCY_TAGS | EMPTY_ELEMENT_TAGS
+    lowercase: bool = True
+    digits: str = "runs"
+    function_tag_separators: str = "-="
+
+    def __post_init__(self):
+        if self.digits not in ("runs", "numbers", "keep"):
+            raise ValueError(f'digits must be "runs", "numbers" or "keep", got {self.digits!r}')
+
+    def word(self, text: str) -> str:
+        """The word for a leaf's text."""
+        if self.lowercase:
+            text = text.lower()
+        if self.digits == "runs":
+            return re.sub(r"[0-9]+", "N", text)
+        if self.digits == "numbers" and re.fullmatch(r"[0-9][0-9.,:/\\-]*", text):
+            return "N"
+        return text
+
+    def label(self, text: str) -> str:
+        """The label without its function tags."""
+        separators = [text.find(separator) for separator in self.function_tag_separators]
+        return text[: min((position for position in separators if position > 0), default=len(text))]
+
+
+# Every leaf is a word; words and labels stay as they are.
+AS_WRITTEN = Preprocessing(dropped_tags=frozenset(), lowercase=False, digits="keep", function_tag_separators="")
+
+
+@dataclass(frozen=True)
+class GoldTree:
+    """The words of a sentence and its labelled constituents.
+
+    Attributes:
+        words: the words, preprocessed.
+        constituents: `(label, start, end)` for every labelled bracket over two words or more, `words[start:end]`.
+            They are ordered as their brackets open; brackets over the same words (`(S (VP ...))`) are all there.
+    """
+
+    words: tuple[str, ...]
+    constituents: tuple[tuple[str, int, int], ...]
+
+    def __post_init__(self):
+        object.__setattr__(self, "words", tuple(self.words))
+        object.__setattr__(self, "constituents", tuple(map(tuple, self.constituents)))
+        for label, start, end in self.constituents:
+            if not 0 <= start < end - 1 < len(self.words):
+                raise ValueError(
+                    f"constituent {(label, start, end)} must have 0 <= start, end <= {len(self.words)} (the number of "
+                    "words) and at least two words"
+                )
+
+    @classmethod
+    def from_bracket(cls, text: str, preprocessing: Preprocessing | None = None) -> GoldTree:
+        """Reads one labelled tree, for instance `( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat)) (. .)) )`.
+
+        Words may also stand without a tag beside others: `(S (NP the cat) sat)`. An outermost bracket without a
+        label, or with one of `ROOT_LABELS`, is no constituent.
+
+        Args:
+            text: the tree.
+            preprocessing: which leaves are words and how they are written; the papers' protocol by default.
+
+        Raises:
+            ValueError: if the text is not exactly one tree with labels.
+        """
+        nodes = list(read_brackets(text))
+        if len(nodes) != 1:
+            raise ValueError(f"expected one bracketed tree, got {len(nodes)} in {text[:60]!r}")
+        return _gold_tree(nodes[0], preprocessing or Preprocessing())
+
+    def spans(self) -> list[tuple[int, int]]:
+        """Constituents of at least two words without their labels, the whole sentence included, each once.
+
+        Sorted by start, longer ones first, as those of an [`InducedTree`].
+        """
+        whole_sentence = {(0, len(self.words))} if len(self.words) > 1 else set()
+        spans = whole_sentence.union((start, end) for _, start, end in self.constituents)
+        return sorted(spans, key=lambda span: (span[0], -span[1]))
+
+    def to_nested(self) -> list | str:
+        """The tree without labels: a word is a string, a constituent a list."""
+        return InducedTree.from_spans(self.words, self.spans()).to_nested()
+
+    def to_bracket(self) -> str:
+        """The tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
+
+        Raises:
+            ValueError: if a word or label is empty or has a bracket or white space in it.
+        """
+        for text in [*self.words, *(label for label, _, _ in self.constituents)]:
+            if not re.fullmatch(r"[^\s()]+", text):
+                raise ValueError(
+                    f"{text!r} cannot stand in a bracketed tree: it is empty or has brackets or white space"
+                )
+        opening = [""] * len(self.words)
+        closing = [""] * len(self.words)
+        for label, start, end in self.constituents:
+            opening[start] += f"({label} "
+            closing[end - 1] += ")"
+        parts = zip(opening, self.words, closing, strict=True)
+        return f"(TOP {' '.join(before + word + after for before, word, after in parts)})"
+
+
+def read_treebank(
+    paths: str | os.PathLike | Iterable[str | os.PathLike],
+    preprocessing: Preprocessing | None = None,
+    suffix: str = ".mrg",
+) -> list[GoldTree]:
+    """Reads the gold trees of treebank files, in the order of the files and of the trees in them.
+
+    Args:
+        paths: a file, a folder (its files with the suffix, also in folders below, sorted by path), or several.
+        preprocessing: which leaves are words and how they are written; the papers' protocol by default. A sentence
+            without any word keeps its place as a tree of no words.
+        suffix: of the files to read in a folder, in upper or lower case.
+
+    Raises:
+        FileNotFoundError: if a path does not exist or a folder has no such file.
+        ValueError: if a file is not UTF-8, holds no tree, or its brackets do not match (with the line).
+    """
+    preprocessing = preprocessing or Preprocessing()
+    if isinstance(paths, (str, os.PathLike)):
+        paths = [paths]
+    return [
+        tree
+        for path in paths
+        for file in _treebank_files(Path(path), suffix.lower())
+        for tree in _read_file(file, preprocessing)
+    ]
+
+
+def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing | None = None) -> list[GoldTree]:
+    """Reads one gold tree from each string, for instance from a column of a dataset: `dataset["tree"]`.
+
+    Raises:
+        ValueError: if a string is not exactly one labelled tree, with its position.
+    """
+    trees = []
+    for position, text in enumerate(texts):
+        try:
+            trees.append(GoldTree.from_bracket(text, preprocessing))
+        except ValueError as error:
+            raise ValueError(f"gold tree {position}: {error}") from error
+    return trees
+
+
+def _treebank_files(path: Path, suffix: str) -> list[Path]:
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise FileNotFoundError(f"treebank not found: {path}")
+    files = sorted(file for file in path.rglob("*") if file.suffix.lower() == suffix and file.is_file())
+    if not files:
+        raise FileNotFoundError(f"no {suffix} file in the folder {path}; name the files or their suffix")
+    return files
+
+
+def _read_file(path: Path, preprocessing: Preprocessing) -> Iterator[GoldTree]:
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path} is not UTF-8 text: byte {content[error.start]:#04x} in line {line}") from error
+    if not text.strip():
+        raise ValueError(f"{path} is empty; expected bracketed trees")
+    try:
+        for node in read_brackets(text):
+            yield _gold_tree(node, preprocessing)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
+    words: list[str] = []
+    closed: list[tuple[str, int, int]] = []
+    open_brackets: list[tuple[str | None, int, Iterator[BracketNode | str]]] = [(None, 0, iter([root]))]
+    while open_brackets:
+        label, start, children = open_brackets[-1]
+        child = next(children, None)
+        if child is None:
+            open_brackets.pop()
+            if label is not None and len(words) - start > 1:
+                closed.append((preprocessing.label(label), start, len(words)))
+        elif isinstance(child, str):
+            words.append(preprocessing.word(child))
+        elif len(child.children) == 1 and isinstance(child.children[0], str):
+            if child.label not in preprocessing.dropped_tags:
+                words.append(preprocessing.word(child.children[0]))
+        else:
+            is_root = len(open_brackets) == 1
+            if child.label is None and not is_root:
+                raise ValueError(f"a bracket without a label after {' '.join(words[-5:])!r}; gold trees need labels")
+            wraps_tree = is_root and (child.label is None or child.label in ROOT_LABELS)
+            open_brackets.append((None if wraps_tree else child.label, len(words), iter(child.children)))
+    opened = closed[::-1]  # brackets over the same words, whose order the sorting keeps, close from the inside out
+    return GoldTree(tuple(words), tuple(sorted(opened, key=lambda item: (item[1], -item[2]))))

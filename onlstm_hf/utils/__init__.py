@@ -1,0 +1,1 @@
+"""Files, results, checkpoints and the code that travels with them: what every other folder may use."""

@@ -1,0 +1,116 @@
+"""Checkpoints as the command line and the evaluation scripts load them: checked, with errors that name the cause."""
+
+import argparse
+import logging
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
+
+from .download_check import check_download
+
+DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
+
+
+def default_model() -> str:
+    """The model that is used where none is named.
+
+    Raises:
+        FileNotFoundError: if there is none; the message says how to name or train one.
+    """
+    if os.environ.get("ONLSTM_MODEL"):
+        return os.environ["ONLSTM_MODEL"]
+    for folder in (Path.cwd(), Path(__file__).resolve().parents[2]):
+        if (folder / DEFAULT_MODEL / "config.json").is_file():
+            return str(folder / DEFAULT_MODEL)
+    raise FileNotFoundError(
+        f"no model is named and {DEFAULT_MODEL} is not here: give --model FOLDER_OR_NAME or set ONLSTM_MODEL; "
+        "`python training/quickstart.py` in a checkout trains a small one in runs/quickstart/model/best"
+    )
+
+
+def add_code_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--trust-remote-code`, for types of models that neither this package nor Transformers has."""
+    parser.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="run the code that a checkpoint brings, where its type of model is not known here",
+    )
+
+
+def load_checkpoint(
+    name: str,
+    any_causal_model: bool = False,
+    auto_class: type = AutoModelForCausalLM,
+    trust_remote_code: bool = False,
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Loads a model, in float32 and on the GPU if there is one, and its tokenizer.
+
+    Args:
+        name: a checkpoint folder, or a name on the Hub.
+        any_causal_model: whether a language model may be any one of Transformers, not only one of this package.
+        auto_class: the class of Transformers that loads it; by default that of language models.
+        trust_remote_code: whether code that comes with it is run, where its type of model is not known here.
+
+    Raises:
+        FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
+        ValueError: if it cannot be loaded or lacks weights, is no model of this package, has weights that are not
+            finite, or a tokenizer that does not fit.
+        OSError: if a file is not the one on the Hub.
+    """
+    is_folder = Path(name).is_dir()
+    if not is_folder and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
+        raise FileNotFoundError(f"there is no checkpoint folder {name}")
+    if is_folder and not (Path(name) / "config.json").is_file():
+        raise FileNotFoundError(f"{name} is no checkpoint folder: it has no config.json")
+    if is_folder and not any(Path(name).glob("tokenizer*")):
+        raise FileNotFoundError(
+            f"the checkpoint {name} has no tokenizer; for a converted one, `onlstm-hf convert --vocab-from` builds it"
+        )
+    hint = "" if is_folder else " (there is no folder of this name)"
+    with quiet_transformers():
+        # Corrupt and foreign files fail in more ways than can be listed.
+        try:
+            model, report = auto_class.from_pretrained(
+                name, dtype=torch.float32, trust_remote_code=trust_remote_code, output_loading_info=True
+            )
+        except Exception as error:
+            raise ValueError(f"cannot load the model {name}{hint}: {error}") from error
+        if auto_class is AutoModelForCausalLM and not (any_causal_model or hasattr(model, "parse")):
+            raise ValueError(f"{name} is a model of type {model.config.model_type}, which induces no trees")
+        if report["missing_keys"]:
+            missing = sorted(report["missing_keys"])
+            raise ValueError(f"the model {name} lacks {len(missing)} of its weights, for instance {missing[0]}")
+        for parameter_name, parameter in model.named_parameters():
+            if not parameter.isfinite().all():
+                raise ValueError(f"the weights of {name} contain NaN or infinity ({parameter_name})")
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+        except Exception as error:
+            raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
+        check_download(name)
+    if len(tokenizer) > model.config.vocab_size:
+        raise ValueError(
+            f"the tokenizer of {name} does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
+            f"{model.config.vocab_size}"
+        )
+    return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keeps progress bars and warnings of loading and saving off the terminal; failures still raise."""
+    disabled_level, shows_progress = logging.root.manager.disable, is_progress_bar_enabled()
+    logging.disable(logging.WARNING)
+    disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.disable(disabled_level)
+        if shows_progress:
+            enable_progress_bar()

@@ -1,0 +1,94 @@
+"""Results of an experiment as a JSON file that says how they can be had again: command, date, machine, versions."""
+
+import os
+import platform
+import re
+import shlex
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+from ..version import __version__
+from .files import write_json
+
+# What a CPU needs to multiply fast.
+VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
+
+
+def write_results(path: str | os.PathLike, results: dict, script: str, arguments: Sequence[str]) -> dict:
+    """Writes results, and the run that they come from, to a JSON file that means the same on another machine.
+
+    Args:
+        path: the file; one of the same name is replaced once the new one is complete.
+        results: what JSON can hold. Paths in its keys and values are written as `portable` writes them.
+        script: where the script is in a checkout, for instance `eval/evaluate_lm.py`.
+        arguments: those of the script.
+
+    Returns:
+        What was written.
+    """
+    written = portable(
+        {
+            **results,
+            "command": shlex.join(["python", script, *arguments]),
+            "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "machine": describe_machine(),
+            "versions": {
+                "onlstm_hf": __version__,
+                "torch": torch.__version__,
+                "transformers": transformers.__version__,
+                "python": platform.python_version(),
+            },
+        }
+    )
+    write_json(path, written)
+    return written
+
+
+def portable(content: Any) -> Any:
+    """The same without the places that only this machine has.
+
+    In all strings, keys included, paths in the working directory become relative to it, and paths in the folder of
+    reference data that the environment variable `ONLSTM_SHARED` names begin with `$ONLSTM_SHARED`, so that commands
+    still run. Other absolute paths stay as they are.
+    """
+    if isinstance(content, dict):
+        return {portable(key): portable(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [portable(value) for value in content]
+    if not isinstance(content, str):
+        return content
+    for folder, written in {os.environ.get("ONLSTM_SHARED"): "$ONLSTM_SHARED/", os.getcwd(): ""}.items():
+        if folder and len(Path(folder).parts) > 1:
+            start = rf"(?<![^\s=]){re.escape(str(Path(folder)))}/"
+            content = re.sub(start, lambda _, written=written: written, content)
+    return content
+
+
+def describe_machine(device: torch.device | None = None) -> dict:
+    """What figures were measured on: CPU, its cores and vector extensions, threads in use, the GPU if there is one.
+
+    Args:
+        device: where the work was done; by default a GPU where there is one.
+    """
+    machine = {
+        "cpu": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "torch": torch.__version__,
+    }
+    cpu_info = Path("/proc/cpuinfo")
+    if cpu_info.exists():
+        fields = dict(line.split(":", 1) for line in cpu_info.read_text().splitlines() if ":" in line)
+        fields = {name.strip(): value.strip() for name, value in fields.items()}
+        machine["cpu"] = fields.get("model name", machine["cpu"])
+        flags = fields.get("flags", "").split()
+        machine["vector_extensions"] = [name for name in VECTOR_EXTENSIONS if name in flags]
+    if device.type == "cuda" if device else torch.cuda.is_available():
+        machine |= {"gpu": torch.cuda.get_device_name(device), "cuda": torch.version.cuda}
+    return machine

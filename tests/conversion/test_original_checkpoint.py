@@ -1,0 +1,309 @@
+from contextlib import suppress
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from onlstm_hf import ONLSTMForCausalLM, PRPNForCausalLM, convert_original_checkpoint, convert_original_state_dict
+from tests.helpers.original_files import (
+    MakesAFolder,
+    mutated,
+    mutations,
+    onlstm_checkpoint,
+    prpn_checkpoint,
+    save_as_torch_0_3,
+    save_in_legacy_format,
+    save_in_zip,
+)
+
+FORMATS = {"zip": save_in_zip, "older": save_in_legacy_format, "torch 0.3": save_as_torch_0_3}
+
+
+def state_dict_of(checkpoint) -> dict[str, torch.Tensor]:
+    return {
+        name: tensor.clone()
+        for name, tensor in checkpoint[0].state_dict().items()
+        if not name.endswith("._weight")  # absent but for models without drop-connect
+    }
+
+
+def same_weights(model, other) -> bool:
+    weights, others = model.state_dict(), other.state_dict()
+    return list(weights) == list(others) and all(torch.equal(weights[name], others[name]) for name in weights)
+
+
+@pytest.fixture
+def source(tmp_path):
+    save_in_zip(onlstm_checkpoint(), tmp_path / "original.pt")
+    return tmp_path / "original.pt"
+
+
+@pytest.fixture
+def text_files(tmp_path):
+    """Texts with the 15 words of the model, in three files."""
+    texts = {"train": "the <unk> cat\nsat on the mat\n", "valid": "it saw dogs\n", "test": "old dog that N hid it\n"}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.txt").write_text(text)
+    return [tmp_path / f"{name}.txt" for name in texts]
+
+
+@pytest.mark.parametrize("model_type", ["onlstm", "prpn"])
+def test_the_golden_file_gives_the_logits_of_the_authors_code(shared_dir, tmp_path, model_type):
+    golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
+    expected = load_file(f"{golden}_expected.safetensors")
+    model, tokenizer = convert_original_checkpoint(f"{golden}.pt")
+    assert tokenizer is None
+    assert model.config.model_type == model_type
+    model.save_pretrained(tmp_path)
+    for loaded in (model, AutoModelForCausalLM.from_pretrained(tmp_path).eval()):
+        with torch.no_grad():
+            logits = loaded(expected["input_ids"].t()).logits.transpose(0, 1)
+        torch.testing.assert_close(logits, expected["logits"], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
+def test_a_prpn_of_any_format_is_the_state_dict_with_its_options(tmp_path, save):
+    checkpoint = prpn_checkpoint()
+    options = {"num_slots": 4, "resolution": 0.25, "hard": False}
+    expected = convert_original_state_dict(checkpoint.state_dict(), "prpn", **options)
+    save(checkpoint, tmp_path / "original.pt")
+    model, _ = convert_original_checkpoint(tmp_path / "original.pt")
+    assert type(model) is PRPNForCausalLM and not model.training
+    assert same_weights(model, expected)
+    config = model.config
+    assert (config.num_slots, config.resolution, config.hard, config.lookback) == (4, 0.25, False, 3)
+    assert (config.output_dropout, config.input_dropout, config.recurrent_dropout) == (0.6, 0.2, 0)
+
+
+def test_the_state_dict_of_a_prpn_is_recognised(tmp_path):
+    torch.save(prpn_checkpoint().state_dict(), tmp_path / "weights.pt")
+    config = convert_original_checkpoint(tmp_path / "weights.pt", num_slots=7, hard=False)[0].config
+    assert (config.model_type, config.num_slots, config.resolution, config.hard) == ("prpn", 7, 0.1, False)
+
+
+@pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
+def test_a_checkpoint_of_any_format_is_the_state_dict_with_its_dropouts(tmp_path, save):
+    checkpoint = onlstm_checkpoint()
+    expected = convert_original_state_dict(state_dict_of(checkpoint), weight_dropout=0.3)
+    save(checkpoint, tmp_path / "original.pt")
+    model, _ = convert_original_checkpoint(tmp_path / "original.pt")
+    assert type(model) is ONLSTMForCausalLM and not model.training
+    assert same_weights(model, expected)
+    config = model.config
+    assert (config.layer_sizes, config.chunk_size, config.tie_word_embeddings) == ([12, 12, 8], 4, True)
+    assert (config.embedding_dropout, config.input_dropout, config.hidden_dropout) == (0, 0.5, 0.4)
+    assert (config.output_dropout, config.weight_dropout) == (0.25, 0.3)
+
+
+@pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
+def test_the_second_weight_of_a_model_without_drop_connect_is_left_out(tmp_path, save):
+    checkpoint = onlstm_checkpoint(weight_dropout=0)
+    assert "rnn.cells.0.hh._weight" in checkpoint[0].state_dict()
+    save(checkpoint, tmp_path / "original.pt")
+    model, _ = convert_original_checkpoint(tmp_path / "original.pt")
+    assert model.config.weight_dropout == 0
+    assert same_weights(model, convert_original_state_dict(state_dict_of(checkpoint)))
+    torch.save(checkpoint[0].state_dict(), tmp_path / "state_dict.pt")
+    assert same_weights(convert_original_checkpoint(tmp_path / "state_dict.pt")[0], model)
+
+
+def test_a_model_alone_is_read(tmp_path):
+    checkpoint = onlstm_checkpoint()
+    save_in_zip(checkpoint[0], tmp_path / "original.pt")
+    assert same_weights(
+        convert_original_checkpoint(tmp_path / "original.pt")[0],
+        convert_original_state_dict(state_dict_of(checkpoint)),
+    )
+
+
+def test_an_untied_decoder_is_kept(tmp_path):
+    checkpoint = onlstm_checkpoint()
+    checkpoint[0].decoder.weight = torch.nn.Parameter(torch.ones(15, 8))
+    save_in_zip(checkpoint, tmp_path / "original.pt")
+    model, _ = convert_original_checkpoint(str(tmp_path / "original.pt"))
+    assert not model.config.tie_word_embeddings
+    assert torch.equal(model.lm_head.weight, torch.ones(15, 8))
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_a_state_dict_gets_the_default_dropouts(tmp_path, suffix):
+    state_dict, path = state_dict_of(onlstm_checkpoint()), tmp_path / f"weights{suffix}"
+    del state_dict["decoder.weight"]
+    (torch.save if suffix == ".pt" else save_file)(state_dict, path)
+    model, _ = convert_original_checkpoint(path)
+    assert same_weights(model, convert_original_state_dict(state_dict))
+    assert model.config.weight_dropout == 0.45
+
+
+def test_arguments_override_the_file(source):
+    config = convert_original_checkpoint(source, weight_dropout=0.2, hidden_dropout=0.1, parse_layer=2)[0].config
+    assert (config.weight_dropout, config.hidden_dropout, config.parse_layer) == (0.2, 0.1, 2)
+    assert config.output_dropout == 0.25
+
+
+def test_an_option_of_another_model_is_refused(source):
+    with pytest.raises(ValueError, match='is of type "onlstm", which has no num_slots, weight_drop'):
+        convert_original_checkpoint(source, num_slots=4, weight_drop=0.1)
+
+
+def test_half_precision_becomes_single(tmp_path):
+    checkpoint = onlstm_checkpoint()
+    checkpoint[0].half()
+    save_in_zip(checkpoint, tmp_path / "original.pt")
+    model, _ = convert_original_checkpoint(tmp_path / "original.pt")
+    assert model.dtype == torch.float32
+    assert torch.equal(model.lm_head.weight, checkpoint[0].encoder.weight.float())
+
+
+def test_the_tokenizer_has_the_ids_of_the_authors(source, text_files, tmp_path):
+    model, tokenizer = convert_original_checkpoint(source, text_files)
+    words = ["the", "<unk>", "cat", "<eos>", "sat", "on", "mat", "it", "saw", "dogs", "old", "dog", "that", "N", "hid"]
+    assert tokenizer.convert_tokens_to_ids(words) == list(range(15))
+    assert (model.config.eos_token_id, model.config.pad_token_id) == (3, 3)
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path / "out")
+    loaded = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert loaded("zebra sat\nthe dog")["input_ids"] == [1, 4, 0, 11]
+    assert str(AutoModelForCausalLM.from_pretrained(tmp_path / "out").parse("the cat sat", loaded))
+
+
+def test_one_text_file_may_stand_alone(source, tmp_path, text_files):
+    (tmp_path / "all.txt").write_text("".join(path.read_text() for path in text_files))
+    together = convert_original_checkpoint(source, tmp_path / "all.txt")[1]
+    assert together.get_vocab() == convert_original_checkpoint(source, text_files)[1].get_vocab()
+
+
+def test_the_text_must_have_as_many_words_as_the_model(source, text_files, tmp_path):
+    with pytest.raises(ValueError, match=r"train\.txt have 7 different words .* the model 15; name the files"):
+        convert_original_checkpoint(source, text_files[:1])
+    (tmp_path / "other.txt").write_text(" ".join("abcdefghijklmn"))
+    with pytest.raises(ValueError, match="the text has no <unk>"):
+        convert_original_checkpoint(source, tmp_path / "other.txt")
+    with pytest.raises(FileNotFoundError, match=r"missing\.txt"):
+        convert_original_checkpoint(source, [tmp_path / "missing.txt"])
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], "something else than tensors with names"),
+        ([1, 2], "something else than tensors with names"),
+        ({"encoder.weight": "text"}, "something else than tensors with names"),
+        ({"encoder.weight": torch.ones(2), "nested": {"a": torch.ones(1)}}, "something else than tensors with names"),
+        ({1: torch.ones(1)}, "are no names"),
+        ({"\x1b[31m": torch.ones(1)}, "are no names"),
+        ({"": torch.ones(1)}, "are no names"),
+        ({"encoder.weight": torch.ones(2, 2, dtype=torch.int64)}, "floating-point"),
+        ({}, "neither an ON-LSTM nor a PRPN of the authors' code: nothing"),
+        ({"bert.weight": torch.ones(2)}, "neither an ON-LSTM nor a PRPN of the authors' code: bert.weight"),
+        ({"rnn.cells.0.ih.0.weight": torch.ones(2)}, "missing"),
+        ({"rnn.cells.999999999999.hh.weight": torch.ones(2)}, "missing"),
+        (torch.nn.Linear(2, 2), "neither an ON-LSTM nor a PRPN"),
+        (torch.optim.SGD([torch.ones(1)], lr=1.0), "something else in place of a module"),
+    ],
+)
+def test_anything_else_is_refused(tmp_path, value, message):
+    torch.save(value, tmp_path / "original.pt")
+    with pytest.raises(ValueError, match=message):
+        convert_original_checkpoint(tmp_path / "original.pt")
+
+
+@pytest.mark.parametrize("suffix", [".pt", ".safetensors"])
+def test_missing_and_damaged_files_are_named(tmp_path, suffix):
+    path = tmp_path / f"original{suffix}"
+    with pytest.raises(FileNotFoundError, match=f"there is no file {path}"):
+        convert_original_checkpoint(path)
+    path.write_bytes(b"\x00damaged" * 40)
+    with pytest.raises(ValueError, match=f"cannot read {path}"):
+        convert_original_checkpoint(path)
+
+
+def test_attributes_that_cannot_be_read_must_be_given(tmp_path):
+    checkpoint = onlstm_checkpoint()
+    checkpoint[0].rnn.cells[1].hh.dropout = 0.7
+    checkpoint[0].dropouti = "much"
+    save_in_zip(checkpoint, path := tmp_path / "original.pt")
+    with pytest.raises(ValueError, match="give input_dropout"):
+        convert_original_checkpoint(path)
+    with pytest.raises(ValueError, match=r"whose rnn\.cells\.\*\.hh\.dropout should be one number; give weight"):
+        convert_original_checkpoint(path, input_dropout=0.1)
+    assert convert_original_checkpoint(path, input_dropout=0.1, weight_dropout=0.2)[0].config.weight_dropout == 0.2
+
+
+def test_an_embedding_that_is_no_matrix_is_refused(tmp_path, text_files):
+    state_dict = state_dict_of(onlstm_checkpoint())
+    for embedding in (torch.tensor(1.0), torch.ones(15), None):
+        state_dict.pop("encoder.weight", None)
+        torch.save(state_dict | ({} if embedding is None else {"encoder.weight": embedding}), tmp_path / "original.pt")
+        for files in (None, text_files):
+            with pytest.raises(ValueError):
+                convert_original_checkpoint(tmp_path / "original.pt", files)
+
+
+def test_weights_that_are_not_finite_are_refused(tmp_path):
+    checkpoint = onlstm_checkpoint()
+    with torch.no_grad():
+        checkpoint[0].decoder.bias[3] = float("nan")
+    save_in_zip(checkpoint, tmp_path / "original.pt")
+    with pytest.raises(ValueError, match=r"decoder\.bias contains NaN or infinity"):
+        convert_original_checkpoint(tmp_path / "original.pt")
+
+
+def test_modules_that_contain_themselves_are_refused(tmp_path):
+    deep, wide = torch.nn.Module(), torch.nn.Module()
+    deep._modules["a"] = deep
+    for name in "abcdefgh":
+        wide._modules[name] = wide
+    for module in (deep, wide):
+        torch.save(module, tmp_path / "original.pt")
+        with pytest.raises(ValueError, match="its modules have no end"):
+            convert_original_checkpoint(tmp_path / "original.pt")
+
+
+def test_one_tensor_does_not_become_a_thousand(tmp_path):
+    """A small file whose layers are all the same tensor would give a model of any size."""
+    tensor = torch.zeros(100_000)
+    torch.save({f"rnn.cells.{layer}.hh.weight": tensor for layer in range(1000)}, tmp_path / "original.pt")
+    with pytest.raises(ValueError, match="many of its tensors are one and the same"):
+        convert_original_checkpoint(tmp_path / "original.pt")
+
+
+def test_tensors_that_would_need_a_huge_third_one_are_refused(tmp_path):
+    """A long embedding and a wide layer ask for an input map of 80 GB between them before it is looked at."""
+    state_dict = state_dict_of(onlstm_checkpoint(num_layers=1, embedding_size=400))
+    state_dict["encoder.weight"], state_dict["decoder.weight"] = torch.zeros(1, 10_000_000), torch.zeros(1, 400)
+    torch.save(state_dict, tmp_path / "original.pt")
+    with pytest.raises(ValueError, match="do not fit together"):
+        convert_original_checkpoint(tmp_path / "original.pt")
+
+
+@pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
+def test_a_malicious_part_of_a_checkpoint_is_refused(tmp_path, monkeypatch, save):
+    checkpoint = onlstm_checkpoint()
+    checkpoint[1].stats["now"] = [MakesAFolder(tmp_path / "was-run")]
+    save(checkpoint, tmp_path / "original.pt")
+    with pytest.raises(ValueError, match=r"original\.pt: the pickle calls '\w+\.mkdir'; code .* is never run"):
+        convert_original_checkpoint(tmp_path / "original.pt")
+    assert not (tmp_path / "was-run").exists()
+
+
+@pytest.fixture(scope="module", params=["onlstm", "prpn"])
+def file_content(request, tmp_path_factory):
+    path = tmp_path_factory.mktemp("files") / "original.pt"
+    if request.param == "onlstm":
+        checkpoint = onlstm_checkpoint(vocab_size=5, embedding_size=2, hidden_size=2, chunk_size=1)
+    else:
+        checkpoint = prpn_checkpoint(vocab_size=5, embedding_size=2, hidden_size=2)
+    save_as_torch_0_3(checkpoint, path)
+    return path.read_bytes()
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence")
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(changes=mutations())
+def test_damaged_checkpoints_are_converted_or_refused(tmp_path, file_content, changes):
+    (tmp_path / "original.pt").write_bytes(mutated(file_content, changes))
+    with suppress(ValueError):
+        convert_original_checkpoint(tmp_path / "original.pt")

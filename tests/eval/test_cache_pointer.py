@@ -1,0 +1,134 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from eval.adaptation import cache_pointer
+from eval.adaptation.cache_pointer import CachePointer, CacheWindow, cached_log_probabilities
+from onlstm_hf.scoring.protocols import stream_log_likelihood
+from tests.helpers.tiny_models import KINDS, VOCAB_SIZE
+
+EOS, LENGTH = 4, 37
+CACHES = [
+    CachePointer(5, 0.3, 0.2),
+    CachePointer(5, 0.3, 0.9),
+    CachePointer(1, 1.0, 0.1),
+    CachePointer(1000, 0.0, 0.5),
+]
+
+
+@pytest.fixture(params=KINDS)
+def model(request):
+    return KINDS[request.param].make(eos_token_id=EOS).double()
+
+
+@pytest.fixture
+def stream():
+    return torch.randint(VOCAB_SIZE, (LENGTH,), generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def brute_force(model, row, first_id, cache):
+    """The definition, word by word: a list of all past (hidden state, next word), and a loop over it."""
+    history, log_probabilities, state, previous = [], [], None, first_id
+    for word in row.tolist():
+        output = model.model(torch.tensor([[previous]]), state=state, use_cache=True)
+        hidden, state = output.last_hidden_state[0, 0].tolist(), output.state
+        logits = model.lm_head(output.last_hidden_state)[0, 0].tolist()
+        probability = math.exp(logits[word]) / sum(map(math.exp, logits))
+        recent = history[-cache.size :]
+        if recent:
+            scores = [math.exp(cache.flatness * sum(a * b for a, b in zip(hidden, h, strict=True))) for h, _ in recent]
+            matching = sum(score for score, (_, follower) in zip(scores, recent, strict=True) if follower == word)
+            probability = (1 - cache.weight) * probability + cache.weight * matching / sum(scores)
+        log_probabilities.append(math.log(probability))
+        history.append((hidden, word))
+        previous = word
+    return log_probabilities
+
+
+@pytest.mark.parametrize("chunk_length", [1, 4, 100])
+def test_probabilities_are_those_of_a_loop_over_the_past(model, stream, chunk_length):
+    found = cached_log_probabilities(model, stream, CACHES, chunk_length=chunk_length)
+    for cache, log_probabilities in zip(CACHES, found, strict=True):
+        expected = brute_force(model, stream, EOS, cache)
+        assert log_probabilities.tolist() == pytest.approx(expected, rel=1e-9)
+
+
+def test_each_row_has_a_cache_of_its_own(stream):
+    model, cache = KINDS["onlstm"].make(eos_token_id=EOS).double(), CACHES[0]
+    (found,) = cached_log_probabilities(model, stream, [cache], batch_size=3, chunk_length=4)
+    expected = []
+    for start in range(0, LENGTH, 13):
+        first_id = stream[start - 1].item() if start else EOS
+        expected += brute_force(model, stream[start : start + 13], first_id, cache)
+    assert found.tolist() == pytest.approx(expected, rel=1e-9)
+
+
+def test_without_weight_the_model_alone_speaks(stream):
+    model = KINDS["lstm"].make(eos_token_id=EOS)
+    (found,) = cached_log_probabilities(model, stream, [CachePointer(5, 0.3, 0.0)])
+    assert found.sum().item() == pytest.approx(stream_log_likelihood(model, stream).total_log_likelihood, rel=1e-6)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 6), st.floats(0, 2), st.floats(0.01, 0.99), st.integers(0, LENGTH - 2))
+def test_the_probabilities_of_all_words_sum_to_one(size, flatness, weight, position):
+    model = KINDS["gru"].make(eos_token_id=EOS).double()
+    past = torch.randint(VOCAB_SIZE, (position,), generator=torch.Generator().manual_seed(1))
+    total = 0.0
+    for word in range(VOCAB_SIZE):
+        text = torch.cat([past, torch.tensor([word])])
+        (found,) = cached_log_probabilities(model, text, [CachePointer(size, flatness, weight)], chunk_length=5)
+        total += found[-1].exp().item()
+    assert total == pytest.approx(1)
+
+
+def test_what_is_compared_does_not_grow_with_the_text(monkeypatch):
+    model = KINDS["rnn"].make(eos_token_id=EOS)
+    largest = []
+
+    def compare(hidden, targets, cached_hidden, cached_words):
+        largest.append(cached_words.shape)
+        return original(hidden, targets, cached_hidden, cached_words)
+
+    original = cache_pointer._compare
+    monkeypatch.setattr(cache_pointer, "_compare", compare)
+    text = torch.randint(VOCAB_SIZE, (500,))
+    cached_log_probabilities(model, text, [CachePointer(7, 0.3, 0.2)], batch_size=2, chunk_length=10)
+    assert len(largest) == 25 and max(largest) == (2, 17)
+
+
+def test_a_window_keeps_no_more_memory_than_its_size():
+    window = CacheWindow(3)
+    for start in range(0, 100, 10):
+        words = torch.arange(start, start + 10)[None]
+        window.extend(torch.zeros(1, 10, 2), words)
+    assert window.words.tolist() == [[97, 98, 99]]
+    assert window.hidden_states.untyped_storage().nbytes() == 3 * 2 * 4
+
+
+def test_bfloat16_is_within_one_percent(stream):
+    model = KINDS["onlstm"].make(eos_token_id=EOS)
+    (expected,) = cached_log_probabilities(model, stream, CACHES[:1])
+    (found,) = cached_log_probabilities(model.to(torch.bfloat16), stream, CACHES[:1])
+    assert found.sum().item() == pytest.approx(expected.sum().item(), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    "cache",
+    [CachePointer(0, 1, 0.1), CachePointer(5, -1, 0.1), CachePointer(5, math.nan, 0.1), CachePointer(5, 1, 1.0)],
+)
+def test_settings_out_of_range_are_refused(stream, cache):
+    with pytest.raises(ValueError, match="a cache needs a size of at least 1"):
+        cached_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, [cache])
+
+
+def test_nan_weights_are_named_as_the_cause(stream):
+    model = KINDS["lstm"].make(eos_token_id=EOS)
+    with torch.no_grad():
+        model.lm_head.bias[0] = math.nan
+    with pytest.raises(ValueError, match="weights contain NaN"):
+        cached_log_probabilities(model, stream, CACHES)

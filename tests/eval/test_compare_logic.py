@@ -1,0 +1,63 @@
+"""The table and the figure of logical inference."""
+
+import json
+
+import pytest
+
+from eval import compare_logic
+from onlstm_hf.logic.scores import score_logic
+
+
+@pytest.fixture
+def results(tmp_path):
+    paths = []
+    for name, predictions in (("onlstm", ["<", "#", "=", "v"]), ("lstm", ["<", "#", "#", "#"])):
+        content = {
+            "task": "logical inference",
+            "name": name,
+            "test": score_logic(predictions, ["<", "#", "=", "#"], [1, 1, 7, 12]).to_dict(),
+            "validation_accuracy": 0.5,
+            "parameters": 1234,
+            "epochs": 3,
+            "recipe": {"max_train_operators": 6},
+        }
+        paths.append(tmp_path / f"{name}.json")
+        paths[-1].write_text(json.dumps(content))
+    return list(map(str, paths))
+
+
+def test_the_table_has_a_row_for_every_number_and_a_column_for_every_run(results, capsys):
+    assert compare_logic.main(results) == 0
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert ["operators", "pairs", "onlstm", "lstm"] in [line[:4] for line in lines]
+    published = {"7": ["91", "88", "84", "94"], "12": ["75", "69", "71", "86"]}
+    for row in (["1", "2", "100.0", "100.0"], ["7", "1", "100.0", "0.0"], ["12", "1", "0.0", "100.0"]):
+        assert row + published.get(row[0], []) in lines
+    assert ["all", "75.0", "75.0"] in lines and ["parameters", "1234", "1234"] in lines
+
+
+def test_the_figure_has_a_curve_for_every_run(results, tmp_path):
+    pytest.importorskip("matplotlib")
+    path = tmp_path / "logic.svg"
+    assert compare_logic.main([*results, "--names", "ON-LSTM", "LSTM", "--plot", str(path)]) == 0
+    text = path.read_text()
+    assert "<svg" in text and "LSTM" in text and "trained on at most 6" in text
+    assert compare_logic.main([*results, "--names", "ON-LSTM", "LSTM", "--plot", str(tmp_path / "again.svg")]) == 0
+    assert (tmp_path / "again.svg").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [("{}", "holds no results of logical inference"), ("{", "is not a JSON file"), (None, "there is no file")],
+)
+def test_other_files_are_refused(tmp_path, capsys, content, message):
+    path = tmp_path / "results.json"
+    if content is not None:
+        path.write_text(content)
+    assert compare_logic.main([str(path)]) != 0
+    assert message in capsys.readouterr().err
+
+
+def test_names_must_fit_the_results(results, capsys):
+    assert compare_logic.main([*results, "--names", "one"]) != 0
+    assert "2 results and 1 names" in capsys.readouterr().err

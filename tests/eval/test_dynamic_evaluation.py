@@ -1,0 +1,167 @@
+import math
+from copy import deepcopy
+
+import pytest
+import torch
+
+from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
+from onlstm_hf.scoring.protocols import stream_log_likelihood
+from tests.helpers.tiny_models import KINDS, VOCAB_SIZE
+
+EOS, LENGTH = 4, 23
+SETTINGS = DynamicEvaluation(learning_rate=0.05, decay=0.3, segment_length=3, epsilon=0.5)
+
+
+@pytest.fixture(params=KINDS)
+def model(request):
+    return KINDS[request.param].make(eos_token_id=EOS).double()
+
+
+@pytest.fixture
+def stream():
+    return torch.randint(VOCAB_SIZE, (LENGTH,), generator=torch.Generator().manual_seed(1))
+
+
+def rows_of(text, batch_size):
+    """Inputs and targets of each row; the last row may be shorter."""
+    length = math.ceil(len(text) / batch_size)
+    inputs = torch.cat([torch.tensor([EOS]), text[:-1]])
+    return [(inputs[start : start + length], text[start : start + length]) for start in range(0, len(text), length)]
+
+
+def mean_loss(model, segments, states):
+    """Mean loss of segments of rows that run one after the other, the log probabilities, and the new states."""
+    found, new_states = [], []
+    for (inputs, targets), state in zip(segments, states, strict=True):
+        if not len(inputs):
+            new_states.append(state)
+            found.append(torch.zeros(0, dtype=torch.float64))
+            continue
+        output = model(inputs[None], state=state, use_cache=True)
+        found.append(output.logits[0].log_softmax(dim=-1)[range(len(targets)), targets])
+        new_states.append(output.state.detach())
+    return -torch.cat(found).mean(), [values.detach() for values in found], new_states
+
+
+def brute_force(model, text, settings, gradient_rms=None, batch_size=1):
+    """The paper's update written out for a copy of the model, rows one by one, with `backward`."""
+    model = deepcopy(model)
+    own = [parameter.detach().clone() for parameter in model.parameters()]
+    rows = rows_of(text, batch_size)
+    states, found = [None] * len(rows), [[] for _ in rows]
+    for start in range(0, len(rows[0][0]), settings.segment_length):
+        segment = slice(start, start + settings.segment_length)
+        loss, values, states = mean_loss(model, [(row[0][segment], row[1][segment]) for row in rows], states)
+        for row, row_values in zip(found, values, strict=True):
+            row += row_values.tolist()
+        model.zero_grad()
+        loss.backward()
+        with torch.no_grad():
+            for index, parameter in enumerate(model.parameters()):
+                gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+                step, decay = settings.learning_rate * gradient, settings.decay
+                if gradient_rms is not None:
+                    everything = torch.cat([rms.flatten() for rms in gradient_rms])
+                    mean = everything.sum() / everything.numel()
+                    step = step / (gradient_rms[index] + settings.epsilon * mean)
+                    decay = torch.minimum(settings.decay * gradient_rms[index] / mean, torch.tensor(1.0))
+                parameter.copy_(parameter - step + decay * (own[index] - parameter))
+    return [value for row in found for value in row]
+
+
+@pytest.mark.parametrize("normalised", [False, True])
+def test_probabilities_are_those_of_the_update_written_out(model, stream, normalised):
+    gradient_rms = gradient_root_mean_squares(model, stream.flip(0), 1, 4) if normalised else None
+    expected = brute_force(model, stream, SETTINGS, gradient_rms)
+    found = dynamic_log_probabilities(model, stream, SETTINGS, gradient_rms)
+    assert found.tolist() == pytest.approx(expected, rel=1e-9)
+    without = stream_log_likelihood(model, stream).total_log_likelihood
+    assert abs(found.sum().item() - without) > 1e-2
+
+
+@pytest.mark.parametrize("segment_length", [1, 5, 100])
+def test_segments_of_any_length_in_rows_of_a_batch(stream, segment_length):
+    model, settings = KINDS["onlstm"].make(eos_token_id=EOS).double(), SETTINGS._replace(segment_length=segment_length)
+    expected = brute_force(model, stream, settings, batch_size=3)
+    assert dynamic_log_probabilities(model, stream, settings, batch_size=3).tolist() == pytest.approx(
+        expected, rel=1e-9
+    )
+
+
+def test_gradient_statistics_are_the_root_mean_square_over_batches(model, stream):
+    squares, states, rows = None, [None, None], rows_of(stream, 2)
+    copy = deepcopy(model)
+    for start in range(0, 12, 5):
+        segment = slice(start, start + 5)
+        loss, _, states = mean_loss(copy, [(row[0][segment], row[1][segment]) for row in rows], states)
+        copy.zero_grad()
+        loss.backward()
+        gradients = [torch.zeros_like(p) if p.grad is None else p.grad.square() for p in copy.parameters()]
+        squares = gradients if squares is None else [a + b for a, b in zip(squares, gradients, strict=True)]
+    expected = [(square / 3).sqrt() for square in squares]
+    torch.testing.assert_close(gradient_root_mean_squares(model, stream, 2, 5), expected, rtol=1e-9, atol=1e-12)
+
+
+def test_decay_by_the_whole_way_back_leaves_one_step(stream):
+    """With decay 1 each segment is scored by the own weights but for one update."""
+    model = KINDS["lstm"].make(eos_token_id=EOS).double()
+    once = DynamicEvaluation(0.05, 1.0, 3)
+    assert dynamic_log_probabilities(model, stream, once).tolist() == pytest.approx(
+        brute_force(model, stream, once), rel=1e-9
+    )
+
+
+def test_without_learning_rate_it_is_plain_evaluation(model, stream):
+    found = dynamic_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0))
+    assert found.sum().item() == pytest.approx(stream_log_likelihood(model, stream).total_log_likelihood, rel=1e-9)
+
+
+def test_a_text_that_repeats_itself_gets_more_probable(stream):
+    model = KINDS["onlstm"].make(eos_token_id=EOS, weight_dropout=0.0)
+    text = stream.repeat(8)
+    found = dynamic_log_probabilities(model, text, DynamicEvaluation(0.3))
+    assert found[-LENGTH:].mean() > found[:LENGTH].mean() + 0.3
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_weights_mode_and_gradients_are_what_they_were(model, stream, training):
+    model.train(training)
+    for parameter in model.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    dynamic_log_probabilities(model, stream, SETTINGS)
+    gradient_root_mean_squares(model, stream)
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert model.training is training
+    assert all(parameter.grad.eq(1).all() for parameter in model.parameters())
+
+
+def test_weights_are_restored_where_the_learning_rate_is_too_high(stream):
+    model = KINDS["lstm"].make(eos_token_id=EOS)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    with pytest.raises(ValueError, match="the learning rate 1e[+]38 is too high"):
+        dynamic_log_probabilities(model, stream, DynamicEvaluation(1e38))
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        DynamicEvaluation(-1.0),
+        DynamicEvaluation(math.nan),
+        DynamicEvaluation(0.1, decay=1.5),
+        DynamicEvaluation(0.1, segment_length=0),
+        DynamicEvaluation(0.1, epsilon=0),
+    ],
+)
+def test_settings_out_of_range_are_refused(stream, settings):
+    with pytest.raises(ValueError, match="dynamic evaluation needs"):
+        dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, settings)
+
+
+def test_statistics_of_another_model_and_frozen_models_are_refused(stream):
+    model, other = KINDS["lstm"].make(eos_token_id=EOS), KINDS["gru"].make(eos_token_id=EOS)
+    with pytest.raises(ValueError, match="gradient_rms is not of this model"):
+        dynamic_log_probabilities(model, stream, SETTINGS, gradient_root_mean_squares(other, stream))
+    with pytest.raises(ValueError, match="requires a gradient"):
+        dynamic_log_probabilities(model.requires_grad_(False), stream, SETTINGS)

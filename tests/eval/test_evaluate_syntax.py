@@ -1,0 +1,239 @@
+import gzip
+import json
+
+import pytest
+import torch
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from eval import evaluate_syntax
+from eval.syntactic_tests import MARVIN_LINZEN_PUBLISHED, MARVIN_LINZEN_SETS, Item, load_blimp, load_marvin_linzen
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.scoring.protocols import score_sentences
+from onlstm_hf.text.unknown_words import differ_in_unknown_word, encode_sentences, spell_as_treebank
+
+pytest.importorskip("datasets")
+pytest.importorskip("evaluate")
+pytestmark = pytest.mark.usefixtures("fresh_metric_modules")
+
+SIMPLE = """\
+sing_MS_MV	the author laughs	the author laugh
+plur_MS_MV	the authors laugh	the authors laughs
+plur_MS_MV	the authors smirk	the authors smirks
+plur_MS_MV	the pilots laugh	the pilots smirk
+"""
+NPI = "past	no authors have ever laughed	the authors have ever laughed	most authors have ever laughed\n"
+BLIMP = {"UID": "wh_island", "linguistics_term": "island_effects", "field": "syntax"}
+KNOWN = ["the author authors laugh laughs have ever laughed no most who has n't left"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_word_tokenizer(KNOWN)
+
+
+@pytest.fixture(scope="module")
+def onlstm(tokenizer):
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 2, "initializer_range": 2.0}
+    return ONLSTMForCausalLM(ONLSTMConfig(vocab_size=len(tokenizer), eos_token_id=0, **sizes)).eval()
+
+
+@pytest.fixture(scope="module")
+def gpt2(tokenizer):
+    torch.manual_seed(0)
+    sizes = {"n_embd": 8, "n_layer": 2, "n_head": 2, "n_positions": 32, "initializer_range": 1.0}
+    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **sizes)
+    return GPT2LMHeadModel(config).eval()
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory, tokenizer, onlstm, gpt2):
+    folders = []
+    for name, model in (("our-model", onlstm), ("gpt-model", gpt2)):
+        folders.append(tmp_path_factory.mktemp("checkpoints") / name)
+        model.save_pretrained(folders[-1])
+        tokenizer.save_pretrained(folders[-1])
+    return [str(folder) for folder in folders]
+
+
+@pytest.fixture
+def marvin_linzen(tmp_path):
+    folder = tmp_path / "syneval"
+    folder.mkdir()
+    (folder / "simple_agrmt.tsv").write_text(SIMPLE, encoding="utf-8")
+    with gzip.open(folder / "simple_npi_anim.tsv.gz", "wt", encoding="utf-8") as file:
+        file.write(NPI)
+    return str(folder)
+
+
+@pytest.fixture
+def blimp(tmp_path):
+    folder = tmp_path / "blimp"
+    folder.mkdir()
+    pair = {"sentence_good": "Who hasn't left?", "sentence_bad": "Who hasn't laughed?"}
+    (folder / "wh_island.jsonl").write_text(json.dumps(BLIMP | pair) + "\n", encoding="utf-8")
+    return str(folder)
+
+
+@torch.no_grad()
+def log_probability(model, ids):
+    log_probabilities = model(torch.tensor([ids])).logits[0].double().log_softmax(dim=-1)
+    return sum(log_probabilities[i, token].item() for i, token in enumerate(ids[1:]))
+
+
+@pytest.mark.parametrize("kind", ["onlstm", "gpt2"])
+@pytest.mark.parametrize("end_counts", [True, False])
+def test_the_more_probable_sentence_wins(request, tokenizer, marvin_linzen, kind, end_counts):
+    model = request.getfixturevalue(kind)
+    items = load_marvin_linzen(marvin_linzen)
+    scores = evaluate_syntax.score_items(model, tokenizer, items, end_counts, batch_size=3)
+
+    def total(sentence):
+        ids = [0, *tokenizer(sentence)["input_ids"], *([0] if end_counts else [])]
+        return log_probability(model, ids)
+
+    right = [total(item.sentences[0]) > total(item.sentences[-1]) for item in items if len(item.sentences) == 2]
+    simple = scores["by_group"]["agreement: simple"]
+    assert (simple["num_correct"], simple["num_pairs"]) == (sum(right), 4)
+    grammatical, intrusive, ungrammatical = map(total, items[-1].sentences)
+    for name, expected in {
+        "grammatical vs. intrusive": grammatical > intrusive,
+        "intrusive vs. ungrammatical": intrusive > ungrammatical,
+        "grammatical vs. ungrammatical": grammatical > ungrammatical,
+    }.items():
+        assert scores["by_group"][f"NPIs: simple ({name})"]["num_correct"] == expected
+
+
+def test_sentences_score_as_the_command_line_scores_them(onlstm, tokenizer, monkeypatch, marvin_linzen):
+    scored = {}
+
+    def record(model, sequences, batch_size):
+        scored.update(dict.fromkeys(map(tuple, sequences)))
+        return original(model, sequences, batch_size)
+
+    original = evaluate_syntax.sequence_log_probabilities
+    monkeypatch.setattr(evaluate_syntax, "sequence_log_probabilities", record)
+    sentences = ["the authors laugh", "the authors smirk"]
+    evaluate_syntax.score_items(onlstm, tokenizer, [Item("condition", "group", tuple(sentences))])
+    totals = [score.total().total_log_likelihood for score in score_sentences(onlstm, tokenizer, sentences)]
+    assert original(onlstm, list(scored)) == pytest.approx(totals, abs=1e-4)
+
+
+def test_pairs_of_unknown_words_are_ties_and_counted(onlstm, tokenizer, marvin_linzen):
+    score = evaluate_syntax.score_items(onlstm, tokenizer, load_marvin_linzen(marvin_linzen))["by_group"]
+    assert score["agreement: simple"]["num_ties"] == 1  # smirk and smirks
+    assert score["agreement: simple"]["num_out_of_vocabulary"] == 2  # and the last pair, not for its "pilots"
+
+
+@pytest.mark.parametrize(
+    "first, second, expected",
+    [
+        ("the authors laugh", "the authors laughs", False),
+        ("the pilots laugh", "the pilots laughs", False),
+        ("the pilots laugh", "the authors laugh", True),
+        ("the pilots laugh", "the surgeons laugh", True),
+        ("the authors that no pilots have", "no authors that the pilots have", False),
+        ("the authors laugh", "the authors who smirk laugh", True),
+        ("the pilots", "the pilots", False),
+    ],
+)
+def test_only_unknown_words_that_differ_matter(tokenizer, first, second, expected):
+    assert differ_in_unknown_word(*encode_sentences(tokenizer, [first, second])) is expected
+
+
+@pytest.mark.parametrize(
+    "sentence, expected",
+    [
+        ("Who hasn't left?", "who has n't left"),
+        ("Becca's 20 aunts, (all) tall, laugh.", "becca 's N aunts all tall laugh"),
+        ("the author laughs", "the author laughs"),
+    ],
+)
+def test_treebank_spelling(sentence, expected):
+    assert spell_as_treebank(sentence) == expected
+
+
+def test_every_set_has_a_test_case_and_every_test_case_published_figures():
+    groups = [group for section in MARVIN_LINZEN_SETS.values() for group in section]
+    sets = [name for section in MARVIN_LINZEN_SETS.values() for names in section.values() for name in names]
+    assert len(sets) == len(set(sets)) == 22
+    assert {name.partition(" (grammatical")[0].partition(" (intrusive")[0] for name in MARVIN_LINZEN_PUBLISHED} == set(
+        groups
+    )
+    assert len(MARVIN_LINZEN_PUBLISHED) == 19
+
+
+def test_table_and_results_of_several_models(capsys, tmp_path, checkpoints, marvin_linzen, blimp):
+    output = tmp_path / "results.json"
+    arguments = [*checkpoints, "--marvin-linzen", marvin_linzen, "--blimp", blimp, "--spelling", "treebank"]
+    assert evaluate_syntax.main([*arguments, "--output", str(output)]) == 0
+    table = capsys.readouterr().out
+    results = json.loads(output.read_text(encoding="utf-8"))
+    assert [row["model"] for row in results["models"]] == checkpoints
+    scores = [row["scores"]["Marvin & Linzen"]["by_group"]["agreement: simple"] for row in results["models"]]
+    (line,) = [line for line in table.splitlines() if line.startswith("  agreement: simple")]
+    cells = [f"{score['accuracy']:.2f} {score['in_vocabulary_accuracy']:.2f} of 50%" for score in scores]
+    assert line.split() == f"agreement: simple 4 {' '.join(cells)} 0.99 1.00".split()
+    assert "our-model" in table and "gpt-model" in table and "ON-LSTM (published)" in table
+    assert "Short-term dependency" in table and "Long-term dependency" not in table
+    assert "NPIs: simple (intrusive vs. ungrammatical)" in table and "  wh_island" in table
+    blimp_scores = results["models"][0]["scores"]["BLiMP"]
+    assert blimp_scores["by_group"]["island_effects"]["num_out_of_vocabulary"] == 0
+    assert results["published"]["marvin_linzen"]["agreement: simple"] == {"ON-LSTM": 0.99, "LSTM": 1.0}
+    assert results["command"].startswith("python eval/evaluate_syntax.py ")
+
+
+def test_samples_are_part_of_each_set_and_always_the_same(marvin_linzen):
+    items = load_marvin_linzen(marvin_linzen, max_items=2)
+    assert len(items) == 3 and set(items) < set(load_marvin_linzen(marvin_linzen))
+    assert items == load_marvin_linzen(marvin_linzen, max_items=2)
+
+
+def test_a_dataset_has_a_configuration_a_paradigm(monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    rows = {name: BLIMP | {"UID": name, "sentence_good": name, "sentence_bad": "b"} for name in ("one", "two")}
+
+    def load(source, name, split):
+        assert (source, split) == ("owner/blimp", "train")
+        return datasets.Dataset.from_list([rows[name]])
+
+    monkeypatch.setattr(datasets, "get_dataset_config_names", lambda source: list(rows))
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    expected = [Item(name, "island_effects", (name, "b")) for name in rows]
+    assert load_blimp("owner/blimp") == expected
+    with pytest.raises(ValueError, match="one of owner/blimp has no column 'condition'"):
+        load_marvin_linzen("owner/blimp")
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("simple_agrmt.tsv", "sing\tthe author laughs\n", "simple_agrmt.tsv: line 1 has 1 sentences"),
+        ("agreement.tsv", SIMPLE, "agreement is not one of Marvin & Linzen's sets: simple_agrmt"),
+        ("simple_agrmt.txt", SIMPLE, "has no files that end in .tsv or .tsv.gz"),
+    ],
+)
+def test_bad_sets_are_refused_before_a_model_is_loaded(capsys, tmp_path, name, content, message):
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    assert evaluate_syntax.main(["no-such-model", "--marvin-linzen", str(tmp_path)]) == 1
+    assert message in capsys.readouterr().err
+
+
+def test_bad_pairs_of_blimp_are_refused(tmp_path):
+    (tmp_path / "wh_island.jsonl").write_text(json.dumps(BLIMP), encoding="utf-8")
+    with pytest.raises(ValueError, match="wh_island.jsonl: line 1 lacks sentence_good, sentence_bad"):
+        load_blimp(str(tmp_path))
+
+
+def test_one_line_says_that_there_is_nothing_to_evaluate_on(capsys):
+    assert evaluate_syntax.main(["no-such-model"]) == 1
+    assert capsys.readouterr().err.startswith("evaluate_syntax.py: nothing to evaluate on")
+
+
+def test_the_reference_sets_are_read_whole(shared_dir):
+    items = load_marvin_linzen(str(shared_dir / "data/syneval"))
+    assert len(items) == 163_124
+    assert {item.group for item in items} == {group for section in MARVIN_LINZEN_SETS.values() for group in section}
+    items = load_blimp(str(shared_dir / "data/blimp"))
+    assert len(items) == 67_000
+    assert len({item.condition for item in items}) == 67 and len({item.group for item in items}) == 12

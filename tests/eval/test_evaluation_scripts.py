@@ -1,0 +1,471 @@
+import csv
+import json
+import math
+import re
+import shutil
+import subprocess
+import sys
+from itertools import product
+
+import pytest
+import torch
+
+from eval import evaluate_lm, evaluate_parsing
+from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
+from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
+from eval.utils import describe_checkpoint
+from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
+from onlstm_hf.scoring.protocols import encode_stream
+from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees.treebank import AS_WRITTEN, GoldTree, read_treebank
+
+pytest.importorskip("datasets")
+pytest.importorskip("evaluate")
+pytestmark = pytest.mark.usefixtures("fresh_metric_modules")
+
+LINES = ["the cat sat on the mat", "it saw N dogs", "dogs", "", "the old dog that the cat saw sat on the old mat"]
+TREES = """\
+( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (DT the) (NN mat)))) (. .)) )
+( (S (NP-SBJ (PRP It)) (VP (VBD saw) (NP (CD 2) (NNS dogs))) (. .)) )
+( (S (NP-SBJ (NP (DT The) (JJ old) (NN dog)) (SBAR (WHNP (WDT that)) (S (NP-SBJ (DT the) (NN cat)) (VP (VBD saw)))))
+     (VP (VBD sat) (PP (IN on) (NP (DT the) (JJ old) (NN mat)))) (. .)) )
+"""
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_word_tokenizer(LINES, pad_token="<eos>")
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    """A model whose weights are large enough for its layers to disagree on the trees."""
+    torch.manual_seed(0)
+    sizes = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 2}
+    model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=len(tokenizer), eos_token_id=0, **sizes)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(6)
+    return model
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, model, tokenizer):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture
+def text_file(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(LINES), encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    path = tmp_path / "trees.mrg"
+    path.write_text(TREES, encoding="utf-8")
+    return str(path)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    """A dataset folder with the lines in `validation` and, backwards, in `test`, and trees beside both."""
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    lines = [line for line in LINES if line]
+    trees = [re.sub(r"^(.*) (\S+)$", r"(X \1) \2", line) for line in lines]
+    rows = [json.dumps({"text": line, "tree": f"(S {tree})"}) for line, tree in zip(lines, trees, strict=True)]
+    (folder / "validation.jsonl").write_text("\n".join(rows))
+    (folder / "test.jsonl").write_text("\n".join(reversed(rows)))
+    return str(folder)
+
+
+def log_likelihood(model, tokenizer, lines, carry_state):
+    """Reads one token at a time, each line after an `<eos>` and with one at its end."""
+    state, previous, total, count = None, 0, 0.0, 0
+    for line in lines:
+        if not carry_state:
+            state, previous = None, 0
+        for token in [*tokenizer(line)["input_ids"], 0]:
+            with torch.no_grad():
+                output = model(torch.tensor([[previous]]), state=state, use_cache=True)
+            total += output.logits[0, -1].double().log_softmax(-1)[token].item()
+            state, previous, count = output.state, token, count + 1
+    return total, count
+
+
+@pytest.mark.parametrize("protocol", ["stream", "sentence"])
+def test_perplexity_is_that_of_reading_token_by_token(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file, protocol
+):
+    output = tmp_path / "results.json"
+    arguments = [checkpoint, "--files", text_file, "--protocol", protocol, "--output", str(output)]
+    assert evaluate_lm.main(arguments) == 0
+    results = json.loads(output.read_text())
+    scores = results["scores"][text_file]
+    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line], protocol == "stream")
+    assert scores["log_likelihood"] == pytest.approx(total, abs=1e-4)
+    assert scores["num_tokens"] == count
+    assert scores["perplexity"] == pytest.approx(math.exp(-total / count), rel=1e-5)
+    assert scores["word_perplexity"] == pytest.approx(scores["perplexity"])
+    num_characters = sum(len(line) + 1 for line in LINES if line)
+    assert scores["bits_per_character"] == pytest.approx(-total / math.log(2) / num_characters, rel=1e-5)
+    assert results["protocol"]["name"] == protocol
+    assert results["command"].startswith("python eval/evaluate_lm.py ") and "--protocol" in results["command"]
+    assert {"onlstm_hf", "torch", "transformers", "python"} <= set(results["versions"])
+
+    table = capsys.readouterr().out
+    (row,) = [line for line in table.splitlines() if line.startswith(text_file)]
+    assert row.split()[1:3] == [str(count), f"{scores['perplexity']:.2f}"]
+    assert "Penn Treebank test (published)" in table and "56.17" in table and "58.29" in table
+
+
+def test_rows_of_the_stream_begin_anew(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
+    output = tmp_path / "results.json"
+    assert evaluate_lm.main([checkpoint, "--files", text_file, "--batch-size", "4", "--output", str(output)]) == 0
+    scores = json.loads(output.read_text())["scores"][text_file]
+    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line], carry_state=True)
+    assert scores["num_tokens"] == count
+    assert scores["log_likelihood"] != pytest.approx(total, abs=1e-3)
+
+
+def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, dataset, text_file):
+    assert evaluate_lm.main([checkpoint, "--dataset", dataset, "--split", "validation", "test"]) == 0
+    by_split = capsys.readouterr().out
+    assert evaluate_lm.main([checkpoint, "--files", text_file, text_file]) == 0
+    by_file = capsys.readouterr().out
+    (validation,) = [line.split() for line in by_split.splitlines() if line.startswith(f"{dataset} validation")]
+    (test,) = [line.split() for line in by_split.splitlines() if line.startswith(f"{dataset} test")]
+    text = next(line.split() for line in by_file.splitlines() if line.startswith(text_file))
+    assert validation[2:] == text[1:]
+    assert test[2] == text[1] and test[3] != text[2]
+
+
+def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file
+):
+    other, output = tmp_path / "other.txt", tmp_path / "results.json"
+    other.write_text("dogs saw dogs\ndogs saw N dogs\n" * 5)
+    arguments = [checkpoint, "--files", text_file, str(other), "--adapt", "cache", "--tune", str(other)]
+    grid = ["--cache-size", "2", "30", "--cache-flatness", "0", "0.5", "--cache-weight", "0.1", "0.4"]
+    assert evaluate_lm.main([*arguments, *grid, "--tune-tokens", "20", "--output", str(output)]) == 0
+    results = json.loads(output.read_text())
+    adapted = results["adaptation"]
+    caches = [CachePointer(*setting) for setting in product((2, 30), (0.0, 0.5), (0.1, 0.4))]
+    streams = {
+        text_file: encode_stream(tokenizer, [line for line in LINES if line]),
+        str(other): encode_stream(tokenizer, other.read_text().splitlines()),
+    }
+    losses = [-found.mean().item() for found in cached_log_probabilities(model, streams[str(other)][:20], caches)]
+    best = caches[losses.index(min(losses))]
+    assert adapted["settings"] == {
+        "cache_size": best.size,
+        "cache_flatness": best.flatness,
+        "cache_weight": best.weight,
+    }
+    assert adapted["tuning"]["text"] == str(other) and adapted["tuning"]["num_tokens"] == 20
+    assert [row["perplexity"] for row in adapted["tuning"]["grid"]] == pytest.approx(list(map(math.exp, losses)))
+    table = capsys.readouterr().out
+    for name, stream in streams.items():
+        (found,) = cached_log_probabilities(model, stream, [best])
+        assert adapted["scores"][name]["log_likelihood"] == pytest.approx(found.sum().item())
+        assert adapted["scores"][name]["num_tokens"] == results["scores"][name]["num_tokens"] == len(stream)
+        perplexity = math.exp(-found.mean().item())
+        assert adapted["scores"][name]["word_perplexity"] == pytest.approx(perplexity)
+        assert f"{name}, cache" in table and f"{perplexity:.2f}" in table
+    assert f"the best of 8 on 20 tokens of {other}" in table
+
+
+def test_settings_that_are_given_need_no_text_to_choose_by(capsys, tmp_path, checkpoint, text_file):
+    output = tmp_path / "results.json"
+    settings = ["--adapt", "dynamic-sgd", "--learning-rate", "0.01", "--decay", "0.1", "--segment-length", "4"]
+    assert evaluate_lm.main([checkpoint, "--files", text_file, *settings, "--output", str(output)]) == 0
+    assert json.loads(output.read_text())["adaptation"]["tuning"] is None
+    printed = capsys.readouterr().out
+    assert printed.endswith("(Krause et al. 2018): learning_rate 0.01, decay 0.1, segment_length 4\n")
+
+
+@pytest.mark.parametrize("method", ["dynamic-sgd", "dynamic-rms"])
+def test_dynamic_evaluation_leaves_out_what_diverges(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file, method
+):
+    output = tmp_path / "results.json"
+    arguments = [checkpoint, "--files", text_file, "--adapt", method, "--tune", text_file, "--output", str(output)]
+    settings = ["--learning-rate", "1e38", "0.01", "--decay", "0.1", "--segment-length", "4"]
+    gradient_rms, fields = None, ("learning_rate", "decay", "segment_length")
+    stream = encode_stream(tokenizer, [line for line in LINES if line])
+    if method == "dynamic-rms":
+        settings += ["--epsilon", "2", "--gradient-text", text_file, "--gradient-tokens", "12"]
+        gradient_rms, fields = gradient_root_mean_squares(model, stream[:12]), (*fields, "epsilon")
+    assert evaluate_lm.main([*arguments, *settings]) == 0
+    adapted = json.loads(output.read_text())["adaptation"]
+    assert adapted["settings"] == dict(zip(fields, (0.01, 0.1, 4, 2.0), strict=False))
+    assert adapted["tuning"]["grid"][0]["perplexity"] is None
+    best = DynamicEvaluation(0.01, 0.1, 4, 2.0)
+    expected = dynamic_log_probabilities(model, stream, best, gradient_rms).sum().item()
+    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--tune", "{text}"], "--tune is a setting of --adapt"),
+        (["--decay", "0.1"], "--decay is a setting of --adapt"),
+        (["--adapt", "cache"], "there are 30 settings to choose from: give --tune TEXT"),
+        (["--adapt", "cache", "--decay", "0.1"], "--decay is no setting of --adapt cache"),
+        (["--adapt", "cache", "--tune", "valid.txt"], "--tune valid.txt is none of the texts"),
+        (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
+        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --gradient-text"),
+        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--gradient-text", "{text}"], "takes no --gradient-text"),
+        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
+        (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
+    ],
+)
+def test_options_of_adaptation_that_do_not_fit_are_refused_before_the_model_is_loaded(
+    capsys, text_file, arguments, expected
+):
+    arguments = [argument.format(text=text_file) for argument in arguments]
+    assert evaluate_lm.main(["no-such-model", "--files", text_file, *arguments]) == 1
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--files", "missing.txt"], "there is no file missing.txt"),
+        (["--files", "{empty}"], "is empty"),
+        (["--files", "{text}", "--output", "no/such/folder/results.json"], "cannot write"),
+        (["--dataset", "{dataset}", "--split", "train"], "cannot load the split 'train'"),
+        (["--dataset", "{dataset}", "--column", "sentence"], "no column 'sentence'; its columns: text, tree"),
+    ],
+)
+def test_bad_text_is_refused_before_the_model_is_loaded(capsys, tmp_path, dataset, text_file, arguments, expected):
+    (tmp_path / "empty").write_text("\n \n")
+    places = {"empty": tmp_path / "empty", "text": text_file, "dataset": dataset}
+    capsys.readouterr()
+    assert evaluate_lm.main(["no-such-model", *(argument.format(**places) for argument in arguments)]) == 1
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("evaluate_lm.py: ")]
+    assert len(error) == 1 and expected in error[0]
+
+
+def test_a_missing_model_is_one_line(capsys, text_file, treebank):
+    assert evaluate_lm.main(["no-such-model", "--files", text_file]) == 1
+    assert capsys.readouterr().err == "evaluate_lm.py: there is no checkpoint folder no-such-model\n"
+    assert evaluate_parsing.main(["no-such-model", "--treebank", treebank]) == 1
+    assert capsys.readouterr().err == "evaluate_parsing.py: there is no checkpoint folder no-such-model\n"
+
+
+def as_json(scores):
+    """Scores as they are read back."""
+    return json.loads(json.dumps(scores.to_dict()))
+
+
+@pytest.mark.parametrize("branching_bias", ["right", "none"])
+def test_parsing_scores_are_those_of_the_induced_trees(
+    capsys, tmp_path, checkpoint, model, tokenizer, treebank, branching_bias
+):
+    output = tmp_path / "results.json"
+    arguments = [checkpoint, "--treebank", treebank, "--branching-bias", branching_bias, "--output", str(output)]
+    assert evaluate_parsing.main([*arguments, "--note", "seen in training"]) == 0
+    results = json.loads(output.read_text())
+    gold = read_treebank(treebank)
+    for part, part_gold in (("all", gold), ("short", gold[:2])):
+        sentences = [list(tree.words) for tree in part_gold]
+        for layer in (0, 1):
+            trees = model.parse(sentences, tokenizer, layer=layer, branching_bias=branching_bias)
+            expected = as_json(score_parses(trees, part_gold))
+            assert results["models"][0]["scores"][part][f"layer {layer + 1} (--layer {layer})"] == expected
+        for name, expected in score_baselines(part_gold).items():
+            assert results["others"][part][name] == as_json(expected)
+    assert results["others"]["all"]["upper bound"]["sentence_f1"] < 1
+    assert results["note"] == "seen in training"
+    assert results["published"]["rows"][0]["wsj"] == {"mean": 47.7, "max": 49.4}
+
+
+def test_the_table_has_layers_baselines_and_published_figures(capsys, checkpoint, model, tokenizer, treebank):
+    assert evaluate_parsing.main([checkpoint, "--treebank", treebank]) == 0
+    table = capsys.readouterr().out
+    gold = read_treebank(treebank)
+    rows = {"layer 2 (--layer 1)": model.parse([list(tree.words) for tree in gold], tokenizer, layer=1)}
+    for name, trees in rows.items():
+        scores, short_scores = score_parses(trees, gold), score_parses(trees[:2], gold[:2])
+        (row,) = [line for line in table.splitlines() if line.startswith(name)]
+        cells = row.removeprefix(name).split()
+        assert cells[:3] == [
+            f"{100 * value:.1f}" for value in (scores.sentence_f1, scores.corpus_f1, short_scores.sentence_f1)
+        ]
+        assert cells[3] == f"{scores.average_depth:.1f}"
+        assert cells[4:] == [
+            "-",
+            f"{100 * scores.label_recall['NP'].recall:.1f}",
+            f"{100 * scores.label_recall['PP'].recall:.1f}",
+            "-",
+        ]
+    for name in ("layer 1", "left branching", "right branching", "balanced", "random (uniform splits)", "upper bound"):
+        assert f"\n{name} " in table
+    assert "ON-LSTM, layer 2 (published)" in table and "47.7        49.4" in table and "65.1        66.8" in table
+    assert "section 23" in table
+
+
+def test_one_layer_and_no_short_sentences(capsys, checkpoint, treebank):
+    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "0", "--max-words", "2"]) == 0
+    table = capsys.readouterr().out
+    assert "layer 1 (--layer 0)" in table and "--layer 1)" not in table
+    assert "F1, <= 2 words" in table
+    assert "65.1" not in table
+
+
+def test_induced_trees_are_written_beside_the_gold_trees(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
+    path = tmp_path / "trees.jsonl"
+    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--trees", str(path)]) == 0
+    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    gold = read_treebank(treebank)
+    assert [GoldTree.from_bracket(row["gold"], AS_WRITTEN) for row in rows] == gold
+    for layer in (0, 1):
+        name = f"layer {layer + 1} (--layer {layer})"
+        induced = [InducedTree.from_bracket(row["induced"][checkpoint][name]) for row in rows]
+        assert induced == model.parse([list(tree.words) for tree in gold], tokenizer, layer=layer)
+
+
+@pytest.fixture(scope="module")
+def other_checkpoint(tmp_path_factory, model, tokenizer):
+    """The same words, other weights."""
+    torch.manual_seed(1)
+    other = ONLSTMForCausalLM(model.config).eval()
+    with torch.no_grad():
+        for parameter in other.parameters():
+            parameter.mul_(6)
+    folder = tmp_path_factory.mktemp("other")
+    other.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder), other
+
+
+def test_the_trees_of_layers_and_checkpoints_are_averaged(
+    capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
+):
+    output, trees = tmp_path / "results.json", tmp_path / "trees.jsonl"
+    gold = read_treebank(treebank)
+    sentences = [list(tree.words) for tree in gold]
+    folder, other = other_checkpoint
+    for arguments, members in (
+        ([checkpoint, folder, "--layer", "1"], [(model, 1), (other, 1)]),
+        ([checkpoint, folder], [(model, 0), (model, 1), (other, 0), (other, 1)]),
+        ([checkpoint], [(model, 0), (model, 1)]),
+    ):
+        files = ["--output", str(output), "--trees", str(trees)]
+        assert evaluate_parsing.main([*arguments, "--ensemble", "--treebank", treebank, *files]) == 0
+        parses = [member.parse(sentences, tokenizer, layer=layer) for member, layer in members]
+        expected = [average_trees(parse) for parse in zip(*parses, strict=True)]
+        name = f"ensemble of {len(members)}"
+        scores = json.loads(output.read_text())["others"]
+        assert scores["all"][name] == as_json(score_parses(expected, gold))
+        assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
+        rows = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
+        assert [InducedTree.from_bracket(row["ensembles"][name]) for row in rows] == expected
+        assert f"\n{name} " in capsys.readouterr().out
+
+
+def test_several_checkpoints_give_mean_deviation_and_maximum(
+    capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
+):
+    output, table = tmp_path / "results.json", tmp_path / "table.csv"
+    folder, other = other_checkpoint
+    arguments = [checkpoint, folder, "--layer", "1", "--treebank", treebank]
+    assert evaluate_parsing.main([*arguments, "--output", str(output), "--table", str(table)]) == 0
+    results = json.loads(output.read_text())
+    assert [row["model"] for row in results["models"]] == [checkpoint, folder]
+    gold = read_treebank(treebank)
+    sentences = [list(tree.words) for tree in gold]
+    scores = [score_parses(each.parse(sentences, tokenizer, layer=1), gold) for each in (model, other)]
+    first, second = (score.sentence_f1 for score in scores)
+    assert first != second
+    summary = results["summary"]["all"]["layer 2 (--layer 1)"]
+    assert summary["num_checkpoints"] == 2
+    assert summary["sentence_f1"]["mean"] == pytest.approx((first + second) / 2)
+    assert summary["sentence_f1"]["standard_deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
+    assert summary["sentence_f1"]["max"] == max(first, second)
+    recalls = [score.label_recall["NP"].recall for score in scores]
+    assert summary["label_recall"]["NP"]["mean"] == pytest.approx(sum(recalls) / 2)
+    header, row, *rest = csv.reader(table.read_text().splitlines())
+    assert header[:4] == ["trees", "sentence F1", "s.d.", "max"]
+    deviation = 100 * abs(first - second) / math.sqrt(2)
+    assert row[1:4] == [f"{50 * (first + second):.1f}", f"{deviation:.1f}", f"{100 * max(first, second):.1f}"]
+    published = {line[0]: line for line in rest}["ON-LSTM, layer 2 (published)"]
+    assert published[1:8] == ["47.7", "", "49.4", "", "65.1", "", "66.8"]
+    assert {line[0]: line for line in rest}["right branching"][2:4] == ["", ""]
+
+
+def test_the_figure_has_the_gold_tree_and_that_of_every_layer(tmp_path, checkpoint, treebank):
+    figure = tmp_path / "trees.svg"
+    arguments = [checkpoint, "--treebank", treebank, "--figure", str(figure), "--figure-sentence", "2"]
+    assert evaluate_parsing.main(arguments) == 0
+    text = figure.read_text(encoding="utf-8")
+    assert text.count(">saw<") == 3
+    assert ">gold<" in text and ">layer 2 (--layer 1): " in text
+
+
+@pytest.mark.parametrize("of_release", [True, False])
+def test_the_seed_is_that_of_the_training(tmp_path, checkpoint, model, of_release):
+    folder = tmp_path / "run" / "best"
+    shutil.copytree(checkpoint, folder)
+    recipe = {"recipe": {"seed": 7}}
+    place = folder if of_release else folder.parent
+    (place / "results.json").write_text(json.dumps({"training": recipe} if of_release else recipe))
+    assert describe_checkpoint(str(folder), model)["seed"] == 7
+    assert describe_checkpoint(checkpoint, model)["seed"] is None
+
+
+def test_one_tree_a_sentence_is_no_ensemble(capsys, checkpoint, treebank):
+    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "0", "--ensemble"]) == 1
+    assert "one layer of one model is no ensemble" in capsys.readouterr().err
+
+
+def test_trees_may_be_a_column_of_a_dataset(capsys, tmp_path, checkpoint, dataset):
+    output = tmp_path / "results.json"
+    arguments = ["--treebank", dataset, "--split", "validation", "--layer", "1", "--output", str(output)]
+    assert evaluate_parsing.main([checkpoint, *arguments]) == 0
+    scores = json.loads(output.read_text())["others"]["all"]
+    assert scores["upper bound"]["num_sentences"] == 4
+    assert scores["left branching"]["corpus_recall"] == 1
+
+
+@pytest.mark.parametrize(
+    "arguments, expected",
+    [
+        (["--treebank", "missing.mrg"], "treebank not found: missing.mrg"),
+        (["--treebank", "{dataset}", "--column", "parse"], "no column 'parse'; its columns: text, tree"),
+        (["--treebank", "{dataset}", "--column", "text"], "gold tree 0: "),
+        (["--treebank", "{broken}"], "never closed"),
+        (["--treebank", "{trees}", "--trees", "no/such/folder/trees"], "cannot write"),
+        (["--treebank", "{trees}", "--table", "table.doc"], "must end in .txt, .md, .tex, .csv"),
+        (["--treebank", "{trees}", "--figure-sentence", "4"], "there are 3 sentences"),
+    ],
+)
+def test_bad_treebanks_are_refused_before_the_model_is_loaded(
+    capsys, tmp_path, dataset, treebank, arguments, expected
+):
+    (tmp_path / "broken").write_text("( (S (NP the cat) sat)")
+    places = {"broken": tmp_path / "broken", "trees": treebank, "dataset": dataset}
+    capsys.readouterr()
+    assert evaluate_parsing.main(["no-such-model", *(argument.format(**places) for argument in arguments)]) == 1
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("evaluate_parsing.py: ")]
+    assert len(error) == 1 and expected in error[0]
+
+
+def test_an_unknown_layer_is_refused(capsys, checkpoint, treebank):
+    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "2"]) == 1
+    assert "layer 2 does not exist" in capsys.readouterr().err
+
+
+def test_the_scripts_run_from_a_checkout(project_root, checkpoint, treebank):
+    command = [sys.executable, "eval/evaluate_parsing.py", checkpoint, "--treebank", treebank]
+    ended = subprocess.run(command, cwd=project_root, capture_output=True, text=True, timeout=120)
+    assert ended.returncode == 0, ended.stderr
+    assert "right branching" in ended.stdout
+    assert ended.stderr == ""

@@ -1,0 +1,149 @@
+import importlib
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from eval import write_report as report
+from eval.report.sections import short_name
+from onlstm_hf.logic.scores import score_logic
+from onlstm_hf.utils.results_file import write_results
+
+COMMITTED = sorted((Path(__file__).parents[2] / "eval" / "results").glob("*.json"))
+
+
+def strings(content):
+    if isinstance(content, dict):
+        return [text for pair in content.items() for value in pair for text in strings(value)]
+    if isinstance(content, list):
+        return [text for value in content for text in strings(value)]
+    return [content] if isinstance(content, str) else []
+
+
+def test_the_report_is_what_the_results_give(project_root, monkeypatch, tmp_path):
+    monkeypatch.chdir(project_root)
+    figure = ["--logic-figure", "docs/logic.svg"]
+    monkeypatch.setattr(report, "draw_accuracies", lambda *_: None)
+    assert report.main(["--output", str(tmp_path / "RESULTS.md"), *figure]) == 0
+    written = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
+    assert written == Path("RESULTS.md").read_text(encoding="utf-8"), "run python eval/write_report.py"
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_results_name_no_place_of_one_machine(path):
+    places = [text for text in strings(json.loads(path.read_text())) if re.search(r"(^|[\s='\"])(/\w|~|\.\./)", text)]
+    assert places == []
+
+
+@pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
+def test_the_command_of_every_result_is_one_that_its_script_takes(project_root, path):
+    results = json.loads(path.read_text())
+    program, script, *arguments = shlex.split(results["command"])
+    assert program == "python" and (project_root / script).is_file()
+    if script.startswith("eval/"):
+        options = importlib.import_module(Path(script).stem).build_parser().parse_args(arguments)
+        assert options.output == f"eval/results/{path.name}"
+
+
+def test_every_measured_row_names_a_run_and_every_other_row_is_published(project_root):
+    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
+    tables, runs = text.split("\n## Runs\n")
+    known = set(re.findall(r"^\[(\d+)\] `eval/results/", runs, flags=re.MULTILINE))
+    assert len(known) == len(COMMITTED)
+    numbers = set(re.findall(r"\[(\d+)\]", tables))
+    assert numbers == known
+    for line in tables.splitlines():
+        if line.startswith("|") and "(published)" in line and "| run |" not in line:
+            assert not re.search(r"\[\d+\]", line) or line.startswith("| Marvin")
+
+
+def test_runs_with_the_same_figures_share_a_row(project_root):
+    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
+    for section in re.split(r"\n## ", text):
+        lines = [line for line in section.splitlines() if line.startswith("| ") and "| --- |" not in line]
+        figures = [re.sub(r"(\[\d+\] ?)+\|$", "", line) for line in lines]
+        assert len(figures) == len(set(figures))
+
+
+@pytest.fixture
+def logic_results(tmp_path):
+    paths = []
+    for name, predictions in (("logic_onlstm", ["<", "#", "="]), ("logic_lstm", ["<", "#", "#"])):
+        content = {
+            "task": "logical inference",
+            "name": name,
+            "test": score_logic(predictions, ["<", "#", "="], [1, 7, 12]).to_dict(),
+            "validation_accuracy": 0.5,
+            "parameters": 1234,
+            "epochs": 3,
+            "recipe": {"max_train_operators": 6, "seed": 5},
+        }
+        paths.append(str(tmp_path / f"{name}.json"))
+        write_results(paths[-1], content, "training/train_logic.py", ["--output_dir", name])
+    return paths
+
+
+def test_results_of_logical_inference_give_a_table_and_a_figure(tmp_path, logic_results):
+    pytest.importorskip("matplotlib")
+    output, figure = tmp_path / "RESULTS.md", tmp_path / "logic.svg"
+    arguments = ["--results", *logic_results, "--output", str(output), "--logic-figure", str(figure)]
+    assert report.main(arguments) == 0
+    text = output.read_text(encoding="utf-8")
+    for line in (
+        "| operators | pairs | logic_onlstm | logic_lstm | ON-LSTM (published) | LSTM (published) | RRNet (published) "
+        "| Tree-LSTM (published) |",
+        "| 12 | 1 | 100.0 | 0.0 | 75 | 69 | 71 | 86 |",
+        "| seed |  | 5 | 5 |  |  |  |  |",
+        "| run |  | [1] | [2] | published | published | published | published |",
+        f"![Accuracy by number of operators]({figure})",
+        "python training/train_logic.py --output_dir logic_lstm",
+    ):
+        assert line in text.splitlines()
+    assert "logic_onlstm" in figure.read_text()
+
+
+def test_results_of_the_speed_benchmark_give_a_table(tmp_path):
+    rows = [
+        {"case": "stack", "figure": "speed", "measured": [2, 1.5, 2.25], "target": "at least 2.5", "met": False},
+        {"case": "stack", "figure": "time", "measured": [1, 1, 1], "target": None, "met": None},
+    ]
+    path, output = tmp_path / "speed.json", tmp_path / "RESULTS.md"
+    write_results(path, {"task": "speed", "rows": rows}, "eval/benchmark_speed.py", [])
+    assert report.main(["--results", str(path), "--output", str(output)]) == 0
+    lines = output.read_text(encoding="utf-8").splitlines()
+    assert "| stack | speed | 2 (1.5 to 2.25) | at least 2.5 | missed | [1] |" in lines
+    assert "| stack | time | 1 (1 to 1) |  |  | [1] |" in lines
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "there is no file"),
+        ("{", "is not a JSON file"),
+        ("[]", "holds no results of language modelling or "),
+        ('{"task": "speed"}', "does not say its command"),
+    ],
+)
+def test_other_files_are_refused(tmp_path, capsys, content, message):
+    path = tmp_path / "results.json"
+    if content is not None:
+        path.write_text(content)
+    assert report.main(["--results", str(path), "--output", str(tmp_path / "RESULTS.md")]) == 1
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "RESULTS.md").exists()
+
+
+def test_without_results_one_line_says_so(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert report.main([]) == 1
+    assert capsys.readouterr().err.startswith("report.py: there are no results")
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [("user/onlstm", "onlstm"), ("runs/small/best", "small"), ("runs/small/last", "small"), ("best", "best")],
+)
+def test_a_model_is_named_after_its_folder_or_its_run(path, name):
+    assert short_name(path) == name

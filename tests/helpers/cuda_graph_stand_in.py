@@ -1,0 +1,85 @@
+"""A stand-in for CUDA graphs where there is no GPU: what is launched while one is recorded runs only in replays."""
+
+import functools
+import os
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from onlstm_hf.ops import step_graphs
+from onlstm_hf.ops.step_graphs import StepGraphs
+
+
+class Launches(TorchDispatchMode):
+    """Keeps PyTorch operations that write to a given place instead of running them; views are run."""
+
+    def __init__(self, kept: list):
+        super().__init__()
+        self.kept = kept
+
+    def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if operation.is_view:
+            return operation(*args, **kwargs)
+        assert operation._schema.is_mutable, f"{operation} allocates memory in a recorded step"
+        self.kept.append(functools.partial(operation, *args, **kwargs))
+        return kwargs.get("out", args[0])
+
+
+class StandInGraph:
+    """What `torch.cuda.CUDAGraph` and the context manager `torch.cuda.graph` do."""
+
+    recorded = replayed = 0
+    error: Exception | None = None
+
+    def __init__(self):
+        self.launches = []
+
+    def replay(self):
+        StandInGraph.replayed += 1
+        for launch in self.launches:
+            launch()
+
+
+class StandInRecording(Launches):
+    """Triton's interpreter launches kernels through `InterpretedFunction.run`, which is kept, too."""
+
+    def __init__(self, graph, pool, stream, capture_error_mode):
+        super().__init__(graph.launches)
+
+    def __enter__(self):
+        StandInGraph.recorded += 1
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            from triton.runtime.interpreter import InterpretedFunction
+
+            def keep(kernel, *args, **kwargs):
+                self.kept.append(functools.partial(self.run, kernel, *args, **kwargs))
+
+            self.run, InterpretedFunction.run = InterpretedFunction.run, keep
+        return super().__enter__()
+
+    def __exit__(self, *error):
+        if os.environ.get("TRITON_INTERPRET") == "1":
+            from triton.runtime.interpreter import InterpretedFunction
+
+            InterpretedFunction.run = self.run
+        super().__exit__(*error)
+        if StandInGraph.error is not None:
+            raise StandInGraph.error
+
+
+@pytest.fixture
+def stand_in_graphs(monkeypatch):
+    """Counts of recordings and replays; everything runs on the CPU as if it were a GPU."""
+    monkeypatch.setattr(StandInGraph, "recorded", 0)
+    monkeypatch.setattr(StandInGraph, "replayed", 0)
+    monkeypatch.setattr(StandInGraph, "error", None)
+    monkeypatch.setattr(StepGraphs, "_refused", False)
+    monkeypatch.setattr(step_graphs, "GRAPH_DEVICES", ("cpu",))
+    monkeypatch.setattr(step_graphs, "_recording_resources", lambda stream: (None, None))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: "stream")
+    monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", StandInGraph)
+    monkeypatch.setattr(torch.cuda, "graph", StandInRecording)
+    return StandInGraph

@@ -1,0 +1,167 @@
+"""What the tests of sharing do in processes whose Hub is a `HubServer`: plain functions, the package not imported.
+
+`HF_ENDPOINT` and its like are read when `huggingface_hub` is imported, so that each set of them needs a process.
+"""
+
+import io
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from typing import NamedTuple
+from unittest import mock
+
+SENTENCE = "the company said it expects to report a loss"
+
+
+class Outcome(NamedTuple):
+    """How a command ended, and how long it would have waited between attempts."""
+
+    code: int
+    output: str
+    errors: str
+    waits: list[float]
+
+
+@contextmanager
+def client_process(**variables: str) -> Iterator[Callable]:
+    """A function that calls its first argument with the others in a process that has these environment variables."""
+    with mock.patch.dict(os.environ, variables), ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        pool.submit(os.getpid).result()
+        yield lambda function, *arguments: pool.submit(function, *arguments).result(timeout=300)
+
+
+def hide_package() -> None:
+    """From here on `import onlstm_hf` fails in this process."""
+
+    class Absent:
+        def find_spec(self, name, path=None, target=None):
+            if name.partition(".")[0] == "onlstm_hf":
+                raise ModuleNotFoundError(f"No module named {name!r}")
+
+    sys.meta_path.insert(0, Absent())
+
+
+def run_command(*arguments: str) -> Outcome:
+    """Runs `onlstm-hf`; what waits is passed over."""
+    from onlstm_hf.cli.main import main
+
+    waits: list[float] = []
+    with mock.patch("time.sleep", waits.append), redirect_stdout(io.StringIO()) as output:
+        with redirect_stderr(io.StringIO()) as errors:
+            code = main(arguments)
+        return Outcome(code, output.getvalue(), " ".join(errors.getvalue().split()), waits)
+
+
+def run_commands_in(folder: str, commands: list[list[str]]) -> list[Outcome]:
+    """Runs `onlstm-hf` with each of the arguments, this folder being the working directory."""
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        return [run_command(*arguments) for arguments in commands]
+    finally:
+        os.chdir(before)
+
+
+def load_model(name: str, trust: bool = False, **options) -> dict:
+    """The module of the model's class, and the first logits."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if not trust:
+        import onlstm_hf  # noqa: F401
+    model = AutoModelForCausalLM.from_pretrained(name, trust_remote_code=trust, **options)
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust, **options)
+    with torch.no_grad():
+        logits = model(**tokenizer(SENTENCE, return_tensors="pt")).logits[0, -1, :8]
+    return {"module": type(model).__module__, "logits": logits.tolist()}
+
+
+def load_each_way(name: str, trust: bool = False) -> dict:
+    """What `load_model` finds, and what the pipelines say."""
+    from transformers import pipeline
+
+    report = load_model(name, trust)
+    options = {"model": name, "trust_remote_code": trust, "device": "cpu"}
+    generate = pipeline("text-generation", **options)
+    report["text"] = generate("the company ", max_new_tokens=4, do_sample=False)[0]["generated_text"]
+    if generate.model.induces_trees:
+        parse = pipeline("constituency-parsing", **options)
+        report |= {"pipeline": type(parse).__module__, "brackets": parse(SENTENCE)["brackets"]}
+    return report
+
+
+def classify_pair(name: str, trust: bool) -> dict:
+    """The module of the model's class, and the probability of every label for a pair of formulas."""
+    from transformers import pipeline
+
+    if not trust:
+        import onlstm_hf  # noqa: F401
+    classify = pipeline("text-classification", model=name, trust_remote_code=trust, device="cpu")
+    (scores,) = classify([{"text": "( a ( and b ) )", "text_pair": "( not a )"}], top_k=None)
+    return {"module": type(classify.model).__module__, "scores": {entry["label"]: entry["score"] for entry in scores}}
+
+
+def push_by_methods(folder: str, name: str) -> None:
+    """Shares a checkpoint by the `push_to_hub` of its model and of its tokenizer."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    import onlstm_hf  # noqa: F401
+
+    AutoModelForCausalLM.from_pretrained(folder).push_to_hub(name)
+    AutoTokenizer.from_pretrained(folder).push_to_hub(name)
+
+
+def list_files(name: str, repo_type: str = "model") -> list[str]:
+    """The files of a repository, from its tree."""
+    from huggingface_hub import HfApi
+
+    return sorted(file.path for file in HfApi().list_repo_tree(name, repo_type=repo_type, recursive=True))
+
+
+def load_metric(name: str) -> dict[str, str]:
+    """The module of the metric of this name."""
+    import evaluate
+
+    return {"module": type(evaluate.load(name)).__module__}
+
+
+def score_trees(name: str) -> float:
+    """Sentence F1 of a tree, by the metric of this name."""
+    import evaluate
+
+    gold = "(S (NP (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))"
+    metric = evaluate.load(name)
+    return metric.compute(predictions=["((the (old cat)) ((sat on) it))"], references=[gold])["sentence_f1"]
+
+
+def attempt(load: Callable, name: str, *arguments, **options) -> dict | str:
+    """What a function finds that loads this model, or the error, without waiting between attempts."""
+    with mock.patch("time.sleep"):
+        try:
+            return load(name, *arguments, **options)
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+
+
+def load_by_class(name: str, **options) -> dict:
+    """The first logits that the model of this package's class gives for some token ids."""
+    import torch
+
+    from onlstm_hf import ONLSTMForCausalLM
+
+    with torch.no_grad():
+        logits = ONLSTMForCausalLM.from_pretrained(name, **options)(torch.tensor([[0, 3, 4]])).logits
+    return {"logits": logits[0, -1].tolist()}
+
+
+def parse_by_pipeline(name: str, trust: bool) -> dict:
+    """The distances of a sentence."""
+    from transformers import pipeline
+
+    if not trust:
+        import onlstm_hf  # noqa: F401
+    parse = pipeline("constituency-parsing", model=name, trust_remote_code=trust, device="cpu")
+    return {"distances": parse(SENTENCE)["distances"]}

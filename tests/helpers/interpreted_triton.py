@@ -1,0 +1,156 @@
+"""The Triton path in Triton's interpreter, on the CPU. `test_ordered_neurons_triton.py` runs this in a process of its
+own, as the interpreter has to be chosen before Triton is imported."""
+
+import math
+import os
+
+import pytest
+import torch
+
+from onlstm_hf.ops.ordered_neurons import operator as ordered_neurons_module
+from onlstm_hf.ops.ordered_neurons import triton as module
+from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
+from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
+from tests.ops.test_ordered_neurons import PADDINGS, SHAPES, Problem, gradients, make_problem
+
+assert os.environ["TRITON_INTERPRET"] == "1"
+
+
+@pytest.fixture(autouse=True)
+def triton_on_the_cpu(monkeypatch):
+    path = module.PATH._replace(obstacle=lambda sequence: None)
+    monkeypatch.setitem(ordered_neurons_module._FAST_PATHS, "triton", path)
+    module._kept_workspace.cache_clear()
+
+
+def in_float64(problem):
+    return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
+
+
+def assert_close(actual, expected, tolerance):
+    """By the relative error of the whole tensor, which does not hide in small entries or vanish in large ones."""
+    assert actual.shape == expected.shape
+    error = (actual.double() - expected).norm()
+    assert error <= tolerance * expected.norm().clamp_min(math.sqrt(expected.numel()) * 1e-3), error
+
+
+def check(problem, tolerance=5e-5, used=(0, 1, 2, 3)):
+    expected = in_float64(problem)
+    for ours, theirs in zip(ordered_neurons(*problem, "triton"), ordered_neurons(*expected, "reference"), strict=True):
+        assert_close(ours, theirs, tolerance)
+    ours, theirs = gradients(problem, "triton", used), gradients(expected, "reference", used)
+    for our_gradient, their_gradient in zip(ours, theirs, strict=True):
+        assert_close(our_gradient, their_gradient, tolerance)
+
+
+@SHAPES
+@PADDINGS
+def test_it_computes_the_reference(length, batch_size, num_chunks, chunk_size, padding):
+    check(make_problem(length, batch_size, num_chunks, chunk_size, torch.float32, padding=padding))
+
+
+@pytest.mark.parametrize(
+    ("num_chunks", "chunk_size"), [(115, 10), (300, 1), (1, 300), (33, 33), (17, 3), (64, 4), (1200, 1)]
+)
+def test_it_computes_the_reference_at_sizes_of_several_programs_a_row(num_chunks, chunk_size):
+    check(make_problem(2, 2, num_chunks, chunk_size, torch.float32, padding="everywhere"))
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (2,), (3,), (0, 2), (1, 3)])
+@pytest.mark.parametrize("padding", [None, "everywhere"])
+def test_gradients_are_right_whichever_outputs_the_loss_looks_at(used, padding):
+    check(make_problem(6, 3, 2, 3, torch.float32, padding=padding), used=used)
+
+
+@pytest.mark.parametrize("length", [1, 7])
+def test_outputs_are_the_same_without_gradients(length):
+    problem = make_problem(length, 3, 5, 4, torch.float32, padding="left")
+    with torch.no_grad():
+        outputs = ordered_neurons(*problem, "triton")
+    assert all(map(torch.equal, outputs, ordered_neurons(*problem, "triton")))
+
+
+def test_logits_of_any_size_give_finite_gates():
+    problem = make_problem(4, 2, 6, 3, torch.float32)
+    check(problem._replace(input_gates=(problem.input_gates.detach() * 50).requires_grad_()))
+
+
+@pytest.mark.parametrize("input_dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("padding", [None, "everywhere"])
+def test_products_in_bfloat16_stay_close(input_dtype, padding):
+    problem = make_problem(9, 3, 4, 4, torch.float32, padding=padding)
+    problem = problem._replace(input_gates=problem.input_gates.detach().to(input_dtype).requires_grad_())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert ordered_neurons(*problem, "triton").outputs.dtype == input_dtype
+        check(problem, tolerance=0.015)
+
+
+def test_half_precision_sequences_are_computed_with_in_float32():
+    """So half precision loses what rounding the inputs and outputs loses, and no more over time."""
+    problem = make_problem(40, 2, 4, 4, torch.bfloat16, padding="everywhere")
+    outputs, expected = ordered_neurons(*problem, "triton"), ordered_neurons(*in_float64(problem), "reference")
+    torch.testing.assert_close(outputs.outputs.double(), expected.outputs, rtol=2**-7, atol=1e-5)
+    assert_close(outputs.cell, expected.cell, 3e-6)
+
+
+def test_the_factor_of_the_recurrent_weight_is_folded_in():
+    problem = make_problem(5, 2, 3, 2, torch.float32)
+    expected = problem._replace(recurrent_weight=problem.recurrent_weight * 0.25)
+    for length in (1, 5):
+        scaled, plain = (p._replace(input_gates=p.input_gates[:length]) for p in (problem, expected))
+        outputs = ordered_neurons(*scaled, "triton", recurrent_scale=0.25)
+        for ours, theirs in zip(outputs, ordered_neurons(*plain, "triton"), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+
+def test_recorded_steps_compute_the_same_at_every_length(stand_in_graphs):  # noqa: F811
+    for length, padding in ((21, None), (16, "everywhere"), (4, None), (5, "everywhere")):
+        check(make_problem(length, 1, 3, 2, torch.float32, padding=padding))
+    assert stand_in_graphs.recorded == 4  # two block sizes in two directions
+    assert stand_in_graphs.replayed >= 10
+
+
+def test_recorded_steps_of_several_layers_may_take_turns(stand_in_graphs):  # noqa: F811
+    """Both have the same sizes, hence the same buffers; and gradients are computed twice."""
+    problems = [
+        make_problem(20, 1, 3, 2, torch.float32),
+        make_problem(20, 1, 3, 2, torch.float32, padding="everywhere"),
+    ]
+    outputs = [ordered_neurons(*problem, "triton").outputs for problem in problems]
+    for problem, output in [*zip(problems, outputs, strict=True)] * 2:
+        (ours,) = torch.autograd.grad(output.square().sum(), problem.input_gates, retain_graph=True)
+        wide = in_float64(problem)
+        reference = ordered_neurons(*wide, "reference").outputs
+        (theirs,) = torch.autograd.grad(reference.square().sum(), wide.input_gates)
+        assert_close(ours, theirs, 5e-5)
+    assert stand_in_graphs.recorded == 4
+
+
+def test_what_is_not_finite_does_not_stay_in_kept_buffers():
+    problem = make_problem(6, 2, 3, 2, torch.float32)
+    broken = problem._replace(input_gates=problem.input_gates.detach() * float("nan"))
+    broken.input_gates.requires_grad_()
+    assert gradients(broken, "triton")[1].isnan().all()
+    check(problem)
+
+
+def test_buffers_that_were_made_in_inference_mode_serve_training():
+    problem = make_problem(6, 2, 3, 2, torch.float32)
+    with torch.inference_mode():
+        ordered_neurons(*problem, "triton")
+    check(problem)
+
+
+def test_no_more_buffers_are_kept_than_allowed(monkeypatch):
+    monkeypatch.setattr(module, "forward_step", lambda *_: None)
+    for batch_size in range(1, 2 * module.MAX_KEPT_WORKSPACES):
+        with torch.no_grad():
+            ordered_neurons(*make_problem(4, batch_size, 1, 1, torch.float32), "triton")
+    assert module._kept_workspace.cache_info().currsize == module.MAX_KEPT_WORKSPACES
+
+
+def test_arguments_are_not_changed():
+    problem = make_problem(5, 3, 2, 2, torch.float32, padding="left")
+    before = [tensor.detach().clone() for tensor in problem]
+    gradients(problem, "triton")
+    assert all(map(torch.equal, problem, before))

@@ -1,0 +1,95 @@
+"""The released checkpoints: complete Hub repositories whose cards tell the truth."""
+
+import json
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from onlstm_hf.hub.cards.language_model import main_row, model_card
+from onlstm_hf.scoring.protocols import parse_treebank, stream_log_likelihood
+from onlstm_hf.trees.treebank import read_treebank
+from training.language_models.text_batches import TextLines, encode_stream
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINTS = sorted(path.parent for path in (PROJECT_ROOT / "model_cards").glob("*/config.json"))
+MAX_WEIGHT_BYTES = 20 * 10**6
+
+each_checkpoint = pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
+
+
+def load(folder: Path):
+    return AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+
+
+def test_there_is_the_default_checkpoint():
+    assert PROJECT_ROOT / "model_cards" / "onlstm-ptb-small" in CHECKPOINTS
+
+
+@each_checkpoint
+def test_it_loads_and_parses(folder):
+    model, tokenizer = load(folder)
+    words = ["the", "company", "said", "it", "expects", "to", "report", "a", "loss"]
+    if not model.induces_trees:
+        with pytest.raises(ValueError, match="induces no trees"):
+            model.parse(" ".join(words), tokenizer)
+        return
+    tree = model.parse(" ".join(words), tokenizer)
+    assert list(tree.words) == words
+    assert tree.is_binary
+
+
+@each_checkpoint
+def test_its_weights_are_small_and_safe(folder):
+    assert not [path for path in folder.rglob("*") if path.suffix in (".bin", ".pt", ".pkl")]
+    assert sum(path.stat().st_size for path in folder.glob("*.safetensors")) <= MAX_WEIGHT_BYTES
+
+
+@each_checkpoint
+def test_the_code_it_carries_is_that_of_the_package(folder):
+    carried = list(folder.glob("*.py"))
+    model_type = json.loads((folder / "config.json").read_text())["model_type"]
+    assert f"modeling_{model_type}.py" in [path.name for path in carried]
+    for path in carried:
+        source = PROJECT_ROOT / "onlstm_hf" / path.name
+        assert path.read_text() == source.read_text(), f"copy {source.relative_to(PROJECT_ROOT)} to {folder.name}"
+
+
+@each_checkpoint
+def test_its_card_has_the_numbers_of_its_results(folder):
+    card, results = ModelCard.load(folder / "README.md"), json.loads((folder / "results.json").read_text())
+    assert card.data.license and card.data.library_name and card.data.pipeline_tag and card.data.datasets
+    measured = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    for split, perplexity in results["perplexity"].items():
+        assert measured[f"{split} perplexity"] == round(perplexity, 2)
+        assert f"{perplexity:.2f}" in card.text
+
+
+@each_checkpoint
+def test_its_card_can_be_written_again_from_its_results(folder):
+    results = json.loads((folder / "results.json").read_text())
+    card = model_card(folder.name, AutoConfig.from_pretrained(folder), results)
+    assert str(card) == (folder / "README.md").read_text()
+    assert "Published" in card.text  # what is known of the Penn Treebank text is said
+
+
+@pytest.mark.slow
+@each_checkpoint
+def test_its_parsing_scores_can_be_had_again(folder, shared_dir):
+    model, tokenizer = load(folder)
+    if not model.induces_trees:
+        pytest.skip("it induces no trees")
+    treebank = read_treebank(shared_dir / "data" / "wsj_sample" / "wsj_0001-0199.mrg")
+    rows = json.loads((folder / "results.json").read_text())["parsing"]["all"]
+    expected = rows[main_row(model.config)]["sentence_f1"]
+    assert parse_treebank(model, tokenizer, treebank).sentence_f1 == pytest.approx(expected, abs=5e-4)
+
+
+@pytest.mark.slow
+@each_checkpoint
+def test_its_validation_perplexity_can_be_had_again(folder, shared_dir):
+    model, tokenizer = load(folder)
+    stream = encode_stream(TextLines([shared_dir / "data" / "ptb" / "valid.txt"]), tokenizer, "text", "validation")
+    expected = json.loads((folder / "results.json").read_text())["perplexity"]["validation"]
+    assert stream_log_likelihood(model, stream, batch_size=10).perplexity == pytest.approx(expected, rel=1e-3)

@@ -1,0 +1,152 @@
+"""Tools that know nothing of this package, as their users call them; their numbers are ours."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from datasets import Dataset
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from onlstm_hf.scoring.protocols import score_sentences
+from tests.helpers.tiny_models import MODEL_TYPES, Kind
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINT = str(PROJECT_ROOT / "model_cards" / "onlstm-ptb-small")
+SENTENCES = [
+    "the company said it expects to report a loss",
+    "stocks fell",
+    "the banks that the fund bought have a plan",
+]
+
+
+@pytest.fixture(scope="module")
+def model():
+    return AutoModelForCausalLM.from_pretrained(CHECKPOINT)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return AutoTokenizer.from_pretrained(CHECKPOINT)
+
+
+@pytest.fixture(params=list(MODEL_TYPES))
+def kind(request) -> Kind:
+    return MODEL_TYPES[request.param]
+
+
+# lm-evaluation-harness
+
+
+@pytest.mark.slow
+def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, tokenizer, monkeypatch):
+    lm_eval = pytest.importorskip("lm_eval")
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    monkeypatch.chdir(PROJECT_ROOT)
+    results = lm_eval.simple_evaluate(
+        HFLM(pretrained=CHECKPOINT, device="cpu", batch_size=7),
+        tasks=["subject_verb_agreement"],
+        task_manager=TaskManager(include_path="docs/lm_eval", include_defaults=False),
+        bootstrap_iters=0,
+    )
+    samples = results["samples"]["subject_verb_agreement"]
+    num_correct = 0
+    for sample in samples:
+        found = [answers[0] for answers in sample["filtered_resps"]]
+        pair = [sample["doc"]["sentence_good"], sample["doc"]["sentence_bad"]]
+        scores = score_sentences(model, tokenizer, pair)
+        assert not any(tokenizer.unk_token in score.tokens for score in scores)
+        expected = [sum(score.log_probabilities[:-1]) for score in scores]  # it predicts no end of the sentence
+        assert found == pytest.approx(expected, abs=1e-3)
+        num_correct += expected[0] > expected[1]
+    accuracy = results["results"]["subject_verb_agreement"]["acc,none"]
+    assert accuracy == pytest.approx(num_correct / len(samples)) and 0 < accuracy < 1
+
+
+# minicons
+
+
+def test_minicons_finds_our_log_probabilities(model, tokenizer):
+    scorer = pytest.importorskip("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
+    found = scorer.token_score(SENTENCES, bos_token=True, eos_token=True)
+    for tokens, expected in zip(found, score_sentences(model, tokenizer, SENTENCES), strict=True):
+        assert [token for token, _ in tokens] == [tokenizer.eos_token, *expected.tokens]
+        assert [score for _, score in tokens[1:]] == pytest.approx(expected.log_probabilities, abs=1e-4)
+
+
+# PEFT
+
+
+@pytest.fixture
+def adapted(kind):
+    """A model with a LoRA adapter, which is not 0, on its embedding, its recurrence and its head; and one without."""
+    peft = pytest.importorskip("peft")
+    targets = ["embeddings", "input_projection", "recurrent_projection", "lm_head"]
+    config = peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
+    options = {**kind.no_dropout, "tie_word_embeddings": False}
+    return peft.get_peft_model(kind.make(**options), config), kind.make(**options)
+
+
+def test_lora_changes_the_model_as_the_merged_weights_do(adapted, tmp_path):
+    model, plain = adapted
+    ids = torch.randint(12, (3, 7))
+    mask = torch.ones_like(ids)
+    mask[0, -2:] = 0
+    inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids}
+    with torch.no_grad():
+        output = model.eval()(**inputs)
+        assert not torch.allclose(output.logits, plain(**inputs).logits, atol=0.1)
+        torch.testing.assert_close(model(**inputs, skip_logits=True).loss, output.loss)
+        with model.disable_adapter():
+            torch.testing.assert_close(model(**inputs).logits, plain(**inputs).logits)
+        model.save_pretrained(tmp_path)
+        merged = model.merge_and_unload()
+        torch.testing.assert_close(merged(**inputs).logits, output.logits, rtol=1e-4, atol=1e-4)
+
+        plain.load_adapter(str(tmp_path))
+        torch.testing.assert_close(plain(**inputs).logits, output.logits, rtol=1e-4, atol=1e-4)
+
+
+def test_training_lora_reaches_every_adapter_and_nothing_else(adapted):
+    model, _ = adapted
+    ids = torch.randint(12, (3, 7))
+    model.train()(input_ids=ids, labels=ids).loss.backward()
+    for name, parameter in model.named_parameters():
+        is_adapter = "lora_" in name
+        assert parameter.requires_grad == is_adapter
+        assert (parameter.grad is not None and parameter.grad.abs().sum() > 0) == is_adapter, name
+
+
+def test_text_is_generated_with_an_adapter(adapted):
+    model, _ = adapted
+    ids = torch.randint(12, (2, 3))
+    generated = model.generate(input_ids=ids, max_new_tokens=4, do_sample=False)
+    merged = model.merge_and_unload().generate(input_ids=ids, max_new_tokens=4, do_sample=False)
+    assert generated.tolist() == merged.tolist()
+
+
+# torch.export
+
+
+def test_an_exported_forward_pass_computes_the_same(kind, tmp_path):
+    model = kind.make()
+    ids = torch.randint(12, (3, 7))
+    exported = torch.export.export(model, (ids,), strict=False)
+    torch.export.save(exported, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(ids.flip(0)).logits, model(ids.flip(0)).logits)
+
+
+# Datasets
+
+
+def test_a_dataset_is_mapped_to_trees(model, tokenizer):
+    dataset = Dataset.from_dict({"text": SENTENCES})
+    parsed = dataset.map(
+        lambda rows: {"tree": [tree.to_bracket() for tree in model.parse(rows["text"], tokenizer)]},
+        batched=True,
+        batch_size=2,
+    )
+    assert parsed["tree"][:] == [model.parse(text, tokenizer).to_bracket() for text in SENTENCES]

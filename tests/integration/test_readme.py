@@ -1,0 +1,225 @@
+"""What the README and the pages in docs/ show is what happens: their Python and their commands run as written."""
+
+import importlib
+import json
+import random
+import re
+import shlex
+import textwrap
+from io import BytesIO, TextIOWrapper
+from itertools import groupby
+from pathlib import Path
+
+import pytest
+import yaml
+from accelerate.state import AcceleratorState, GradientState
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from eval import benchmark_speed
+from eval.speed.cases import Row
+from eval.speed.measurement import Spread
+from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
+from onlstm_hf.cli import main as command_line
+from onlstm_hf.hub.cards.language_model import main_row
+from onlstm_hf.logic.pairs import build_logic_dataset
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from training.logic.batches import split_by_operators
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]
+TREES = (
+    "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
+    "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
+)
+TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
+# What shortens a training: further arguments, after those of the page.
+LESS_WORK = {
+    "training/quickstart.py": ["--train_split", "train[:60]", "--test_split", "test[:20]", "--max_steps", "2"],
+    "training/train_lm.py": ["--max_steps", "1", *TINY_STACK],
+    "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
+}
+# What installs or is elsewhere tested as it is run here: without a browser, without the Hub, with all of pytest.
+NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval")
+# What is only checked to be a valid command: it needs a Hub (test_hub.py runs it with one), stays up, takes minutes,
+# or reads the authors' files.
+PARSERS = {
+    "onlstm-hf push": command_line.build_parser,
+    "onlstm-hf push-metric": command_line.build_parser,
+    "onlstm-hf demo": command_line.build_parser,
+    "onlstm-hf convert": command_line.build_parser,
+    "python eval/benchmark_speed.py": benchmark_speed.build_parser,
+}
+
+
+def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
+    """Language and content of every fenced block in one of the languages."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    found = re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return [(language, content) for language, content in found if language in languages]
+
+
+def commands(content: str) -> list[list[list[str]]]:
+    """The commands of a block: each the words of the programs that `|` joins."""
+    lines = [shlex.split(line, comments=True) for line in content.replace("\\\n", " ").splitlines()]
+    return [split_at("|", command) for line in lines for command in split_at("&&", line)]
+
+
+def split_at(separator: str, words: list[str]) -> list[list[str]]:
+    """The stretches of words between separators."""
+    stretches = groupby(words, key=lambda word: word == separator)
+    return [list(stretch) for is_separator, stretch in stretches if not is_separator]
+
+
+@pytest.fixture
+def checkout(tmp_path, monkeypatch):
+    """A folder with the project's files and with what a user brings along, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    for path in ROOT.iterdir():
+        if not path.name.startswith(".") and path.name != "runs":
+            (tmp_path / path.name).symlink_to(path)
+    generator = random.Random(0)
+    words = ["the", "a", "cat", "dog", "bird", "old", "man", "sees", "likes", "sleeps", "and"]
+    lines = [" ".join(generator.choices(words, k=7)) for _ in range(60)]
+    for name in ("train", "valid", "test", "sentences"):
+        Path(f"{name}.txt").write_text("\n".join(lines if name == "train" else lines[:12]) + "\n")
+    for folder in ("wsj", "syneval", "blimp"):
+        Path(folder).mkdir()
+    for name in ("wsj/wsj_0001.mrg", "trees.mrg"):
+        Path(name).write_text(TREES)
+    Path("syneval/simple_agrmt.tsv").write_text("sing_MS_MV\tthe cat sleeps\tthe cat sleep\n")
+    pair = {"sentence_good": "the cat sleeps", "sentence_bad": "the cat sleep"}
+    kind = {"UID": "agreement", "linguistics_term": "agreement", "field": "morphology"}
+    Path("blimp/agreement.jsonl").write_text(json.dumps(kind | pair) + "\n")
+    build_logic_dataset(split_by_operators(generate_logic_pairs(200))).save_to_disk("propositionallogic")
+    tokenizer = build_word_tokenizer(lines)
+    sizes = {"n_embd": 8, "n_layer": 1, "n_head": 1, "n_positions": 32}
+    config = GPT2Config(vocab_size=len(tokenizer), bos_token_id=0, eos_token_id=0, **sizes)
+    GPT2LMHeadModel(config).save_pretrained("gpt2")
+    tokenizer.save_pretrained("gpt2")
+
+
+def run(program: list[str]) -> None:
+    """Runs a program of the project in this process."""
+    if " ".join(program[:2]) in PARSERS:
+        skipped = 1 if program[0] == "onlstm-hf" else 2
+        PARSERS[" ".join(program[:2])]().parse_args(program[skipped:])
+        return
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    if program[0] == "onlstm-hf":
+        status = command_line.main(program[1:])
+    else:
+        script, *arguments = program[2:] if program[:2] == ["accelerate", "launch"] else program[1:]
+        module = importlib.import_module(Path(script).stem)
+        assert Path(module.__file__) == ROOT / script
+        status = module.main([*arguments, *LESS_WORK.get(script, [])])
+    assert status == 0 or isinstance(status, dict), program
+
+
+@pytest.mark.usefixtures("checkout", "fresh_metric_modules")
+@pytest.mark.parametrize("page", PAGES)
+def test_its_code_runs_as_written(page, monkeypatch):
+    namespace: dict = {}
+    for language, content in blocks(page, "python", "bash"):
+        if language == "python":
+            exec(content, namespace)
+            continue
+        for command in commands(content):
+            *feeding, program = command
+            if feeding:
+                ((cat, file),) = feeding
+                assert cat == "cat"
+                monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(Path(file).read_bytes())))
+            if program[0] not in NOT_RUN:
+                run(program)
+
+
+def test_the_readme_draws_the_tree_and_the_picture_that_it_shows(project_root, monkeypatch, capsys):
+    monkeypatch.chdir(project_root)
+    (_, first), (_, shown) = blocks("README.md", "python", "text")[:2]
+    namespace: dict = {}
+    exec(first, namespace)
+    tree = capsys.readouterr().out.rstrip()
+    assert [line.rstrip() for line in tree.splitlines()] == shown.rstrip().splitlines()
+
+    picture = namespace["model"].draw_distances(tree.splitlines()[-1], namespace["tokenizer"])
+    expected = (project_root / "docs" / "tree.svg").read_text(encoding="utf-8")
+    number = re.compile(r"\d+\.\d+")
+    assert number.sub("", picture).strip() == number.sub("", expected).strip()
+    values, expected_values = (list(map(float, number.findall(svg))) for svg in (picture, expected))
+    assert values == pytest.approx(expected_values, abs=0.02)
+
+
+def test_excerpts_are_from_the_example_as_it_is():
+    code = (ROOT / "examples" / "cumax_lstm.py").read_text(encoding="utf-8")
+    excerpts = [content for _, content in blocks("README.md", "py")]
+    assert excerpts
+    for excerpt in excerpts:
+        assert textwrap.indent(excerpt, " " * 12) in code
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_and_page_it_names_exists(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    named = re.findall(r"(?<![\w/])(?:onlstm_hf|training|eval|docs|examples|model_cards)/[\w./-]*\w", text)
+    assert [name for name in named if not (ROOT / name).exists()] == []
+    linked = re.findall(r"\]\((?!https?://)([^)#]+)\)", text)
+    assert [name for name in linked if not (ROOT / page).parent.joinpath(name).exists()] == []
+
+
+def test_the_readme_links_every_model_card_and_its_table_has_the_results_of_the_language_models():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in readme.splitlines() if line[:2] == "| "]
+    table = {row[0]: row[1:] for row in rows}
+    for card in sorted((ROOT / "model_cards").iterdir()):
+        link = f"[model_cards/{card.name}](model_cards/{card.name}/README.md)"
+        assert link in readme
+        results = json.loads((card / "results.json").read_text(encoding="utf-8"))
+        if "perplexity" not in results:
+            continue
+        parameters, validation, test, *parsing, training_time = table[link]
+        assert parameters == f"{results['parameters'] / 1e6:.1f} million"
+        assert [validation, test] == [f"{results['perplexity'][split]:.2f}" for split in ("validation", "test")]
+        assert training_time
+        if "parsing" not in results:
+            assert parsing == ["no trees", "no trees"]
+            continue
+        scores = {
+            row: [f"{100 * results['parsing'][part][row]['sentence_f1']:.1f}" for part in ("all", "short")]
+            for row in results["parsing"]["all"]
+        }
+        config = load_checkpoint(str(card))[0].config
+        assert parsing == scores[main_row(config)]
+        for baseline in ("left branching", "right branching", "balanced", "random (uniform trees)", "upper bound"):
+            assert table[baseline][3:5] == scores[baseline]
+        if config.model_type == "onlstm":
+            without_bias = scores[f"{main_row(config)}, no branching bias"][0]
+            assert f"falls from {parsing[0]} to {without_bias}" in readme
+
+
+def test_its_table_of_speed_has_rows_of_the_benchmark_as_they_were_printed():
+    printed = []
+    for path in sorted((ROOT / "eval" / "results").glob("speed*.json")):
+        measured = json.loads(path.read_text(encoding="utf-8"))
+        rows = [Row(**row | {"measured": Spread(*row["measured"])}) for row in measured["rows"]]
+        printed += benchmark_speed.markdown(rows).splitlines()
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## Speed\n")[1].split("\n## ")[0]
+    table = [line for line in section.splitlines() if line.startswith("|")]
+    assert table[:2] == printed[:2] and len(table) > 5
+    assert set(table) <= set(printed)
+
+
+def test_the_citation_file_names_this_version_and_both_papers():
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0" and citation["message"]
+    assert citation["version"] == __version__
+    assert citation["license"] == "Apache-2.0"
+    assert citation["authors"] == [{"name": "The onlstm_hf contributors"}]
+    bibtex = "".join(content for _, content in blocks("README.md", "bibtex"))
+    fields = (re.findall(rf"^  {key}={{(.*)}}", bibtex, re.MULTILINE) for key in ("title", "author", "year"))
+    papers = list(zip(*fields, strict=True))
+    assert len(papers) == len(citation["references"]) == 2
+    for (title, authors, year), paper in zip(papers, citation["references"], strict=True):
+        people = " and ".join(f"{person['family-names']}, {person['given-names']}" for person in paper["authors"])
+        assert [paper["title"], people, str(paper["year"])] == [title, authors, year]
+        assert paper["type"] == "conference-paper" and paper["conference"]["name"]

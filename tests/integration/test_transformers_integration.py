@@ -1,0 +1,355 @@
+"""What users of Transformers rely on: saving, loading, auto classes, pipelines, compilation, `Trainer`."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import (
+    AutoConfig,
+    AutoModel,
+    AutoModelForCausalLM,
+    GPT2Config,
+    GPT2LMHeadModel,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+)
+
+from onlstm_hf import build_word_tokenizer
+from tests.helpers.tiny_models import MODEL_TYPES, Kind, assert_same_state
+
+CORPUS = [
+    "the old cat saw the dog",
+    "the dog saw a bird",
+    "a bird sang",
+    "the cat sat on the mat and the bird sang",
+    "a dog and a cat sat",
+    "the old dog sat on a mat",
+    "a bird saw the mat",
+    "the cat and the dog sang and sat",
+]
+
+
+@pytest.fixture(scope="module", params=list(MODEL_TYPES))
+def kind(request) -> Kind:
+    return MODEL_TYPES[request.param]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_word_tokenizer(CORPUS)
+
+
+@pytest.fixture
+def make_model(kind, tokenizer):
+    def make(**options):
+        torch.manual_seed(0)
+        special = {
+            "vocab_size": len(tokenizer),
+            "initializer_range": 0.5,
+            "eos_token_id": tokenizer.eos_token_id,
+            "bos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+        }
+        return kind.causal_class(kind.config(**{**special, **options})).eval()
+
+    return make
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model()
+
+
+@pytest.fixture
+def ids(tokenizer):
+    return tokenizer(CORPUS[0], return_tensors="pt")["input_ids"]
+
+
+def logits_of(model, ids):
+    with torch.no_grad():
+        return model(ids).logits
+
+
+# Saving and loading
+
+
+def test_a_checkpoint_is_one_safetensors_file_with_tied_weights_once(kind, model, tmp_path):
+    model.save_pretrained(tmp_path)
+    assert [path.name for path in tmp_path.iterdir() if path.suffix in (".safetensors", ".bin", ".pt")] == [
+        "model.safetensors"
+    ]
+    tensors = load_file(tmp_path / "model.safetensors")
+    assert set(tensors) == set(model.state_dict()) - {"lm_head.weight"}
+
+    loaded = kind.causal_class.from_pretrained(tmp_path)
+    assert loaded.lm_head.weight is loaded.model.embeddings.weight
+    assert not loaded.training
+
+
+def test_untied_weights_are_both_saved(kind, make_model, ids, tmp_path):
+    model = make_model(tie_word_embeddings=False, layer_sizes=[12, 8, 16])
+    model.save_pretrained(tmp_path)
+    assert set(load_file(tmp_path / "model.safetensors")) == set(model.state_dict())
+    loaded = kind.causal_class.from_pretrained(tmp_path)
+    assert loaded.config.layer_sizes == [12, 8, 16]
+    torch.testing.assert_close(logits_of(loaded, ids), logits_of(model, ids))
+
+
+def test_loading_reports_no_missing_and_no_unexpected_weights(kind, model, tmp_path):
+    model.save_pretrained(tmp_path)
+    _, report = kind.causal_class.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+
+
+def test_auto_classes_find_the_models(kind, model, ids, tmp_path):
+    model.save_pretrained(tmp_path)
+    config = AutoConfig.from_pretrained(tmp_path)
+    assert type(config) is kind.config_class
+    assert config.to_diff_dict() == model.config.to_diff_dict()
+
+    causal = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert type(causal) is kind.causal_class
+    torch.testing.assert_close(logits_of(causal, ids), logits_of(model, ids))
+
+    base = AutoModel.from_pretrained(tmp_path)
+    assert type(base) is kind.model_class
+    with torch.no_grad():
+        torch.testing.assert_close(base(ids).last_hidden_state, model.model(ids).last_hidden_state)
+
+    assert type(AutoModelForCausalLM.from_config(config)) is kind.causal_class
+    assert type(AutoModel.from_config(config)) is kind.model_class
+
+
+def test_a_head_is_added_to_a_model_that_was_saved_without(model, ids, tmp_path):
+    model.model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    torch.testing.assert_close(logits_of(loaded, ids), logits_of(model, ids))  # tied weights, and a bias of 0
+
+
+@pytest.mark.parametrize("device_map", ["cpu", "auto", {"": "cpu"}], ids=str)
+def test_device_map(model, ids, tmp_path, device_map):
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path, device_map=device_map)
+    device = loaded.device
+    torch.testing.assert_close(logits_of(loaded, ids.to(device)).cpu(), logits_of(model, ids))
+
+
+def test_bfloat16_is_loaded_on_request_and_kept(model, ids, tmp_path):
+    model.save_pretrained(tmp_path / "float32")
+    half = AutoModelForCausalLM.from_pretrained(tmp_path / "float32", dtype=torch.bfloat16)
+    assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
+    with torch.no_grad():
+        loss = model(ids, labels=ids).loss
+        torch.testing.assert_close(half(ids, labels=ids).loss, loss, rtol=0.01, atol=0)
+
+    half.save_pretrained(tmp_path / "bfloat16")
+    assert {tensor.dtype for tensor in load_file(tmp_path / "bfloat16" / "model.safetensors").values()} == {
+        torch.bfloat16
+    }
+    again = AutoModelForCausalLM.from_pretrained(tmp_path / "bfloat16", dtype="auto")
+    assert again.dtype == torch.bfloat16
+    torch.testing.assert_close(logits_of(again, ids), logits_of(half, ids))
+    full = AutoModelForCausalLM.from_pretrained(tmp_path / "bfloat16", dtype=torch.float32)
+    assert full.dtype == torch.float32
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("change", [5, -2])
+def test_a_resized_vocabulary_is_saved_and_loaded(make_model, ids, tmp_path, tied, change):
+    model = make_model(tie_word_embeddings=tied)
+    before = logits_of(model, ids.clamp(max=5))
+    size = model.config.vocab_size + change
+    model.resize_token_embeddings(size)
+    assert model.config.vocab_size == size
+    assert model.lm_head.weight.shape[0] == model.lm_head.bias.shape[0] == size
+    kept = min(size, before.shape[-1])
+    torch.testing.assert_close(logits_of(model, ids.clamp(max=5))[..., :kept], before[..., :kept])
+
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert (loaded.lm_head.weight is loaded.model.embeddings.weight) == tied
+    torch.testing.assert_close(
+        logits_of(loaded, torch.tensor([[size - 1]])), logits_of(model, torch.tensor([[size - 1]]))
+    )
+
+
+# Checkpoints that cannot be used
+
+
+@pytest.mark.parametrize("damage", ["cut", "overwritten", "empty"])
+def test_a_corrupt_weights_file_is_an_error(model, tmp_path, damage):
+    model.save_pretrained(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    content = weights.read_bytes()
+    weights.write_bytes({"cut": content[: len(content) // 2], "overwritten": b"\0" * 4096, "empty": b""}[damage])
+    with pytest.raises(Exception, match="(?i)safetensors|header|incomplete|corrupt"):
+        AutoModelForCausalLM.from_pretrained(tmp_path)
+
+
+def test_weights_of_other_sizes_are_an_error(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["model.embeddings.weight"] = tensors["model.embeddings.weight"][:, :-2].contiguous()
+    save_file(tensors, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    with pytest.raises(RuntimeError, match="model.embeddings.weight|mismatch"):
+        AutoModelForCausalLM.from_pretrained(tmp_path)
+
+
+def test_a_checkpoint_of_another_kind_of_model_is_an_error(kind, tmp_path):
+    GPT2LMHeadModel(GPT2Config(vocab_size=11, n_embd=8, n_layer=1, n_head=2)).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="gpt2"):
+        kind.causal_class.from_pretrained(tmp_path)
+
+
+def test_a_configuration_that_contradicts_itself_is_an_error(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"input_dropout": 5}))
+    with pytest.raises(ValueError, match="input_dropout is a probability"):
+        AutoModelForCausalLM.from_pretrained(tmp_path)
+
+
+def test_a_missing_folder_is_an_error(kind, tmp_path):
+    with pytest.raises(OSError, match="missing"):
+        kind.causal_class.from_pretrained(tmp_path / "missing")
+
+
+# Pipelines
+
+
+def test_text_generation_pipeline(model, tokenizer, tmp_path):
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    generate = pipeline("text-generation", model=str(tmp_path))
+    # The pipeline puts the decoded words right behind the prompt, hence the space at its end.
+    prompts = ["the old cat ", "a ", "the dog and a "]
+    options = {"max_new_tokens": 4, "do_sample": False}
+    alone = [generate(prompt, **options)[0]["generated_text"] for prompt in prompts]
+    for prompt, text in zip(prompts, alone, strict=True):
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        expected = tokenizer.decode(model.generate(ids, **options)[0], skip_special_tokens=True)
+        assert text.strip() == expected and text.startswith(prompt)
+    batched = generate(prompts, batch_size=3, **options)
+    assert [outputs[0]["generated_text"] for outputs in batched] == alone
+
+
+# torch.compile
+
+
+def step(model, ids):
+    model.zero_grad()
+    output = model(ids, labels=ids)
+    output.loss.backward()
+    return output.loss.detach(), [parameter.grad.clone() for parameter in model.parameters()]
+
+
+def assert_compiled_equals_eager(model, ids, backend):
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend=backend, fullgraph=True)
+    mask = torch.ones_like(ids)
+    mask[0, -2:] = 0
+    with torch.no_grad():
+        expected = model.eval()(ids, attention_mask=mask, output_hidden_states=True)
+        output = compiled(ids, attention_mask=mask, output_hidden_states=True)
+    torch.testing.assert_close(output.logits, expected.logits)
+    torch.testing.assert_close(output.hidden_states, expected.hidden_states)
+    assert_same_state(output.state, expected.state)
+
+    model.train()
+    torch.testing.assert_close(step(compiled, ids), step(model, ids))
+
+
+def test_the_model_compiles_without_graph_breaks(kind, make_model, tokenizer):
+    ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
+    assert_compiled_equals_eager(make_model(**kind.no_dropout), ids, "aot_eager")
+
+
+@pytest.mark.slow
+def test_the_model_compiles_with_inductor(kind, make_model, tokenizer):
+    ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
+    assert_compiled_equals_eager(make_model(**kind.no_dropout), ids, "inductor")
+
+
+def test_dropout_and_a_carried_state_compile_without_graph_breaks(make_model, ids):
+    model = make_model().train()
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    first = compiled(ids, labels=ids)
+    second = compiled(ids, labels=ids, state=first.state.detach())
+    second.loss.backward()
+    assert second.loss.isfinite()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+# Trainer
+
+
+class Sentences(torch.utils.data.Dataset):
+    """Each item has the same number of labels, so that the order of averaging does not matter."""
+
+    def __init__(self, tokenizer, num_tokens=6):
+        stream = [token for text in CORPUS * 4 for token in (*tokenizer(text)["input_ids"], tokenizer.eos_token_id)]
+        starts = range(0, len(stream) - num_tokens, num_tokens)
+        self.items = [torch.tensor(stream[start : start + num_tokens]) for start in starts]
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return {"input_ids": self.items[index], "labels": self.items[index]}
+
+
+def train(model, dataset, folder, **options):
+    defaults = {
+        "per_device_train_batch_size": 4,
+        "max_steps": 10,
+        "learning_rate": 0.02,
+        "logging_steps": 1,
+        "save_steps": 5,
+        "seed": 1,
+        "use_cpu": True,
+        "report_to": [],
+        "disable_tqdm": True,
+    }
+    arguments = TrainingArguments(output_dir=str(folder), **{**defaults, **options})
+    trainer = Trainer(model=model, args=arguments, train_dataset=dataset, eval_dataset=dataset)
+    trainer.train()
+    return trainer
+
+
+def test_trainer_lowers_the_loss_and_its_checkpoints_load(kind, make_model, tokenizer, ids, tmp_path):
+    model = make_model(**kind.no_dropout)
+    options = {"per_device_train_batch_size": 20, "learning_rate": 0.05, "lr_scheduler_type": "constant"}
+    trainer = train(model, Sentences(tokenizer), tmp_path, max_steps=40, save_steps=20, **options)
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert sum(losses[-5:]) < 0.95 * sum(losses[:5])
+    assert trainer.evaluate()["eval_loss"] < 0.95 * losses[0]
+
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint-40")
+    torch.testing.assert_close(logits_of(loaded, ids), logits_of(model.eval(), ids))
+    earlier = AutoModelForCausalLM.from_pretrained(tmp_path / "checkpoint-20")
+    assert not torch.equal(logits_of(earlier, ids), logits_of(model, ids))
+
+
+# A PRPN in training normalises by the batch: the halves of one differ from it.
+@pytest.mark.parametrize("kind", ["onlstm", "rnn"], indirect=True)
+def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_model, tokenizer, tmp_path):
+    dataset = Sentences(tokenizer)
+    at_once, accumulated = make_model(**kind.no_dropout), make_model(**kind.no_dropout)
+    train(at_once, dataset, tmp_path / "at_once", optim="sgd")
+    options = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
+    train(accumulated, dataset, tmp_path / "accumulated", optim="sgd", **options)
+    torch.testing.assert_close(accumulated.state_dict(), at_once.state_dict())
+
+
+def test_trainer_predicts_logits(model, tokenizer, tmp_path):
+    dataset = Sentences(tokenizer)
+    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to=[], disable_tqdm=True)
+    trainer = Trainer(model=model, args=arguments)
+    predictions = trainer.predict(dataset).predictions
+    with torch.no_grad():
+        expected = model(torch.stack(dataset.items)).logits
+    assert predictions.shape == expected.shape
+    torch.testing.assert_close(torch.tensor(predictions), expected)

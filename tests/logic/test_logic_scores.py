@@ -1,0 +1,72 @@
+"""Scores of logical inference, against counting by hand, and the metric that gives them."""
+
+import json
+from random import Random
+
+import pytest
+
+from onlstm_hf.logic.formulas import RELATIONS
+from onlstm_hf.logic.scores import score_logic
+
+
+@pytest.fixture(scope="module")
+def columns():
+    generator = Random(0)
+    references = generator.choices(RELATIONS[:6], k=400)
+    predictions = [gold if generator.random() < 0.6 else generator.choice(RELATIONS) for gold in references]
+    return predictions, references, generator.choices(range(13), k=400)
+
+
+def share(columns, keep):
+    """Accuracy on the pairs that `keep(gold, number)` keeps."""
+    rows = [row for row in zip(*columns, strict=True) if keep(*row[1:])]
+    return sum(predicted == gold for predicted, gold, _ in rows) / len(rows)
+
+
+def test_accuracies_are_shares_of_their_pairs(columns):
+    scores = score_logic(*columns)
+    assert scores.num_pairs == 400
+    assert scores.accuracy == pytest.approx(share(columns, lambda gold, number: True))
+    assert list(scores.by_operators) == list(range(13))
+    for wanted, group in scores.by_operators.items():
+        assert group.accuracy == pytest.approx(share(columns, lambda gold, number, wanted=wanted: number == wanted))
+    by_relation = [share(columns, lambda gold, number, wanted=wanted: gold == wanted) for wanted in RELATIONS[:6]]
+    assert [group.accuracy for group in scores.by_relation.values()] == pytest.approx(by_relation)
+    assert scores.macro_accuracy == pytest.approx(sum(by_relation) / 6)
+
+
+def test_confusions_add_up_to_the_pairs(columns):
+    predictions, references, _ = columns
+    scores = score_logic(*columns)
+    for gold in RELATIONS:
+        for predicted in RELATIONS:
+            count = sum(pair == (gold, predicted) for pair in zip(references, predictions, strict=True))
+            assert scores.confusion[gold][predicted] == count
+
+
+def test_always_independence_is_not_rewarded_by_the_macro_average():
+    scores = score_logic(["#"] * 14, ["#"] * 8 + list("<>=^|v"), [1] * 14)
+    assert scores.accuracy == pytest.approx(8 / 14)
+    assert scores.macro_accuracy == pytest.approx(1 / 7)
+
+
+def test_scores_survive_json(columns):
+    content = score_logic(*columns).to_dict()
+    assert json.loads(json.dumps(content)) == content
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (([], [], []), "there are no pairs"),
+        ((["<"], ["<", ">"], [1, 1]), "not 1, 2 and 2"),
+        ((["<"], [">"], []), "not 1, 1 and 0"),
+        ((["<", "?"], ["<", ">"], [1, 1]), r"prediction 1 must be one of .*, not '\?'"),
+        ((["<"], [5], [1]), "reference 0 must be one of .*, not 5"),
+        ((["<"], ["<"], [-1]), "number of operators 0 must be an integer from 0 on, not -1"),
+        ((["<"], ["<"], [1.5]), "number of operators 0 must be an integer"),
+    ],
+)
+def test_what_cannot_be_scored_is_refused(columns, message):
+    with pytest.raises(ValueError, match=message):
+        score_logic(*columns)

@@ -1,0 +1,300 @@
+"""`generate` against step-by-step definitions, which read the whole sequence anew for every token."""
+
+import copy
+from itertools import product
+
+import pytest
+import torch
+from transformers.generation.streamers import BaseStreamer
+
+from onlstm_hf.models.recurrent.state import ModelState
+from tests.helpers.tiny_models import KINDS, assert_same_state
+
+VOCAB_SIZE, PAD, EOS = 5, 0, 1
+NEW_TOKENS = 6
+USE_CACHE = pytest.mark.parametrize("use_cache", [True, False])
+
+
+@pytest.fixture(scope="module", params=list(KINDS))
+def model(request):
+    model = KINDS[request.param].make(vocab_size=VOCAB_SIZE, pad_token_id=PAD, eos_token_id=None)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1.2)
+    return model
+
+
+@pytest.fixture
+def prompts() -> list[torch.Tensor]:
+    torch.manual_seed(1)
+    return [torch.randint(2, VOCAB_SIZE, (length,)) for length in (4, 1, 3)]
+
+
+@pytest.fixture
+def batch(prompts) -> dict[str, torch.Tensor]:
+    """The prompts with padding on the left."""
+    return left_padded(prompts)
+
+
+def left_padded(prompts: list[torch.Tensor]) -> dict[str, torch.Tensor]:
+    longest = max(map(len, prompts))
+    input_ids = torch.stack([torch.cat([torch.full((longest - len(p),), PAD), p]) for p in prompts])
+    attention_mask = torch.stack([(torch.arange(longest) >= longest - len(p)).long() for p in prompts])
+    return {"input_ids": input_ids, "attention_mask": attention_mask}
+
+
+@torch.no_grad()
+def next_log_probabilities(model, sequence: list[int], state: ModelState | None = None) -> torch.Tensor:
+    """`[V]`, after a sequence that is read from its start."""
+    return model(torch.tensor([sequence]), state=state).logits[0, -1].log_softmax(-1)
+
+
+def greedy(model, prompt: torch.Tensor, eos: int | None = None, state: ModelState | None = None) -> list[int]:
+    """The new tokens of greedy search."""
+    sequence = prompt.tolist()
+    for _ in range(NEW_TOKENS):
+        sequence.append(next_log_probabilities(model, sequence, state).argmax().item())
+        if sequence[-1] == eos:
+            break
+    return sequence[len(prompt) :]
+
+
+def beam_search(model, prompt: torch.Tensor, num_beams: int, state: ModelState | None = None):
+    """The new tokens of all beams, best first, and their mean log probabilities; no sequence ends early."""
+    beams = [(0.0, [])]
+    for _ in range(NEW_TOKENS):
+        candidates = [
+            (score + log_probability, tokens + [token])
+            for score, tokens in beams
+            for token, log_probability in enumerate(
+                next_log_probabilities(model, prompt.tolist() + tokens, state).tolist()
+            )
+        ]
+        beams = sorted(candidates, reverse=True)[:num_beams]
+    return [tokens for _, tokens in beams], [score / NEW_TOKENS for score, _ in beams]
+
+
+def new_tokens(output: torch.Tensor, prompt_length: int) -> list[list[int]]:
+    return output[:, prompt_length:].tolist()
+
+
+class RecordingStreamer(BaseStreamer):
+    """Keeps what `generate` sends it."""
+
+    def __init__(self):
+        self.received, self.ended = [], False
+
+    def put(self, value):
+        self.received.append(value.tolist())
+
+    def end(self):
+        self.ended = True
+
+
+@pytest.fixture
+def lengths_read(model):
+    """How many tokens a row the model reads in each of its calls."""
+    lengths = []
+    embeddings = model.get_input_embeddings()
+    handle = embeddings.register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[1]))
+    yield lengths
+    handle.remove()
+
+
+@USE_CACHE
+def test_greedy_search_takes_the_most_probable_token_at_every_step(model, prompts, use_cache):
+    for prompt in prompts:
+        output = model.generate(prompt.unsqueeze(0), max_new_tokens=NEW_TOKENS, do_sample=False, use_cache=use_cache)
+        assert output.tolist() == [prompt.tolist() + greedy(model, prompt)]
+
+
+@USE_CACHE
+def test_left_padding_does_not_change_greedy_search(model, prompts, batch, use_cache):
+    output = model.generate(**batch, max_new_tokens=NEW_TOKENS, do_sample=False, use_cache=use_cache)
+    assert new_tokens(output, 4) == [greedy(model, prompt) for prompt in prompts]
+
+
+def test_the_mask_is_read_off_the_padding_where_none_is_given(model, prompts, batch):
+    output = model.generate(batch["input_ids"], max_new_tokens=NEW_TOKENS, do_sample=False)
+    assert new_tokens(output, 4) == [greedy(model, prompt) for prompt in prompts]
+
+
+@USE_CACHE
+def test_the_cache_spares_reading_the_past_again(model, prompts, lengths_read, use_cache):
+    model.generate(prompts[0].unsqueeze(0), max_new_tokens=4, do_sample=False, use_cache=use_cache)
+    assert lengths_read == ([4, 1, 1, 1] if use_cache else [4, 5, 6, 7])
+
+
+@pytest.mark.parametrize("eos", range(VOCAB_SIZE))
+def test_rows_end_at_the_end_of_sequence_token_and_are_padded(model, prompts, batch, eos):
+    output = model.generate(**batch, max_new_tokens=NEW_TOKENS, do_sample=False, eos_token_id=eos, pad_token_id=PAD)
+    expected = [greedy(model, prompt, eos) for prompt in prompts]
+    longest = max(map(len, expected))
+    assert new_tokens(output, 4) == [tokens + [PAD] * (longest - len(tokens)) for tokens in expected]
+
+
+@USE_CACHE
+@pytest.mark.parametrize("num_return_sequences", [1, 3])
+def test_sampling_draws_from_the_distribution_of_every_step(model, prompts, batch, use_cache, num_return_sequences):
+    torch.manual_seed(7)
+    output = model.generate(
+        **batch,
+        max_new_tokens=NEW_TOKENS,
+        do_sample=True,
+        top_k=0,
+        temperature=0.7,
+        use_cache=use_cache,
+        num_return_sequences=num_return_sequences,
+    )
+    torch.manual_seed(7)
+    sequences = [prompt.tolist() for prompt in prompts for _ in range(num_return_sequences)]
+    for _ in range(NEW_TOKENS):
+        logits = torch.stack([next_log_probabilities(model, sequence) for sequence in sequences])
+        for sequence, token in zip(sequences, torch.multinomial((logits / 0.7).softmax(-1), 1), strict=True):
+            sequence.append(token.item())
+    assert new_tokens(output, 4) == [sequence[-NEW_TOKENS:] for sequence in sequences]
+    if num_return_sequences > 1:
+        assert len(set(map(tuple, new_tokens(output, 4)))) > len(prompts)
+
+
+@USE_CACHE
+@pytest.mark.parametrize("num_beams", [2, 4])
+def test_beam_search_keeps_the_best_sequences_of_every_step(model, prompts, batch, use_cache, num_beams):
+    output = model.generate(
+        **batch,
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        num_beams=num_beams,
+        num_return_sequences=num_beams,
+        use_cache=use_cache,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    expected = [beam_search(model, prompt, num_beams) for prompt in prompts]
+    assert new_tokens(output.sequences, 4) == [tokens for beams, _ in expected for tokens in beams]
+    torch.testing.assert_close(
+        output.sequences_scores, torch.tensor([score for _, scores in expected for score in scores])
+    )
+
+
+def test_wide_beam_search_finds_the_best_of_all_sequences_that_may_end_early(model, prompts):
+    """Brute force over every sequence of at most three tokens; scores are means over a sequence's tokens."""
+    length, prompt = 3, prompts[0].tolist()
+    finished = {}
+    for tokens in product(range(VOCAB_SIZE), repeat=length):
+        tokens = tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
+        log_probabilities = [
+            next_log_probabilities(model, [*prompt, *tokens[:step]])[token].item() for step, token in enumerate(tokens)
+        ]
+        finished[tokens] = sum(log_probabilities) / len(tokens)
+    best = max(finished, key=finished.get)
+    output = model.generate(
+        torch.tensor([prompt]),
+        max_new_tokens=length,
+        do_sample=False,
+        num_beams=VOCAB_SIZE ** (length - 1),
+        early_stopping="never",
+        eos_token_id=EOS,
+        pad_token_id=PAD,
+        return_dict_in_generate=True,
+        output_scores=True,
+    )
+    assert new_tokens(output.sequences, len(prompt)) == [list(best)]
+    assert output.sequences_scores.item() == pytest.approx(finished[best], abs=1e-5)
+
+
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_embeddings_in_the_place_of_ids_give_the_same_continuation(model, prompts, batch, num_beams):
+    options = {"max_new_tokens": NEW_TOKENS, "do_sample": False, "num_beams": num_beams}
+    expected = model.generate(**batch, **options)
+    embedded = model.get_input_embeddings()(batch["input_ids"])
+    output = model.generate(inputs_embeds=embedded, attention_mask=batch["attention_mask"], **options)
+    assert output.tolist() == new_tokens(expected, 4)
+
+
+def test_a_streamer_gets_the_prompt_and_then_every_token(model, prompts):
+    streamer, prompt = RecordingStreamer(), prompts[0]
+    model.generate(prompt.unsqueeze(0), max_new_tokens=NEW_TOKENS, do_sample=False, streamer=streamer)
+    assert streamer.received == [[prompt.tolist()], *([token] for token in greedy(model, prompt))]
+    assert streamer.ended
+
+
+@USE_CACHE
+def test_scores_and_logits_of_every_step_are_returned(model, prompts, use_cache):
+    prompt = prompts[0]
+    output = model.generate(
+        prompt.unsqueeze(0),
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        use_cache=use_cache,
+        return_dict_in_generate=True,
+        output_scores=True,
+        output_logits=True,
+        output_hidden_states=True,
+    )
+    logits = model(output.sequences[:, :-1]).logits[0, len(prompt) - 1 :]
+    torch.testing.assert_close(torch.cat(output.scores), logits)
+    torch.testing.assert_close(torch.cat(output.logits), logits)
+    assert len(output.hidden_states) == NEW_TOKENS
+    whole = model(output.sequences[:, :-1], output_hidden_states=True).hidden_states[-1][:, -1]
+    torch.testing.assert_close(output.hidden_states[-1][-1][:, -1], whole)
+
+
+@pytest.fixture
+def read_before(model) -> tuple[torch.Tensor, ModelState]:
+    """Text of three rows that was read before, and the state after it."""
+    torch.manual_seed(4)
+    text = torch.randint(2, VOCAB_SIZE, (3, 5))
+    with torch.no_grad():
+        return text, model(text).state
+
+
+@USE_CACHE
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_generation_goes_on_from_a_given_state(model, batch, prompts, read_before, use_cache, num_beams):
+    text, state = read_before
+    before = copy.deepcopy(state)
+    output = model.generate(
+        **batch,
+        state=state,
+        max_new_tokens=NEW_TOKENS,
+        do_sample=False,
+        num_beams=num_beams,
+        num_return_sequences=num_beams,
+        use_cache=use_cache,
+    )
+    whole = [torch.cat([past, prompt]) for past, prompt in zip(text, prompts, strict=True)]
+    expected = [beam_search(model, sequence, num_beams)[0] for sequence in whole]
+    assert new_tokens(output, 4) == [tokens for beams in expected for tokens in beams]
+    assert_same_state(state, before, rtol=0, atol=0)
+
+
+def test_samples_go_on_from_a_given_state(model, batch, prompts, read_before):
+    text, state = read_before
+    options = {"max_new_tokens": NEW_TOKENS, "do_sample": True, "top_k": 0, "num_return_sequences": 2}
+    torch.manual_seed(5)
+    output = model.generate(**batch, state=state, **options)
+    whole = left_padded([torch.cat([past, prompt]) for past, prompt in zip(text, prompts, strict=True)])
+    torch.manual_seed(5)
+    assert new_tokens(output, 4) == new_tokens(model.generate(**whole, **options), 9)
+
+
+def test_the_returned_state_continues_the_text(model, prompts):
+    """It has seen everything but the last token, which is therefore the next prompt."""
+    prompt = prompts[0]
+    first = model.generate(prompt.unsqueeze(0), max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
+    second = model.generate(
+        first.sequences[:, -1:], state=first.past_key_values, max_new_tokens=NEW_TOKENS - 3, do_sample=False
+    )
+    assert first.sequences[0, len(prompt) :].tolist() + second[0, 1:].tolist() == greedy(model, prompt)
+
+
+def test_a_state_of_another_batch_is_refused(model, batch, read_before):
+    _, state = read_before
+    with pytest.raises(ValueError, match="the state does not fit this model and batch"):
+        model.generate(**batch, state=state.index_select(torch.tensor([0])), max_new_tokens=2)
+
+
+def test_prompts_outside_the_vocabulary_are_refused(model):
+    with pytest.raises(ValueError, match="outside the vocabulary of 5"):
+        model.generate(torch.tensor([[2, VOCAB_SIZE]]), max_new_tokens=2)

@@ -1,0 +1,115 @@
+"""The numbers of the authors' own code (`golden/` of the reference data)."""
+
+import copy
+import json
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch.nn import functional as F
+
+from onlstm_hf import ONLSTMForCausalLM, convert_original_state_dict, tree_from_distances
+from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
+from onlstm_hf.models.recurrent.state import RecurrentState
+from onlstm_hf.ops.dropout import LockedDropout
+
+
+class Golden(NamedTuple):
+    """A golden file: its tensors (time first), its description, and what goes into our model (batch first)."""
+
+    tensors: dict[str, torch.Tensor]
+    description: dict
+    model: ONLSTMForCausalLM
+    input_ids: torch.Tensor
+    labels: torch.Tensor
+    state: RecurrentState
+
+
+@pytest.fixture(scope="module", params=["onlstm_small", "onlstm_chunk1"])
+def golden(request, shared_dir) -> Golden:
+    path = shared_dir / "golden" / request.param
+    tensors = load_file(path.with_suffix(".safetensors"))
+    description = json.loads(path.with_suffix(".json").read_text())
+    weights = {name.removeprefix("weight."): t for name, t in tensors.items() if name.startswith("weight.")}
+    model = convert_original_state_dict(weights, weight_dropout=description["config"]["wdrop"])
+    state = RecurrentState(
+        tuple(
+            (tensors[f"initial.{layer}.hidden"], tensors[f"initial.{layer}.cell"])
+            for layer in range(description["config"]["nlayers"])
+        )
+    )
+    return Golden(tensors, description, model, tensors["input_ids"].t(), tensors["labels"].t(), state)
+
+
+@pytest.fixture(scope="module")
+def evaluated(golden):
+    with torch.no_grad():
+        return golden.model(golden.input_ids, shift_labels=golden.labels, state=golden.state, output_distances=True)
+
+
+def assert_close(ours: torch.Tensor, theirs: torch.Tensor):
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_configuration_is_read_off_the_weights(golden):
+    theirs, ours = golden.description["config"], golden.model.config
+    assert (ours.vocab_size, ours.embedding_size, ours.hidden_size) == (
+        theirs["ntoken"],
+        theirs["ninp"],
+        theirs["nhid"],
+    )
+    assert (ours.num_hidden_layers, ours.chunk_size) == (theirs["nlayers"], theirs["chunk_size"])
+
+
+def test_logits_and_loss(golden, evaluated):
+    assert_close(evaluated.logits.transpose(0, 1), golden.tensors["eval.logits"])
+    assert_close(evaluated.loss, golden.tensors["eval.loss"])
+
+
+def test_distances_of_every_layer(golden, evaluated):
+    assert_close(evaluated.forget_distances.transpose(1, 2), golden.tensors["eval.distance_forget"])
+    assert_close(evaluated.input_distances.transpose(1, 2), golden.tensors["eval.distance_input"])
+
+
+def test_final_states_of_every_layer(golden, evaluated):
+    for layer, (hidden, cell) in enumerate(evaluated.state.layers):
+        assert_close(hidden, golden.tensors[f"eval.final.{layer}.hidden"])
+        assert_close(cell, golden.tensors[f"eval.final.{layer}.cell"])
+
+
+def test_trees_are_equal(golden, evaluated):
+    words = [f"w{index}" for index in range(golden.input_ids.shape[1])]
+    assert golden.description["trees"]
+    for case in golden.description["trees"]:
+        distances = evaluated.forget_distances[case["layer"], case["batch"]]
+        assert tree_from_distances(distances.tolist(), words).to_nested() == case["tree"]
+
+
+def test_training_losses_and_every_gradient(golden):
+    model, tensors = copy.deepcopy(golden.model).train(), golden.tensors
+    for module in model.modules():
+        if isinstance(module, LockedDropout):
+            module.probability = 0.0
+        elif isinstance(module, ONLSTMLayer):
+            module.weight_dropout = 0.0
+    model.config.activation_regularization = 2.0
+    model.config.temporal_activation_regularization = 1.0
+    # The authors look embeddings up with padding_idx=-1, which PyTorch reads as the last row of the vocabulary: that
+    # row gets its gradient from the tied decoder alone. Embedding the words here also leaves out dropping whole words.
+    weight = model.model.embeddings.weight
+    inputs_embeds = F.embedding(golden.input_ids, weight, padding_idx=len(weight) - 1)
+    outputs = model(inputs_embeds=inputs_embeds, shift_labels=golden.labels, state=golden.state)
+    outputs.loss.backward()
+
+    assert_close(outputs.cross_entropy, tensors["train.cross_entropy"])
+    assert_close(outputs.activation_penalty, tensors["train.activation_regularization_alpha2"])
+    assert_close(outputs.temporal_activation_penalty, tensors["train.temporal_activation_regularization_beta1"])
+
+    # Converting gradients as if they were weights puts the authors' rows in our order.
+    theirs = convert_original_state_dict(
+        {name.removeprefix("grad."): tensor for name, tensor in tensors.items() if name.startswith("grad.")}
+    )
+    for (name, parameter), gradient in zip(model.named_parameters(), theirs.parameters(), strict=True):
+        difference = (parameter.grad - gradient).abs().max() / gradient.abs().max()
+        assert difference < 1e-4, f"{name}: {difference:.1e}"

@@ -1,0 +1,155 @@
+"""What only the ON-LSTM has. What it shares is tested in test_recurrent_language_model.py and test_awd_lstm.py."""
+
+import copy
+
+import pytest
+import torch
+
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
+from onlstm_hf.models.modeling_onlstm import ONLSTMCausalLMOutput, ONLSTMModelOutput
+from onlstm_hf.models.recurrent.state import RecurrentState
+from tests.helpers.tiny_models import KINDS, VOCAB_SIZE, pad, random_rows
+
+ONLSTM = KINDS["onlstm"]
+SIDES = pytest.mark.parametrize("side", ["left", "right"])
+
+
+@pytest.fixture
+def model():
+    return ONLSTM.make()
+
+
+@pytest.fixture
+def rows() -> list[torch.Tensor]:
+    return random_rows()
+
+
+@pytest.fixture
+def input_ids() -> torch.Tensor:
+    torch.manual_seed(2)
+    return torch.randint(VOCAB_SIZE, (3, 6))
+
+
+@SIDES
+def test_distances_are_zero_at_padding(model, rows, side):
+    input_ids, mask, _ = pad(rows, side)
+    outputs = model(input_ids, attention_mask=mask, output_distances=True)
+    for distances in (outputs.forget_distances, outputs.input_distances):
+        assert (distances[:, mask == 0] == 0).all()
+        assert (distances[:, mask == 1] > 0).all()
+
+
+def test_syntactic_distances_are_the_forget_distances_of_the_parse_layer(model, input_ids):
+    outputs = model(input_ids, output_distances=True)
+    for layer in (None, 0, 1, 2):
+        distances, state = model.syntactic_distances(input_ids, layer=layer)
+        used = 1 if layer is None else layer
+        assert torch.equal(distances, outputs.forget_distances[used])
+        for ours, expected in zip(state.layers[: used + 1], outputs.state.layers, strict=False):
+            assert all(map(torch.equal, ours, expected))
+        zeros = model.model.initial_state(len(input_ids)).layers
+        for ours, expected in zip(state.layers[used + 1 :], zeros[used + 1 :], strict=True):
+            assert all(map(torch.equal, ours, expected))  # layers that the distances do not need are not run
+
+
+@pytest.mark.parametrize("layer", [3, -1])
+def test_distances_of_a_layer_that_does_not_exist_are_refused(model, input_ids, layer):
+    with pytest.raises(ValueError, match=f"layer {layer} does not exist: this model's layers are 0 to 2"):
+        model.syntactic_distances(input_ids, layer=layer)
+
+
+@pytest.mark.parametrize("options", [{"num_hidden_layers": 1, "parse_layer": 0}, {"chunk_size": 1}], ids=str)
+def test_every_layer_gives_distances_and_learns_in_every_shape_of_model(options, input_ids):
+    model = ONLSTM.make(**options).train()
+    outputs = model(input_ids, labels=input_ids, output_distances=True)
+    assert outputs.forget_distances.shape == (model.config.num_hidden_layers, 3, 6)
+    outputs.loss.backward()
+    assert all(parameter.grad.any() for parameter in model.parameters())
+
+
+@SIDES
+def test_padding_does_not_change_distances(model, rows, side):
+    input_ids, mask, places = pad(rows, side)
+    padded = model(input_ids, attention_mask=mask, output_distances=True)
+    for index, (row, place) in enumerate(zip(rows, places, strict=True)):
+        alone = model(row.unsqueeze(0), output_distances=True)
+        for name in ("forget_distances", "input_distances"):
+            torch.testing.assert_close(padded[name][:, index, place], alone[name][:, 0])
+
+
+def test_chunks_with_the_state_give_the_distances_of_the_whole_sequence(model, input_ids):
+    first = model(input_ids[:, :2], output_distances=True)
+    second = model(input_ids[:, 2:], state=first.state, output_distances=True)
+    for name in ("forget_distances", "input_distances"):
+        chunks = torch.cat([first[name], second[name]], dim=2)
+        torch.testing.assert_close(chunks, model(input_ids, output_distances=True)[name])
+
+
+def test_distances_come_in_a_tuple_and_in_half_precision_too(model, input_ids):
+    expected = model(input_ids, output_distances=True)
+    _, _, *distances = model(input_ids, output_distances=True, return_dict=False)
+    torch.testing.assert_close(distances, [expected.forget_distances, expected.input_distances], rtol=0, atol=0)
+    for dtype in (torch.bfloat16, torch.float16):
+        half = copy.deepcopy(model).to(dtype)(input_ids, output_distances=True)
+        torch.testing.assert_close(half.forget_distances.float(), expected.forget_distances, rtol=0, atol=0.05)
+
+
+@SIDES
+def test_distances_of_the_compiled_model_are_the_same(model, rows, side):
+    input_ids, mask, _ = pad(rows, side)
+    torch._dynamo.reset()
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    outputs, expected = (f(input_ids, attention_mask=mask, output_distances=True) for f in (compiled, model))
+    for name in ("forget_distances", "input_distances"):
+        torch.testing.assert_close(outputs[name], expected[name])
+
+
+def test_a_layer_of_a_single_chunk_runs_but_never_writes_its_cell(input_ids):
+    """With one chunk the equations give a master input gate of 0 and a master forget gate of 1."""
+    model = ONLSTM.make(layer_sizes=[8, 8], num_hidden_layers=2, chunk_size=8)
+    state = RecurrentState(tuple((torch.rand(3, 8), torch.rand(3, 1, 8)) for _ in range(2)))
+    outputs = model(input_ids, state=state, output_distances=True, labels=input_ids)
+    outputs.loss.backward()
+    for (_, before), (_, after) in zip(state.layers, outputs.state.layers, strict=True):
+        torch.testing.assert_close(after, before)
+    torch.testing.assert_close(outputs.forget_distances, torch.zeros(2, 3, 6), rtol=0, atol=1e-6)
+
+
+def test_the_paper_s_model_has_twenty_five_million_parameters():
+    with torch.device("meta"):
+        model = ONLSTMForCausalLM(ONLSTMConfig())
+    assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6) == 25
+
+
+def test_weights_are_initialised_as_in_the_paper():
+    torch.manual_seed(0)
+    model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=500, embedding_size=20, hidden_size=40))
+    embeddings = model.get_input_embeddings().weight
+    assert 0.099 < embeddings.abs().max() <= 0.1
+    assert embeddings.mean().abs() < 0.01
+    assert not model.lm_head.bias.any()
+    untied = ONLSTMForCausalLM(
+        ONLSTMConfig(vocab_size=500, embedding_size=20, hidden_size=40, tie_word_embeddings=False)
+    )
+    assert 0.099 < untied.lm_head.weight.abs().max() <= 0.1
+    for layer in model.model.layers:
+        for projection in (layer.input_projection, layer.recurrent_projection):
+            bound = projection.in_features**-0.5
+            for parameter in projection.parameters():
+                assert 0.9 * bound < parameter.abs().max() <= bound
+
+
+def test_shapes_of_what_is_returned(model, input_ids):
+    outputs = model(input_ids, labels=input_ids, output_distances=True)
+    assert isinstance(outputs, ONLSTMCausalLMOutput)
+    assert outputs.loss.shape == ()
+    assert outputs.logits.shape == (3, 6, VOCAB_SIZE)
+    assert outputs.forget_distances.shape == outputs.input_distances.shape == (3, 3, 6)
+    assert [[tuple(t.shape) for t in layer] for layer in outputs.state.layers] == [
+        [(3, 12), (3, 3, 4)],
+        [(3, 12), (3, 3, 4)],
+        [(3, 8), (3, 2, 4)],
+    ]
+    base = model.model(input_ids)
+    assert isinstance(base, ONLSTMModelOutput)
+    assert base.last_hidden_state.shape == (3, 6, 8)

@@ -1,0 +1,257 @@
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlstm_hf import PRPNConfig, PRPNForCausalLM
+from onlstm_hf.models.modeling_prpn import memory_gates
+from onlstm_hf.ops.batch_norm import MaskedBatchNorm
+from tests.helpers.prpn_reference import read_sentence
+from tests.helpers.tiny_models import PRPN, VOCAB_SIZE, pad, random_rows
+
+SIDES = pytest.mark.parametrize("side", ["left", "right"])
+DISTANCES = st.lists(st.integers(0, 6).map(lambda number: number / 7), min_size=1, max_size=12)
+
+
+def make_model(**options) -> PRPNForCausalLM:
+    """A tiny model in float64, whose running statistics are no longer the first ones."""
+    model = PRPN.make(**options).double()
+    for name, buffer in model.named_buffers():
+        if "running" in name:
+            buffer.uniform_(0.5, 1.5)
+    return model
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"hard": False},
+        {"num_hidden_layers": 3, "num_residual_blocks": 2},
+        {"lookback": 0, "num_slots": 1},
+        {"tie_word_embeddings": False, "resolution": 0.5, "num_slots": 20},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("implementation", ["reference", "fused"])
+def test_a_batch_computes_the_equations_of_one_sentence_step_by_step(options, implementation):
+    model = make_model(**options)
+    model.set_implementation(implementation)
+    input_ids = torch.randint(VOCAB_SIZE, (3, 9))
+    with torch.no_grad():
+        outputs = model(input_ids, output_distances=True)
+        for row, ids in enumerate(input_ids.tolist()):
+            logits, distances = read_sentence(model, ids)
+            torch.testing.assert_close(outputs.logits[row], logits)
+            torch.testing.assert_close(outputs.distances[row], distances)
+
+
+def dependency_range_starts(distances: list[float]) -> list[int]:
+    """For each word the first one of its dependency range: after the last word before it that has a larger distance
+    comes a constituent, which that word begins."""
+    return [
+        max((other for other in range(word) if distances[other] > distances[word]), default=0)
+        for word in range(len(distances))
+    ]
+
+
+@given(DISTANCES)
+def test_gates_at_infinite_temperature_are_the_dependency_ranges(distances):
+    num_words = len(distances)
+    starts = dependency_range_starts(distances)
+    infinite = [float("inf")] * num_words
+    own = torch.tensor([distances])
+    past = torch.tensor([infinite + distances]).unfold(1, num_words, 1)[:, 1:].flip(-1)
+    gates = memory_gates(own, past, resolution=1e-12, hard=True)[0]
+    for word in range(num_words):
+        # Slot s holds the memory of word `word - 1 - s`; beyond the text there is the memory of nothing.
+        opened = [gates[word, slot].item() for slot in range(word)]
+        assert opened == [float(word - 1 - slot >= starts[word]) for slot in range(word)]
+
+
+@given(DISTANCES)
+def test_dependency_ranges_do_not_overlap_in_part(distances):
+    ranges = [set(range(start, word)) for word, start in enumerate(dependency_range_starts(distances))]
+    for one in ranges:
+        for other in ranges:
+            assert not one & other or one <= other or other <= one
+
+
+def test_hard_parsing_gives_the_constituents_of_the_dependency_ranges():
+    model = make_model(eos_token_id=0)
+    torch.manual_seed(0)
+    sentences = [torch.randint(1, 12, (length,)).tolist() for length in (1, 2, 5, 9, 12)] + [[3] * 8]
+    for tree in model.parse(sentences, hard=True):
+        starts = dependency_range_starts(list(tree.distances))
+        spans = set(tree.spans()) | {(word, word + 1) for word in range(len(tree.words))}
+        assert {(start, word) for word, start in enumerate(starts) if start < word} <= spans
+
+
+def test_hard_parsing_excludes_another_rule():
+    model = make_model(eos_token_id=0)
+    assert model.parse([1, 2, 3, 2], hard=True) == model.parse([1, 2, 3, 2], branching_bias="ranges")
+    with pytest.raises(ValueError, match="""hard=True is the branching_bias "ranges", not 'right'"""):
+        model.parse([1, 2, 3], hard=True, branching_bias="right")
+
+
+@SIDES
+def test_padding_counts_neither_in_the_statistics_nor_in_the_gradient(side):
+    model = make_model(**PRPN.no_dropout).train()
+    rows = random_rows()
+    input_ids, mask, _ = pad(rows, side)
+    other_ids = input_ids.where(mask.bool(), 3)
+    labels = input_ids.masked_fill(mask == 0, -100)
+    outputs = [model(ids, attention_mask=mask, labels=labels) for ids in (input_ids, other_ids)]
+    assert torch.equal(outputs[0].loss, outputs[1].loss)
+    gradients = [torch.autograd.grad(output.loss, list(model.parameters())) for output in outputs]
+    for one, other in zip(*gradients, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+@SIDES
+def test_running_statistics_of_a_padded_batch_are_those_of_its_words(side):
+    """The first normalisation of the parsing network sees each word with the words before it, whatever the padding."""
+    model = make_model(**PRPN.no_dropout).train()
+    rows = random_rows()
+    parser = model.model.parsing_network
+    inputs = []
+    handle = parser.norm.register_forward_pre_hook(lambda _, arguments: inputs.append(arguments[0]))
+    for row in rows:
+        model(row.unsqueeze(0))
+    handle.remove()
+    values = torch.cat([value[0] for value in inputs], dim=1)
+    parser.norm.running_mean.zero_()
+    parser.norm.running_var.fill_(1)
+    input_ids, mask, _ = pad(rows, side)
+    model(input_ids, attention_mask=mask)
+    torch.testing.assert_close(parser.norm.running_mean, 0.1 * values.mean(dim=1))
+    torch.testing.assert_close(parser.norm.running_var, 0.9 + 0.1 * values.var(dim=1))
+
+
+def test_evaluation_does_not_depend_on_the_rest_of_the_batch():
+    model = make_model()
+    input_ids = torch.randint(VOCAB_SIZE, (4, 7))
+    alone = torch.cat([model(row.unsqueeze(0)).logits for row in input_ids])
+    torch.testing.assert_close(model(input_ids).logits, alone)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"parsing_network": False},
+        {"reading_attention": False},
+        {"prediction_attention": False},
+        {"parsing_network": False, "reading_attention": False, "prediction_attention": False},
+        {"num_residual_blocks": 2},
+        {"tie_word_embeddings": False},
+        {"lookback": 10, "num_slots": 20},
+        {"lookback": 0},
+    ],
+    ids=str,
+)
+def test_every_parameter_of_every_shape_of_model_takes_part(options):
+    """Which is also what makes it safe for distributed data parallel training."""
+    model = make_model(**options).train()
+    input_ids = torch.randint(VOCAB_SIZE, (3, 6))
+    outputs = model(input_ids, labels=input_ids, output_attentions=True)
+    outputs.loss.backward()
+    assert all(parameter.grad is not None and parameter.grad.isfinite().all() for parameter in model.parameters())
+    config = model.config
+    assert len(outputs.attentions) == 2 * config.reading_attention + config.prediction_attention
+
+
+def test_recurrent_dropout_has_one_mask_for_all_rows_and_steps():
+    model = PRPN.make(recurrent_dropout=0.5, input_dropout=0.0, output_dropout=0.0).train()
+    layer, row = model.model.reading_network[0], torch.randint(VOCAB_SIZE, (1, 6))
+    inputs = model.model.embeddings(row.expand(3, -1))
+    state = model.model.initial_state(3)
+    memories = tuple(torch.randn_like(memory[:1]).expand_as(memory) for memory in state.memories[0])
+    gates = torch.ones(3, 6, model.config.num_slots)
+    first, second = (layer(inputs, memories, gates).hidden_tape for _ in range(2))
+    torch.testing.assert_close(first, first[:1].expand_as(first))
+    assert not torch.allclose(first, second)
+    layer.eval()
+    assert not torch.allclose(layer(inputs, memories, gates).hidden_tape, first)
+
+
+def test_keys_are_dropped_after_their_projection_too():
+    """Where all of a key is dropped, its bias as well, nothing but the gates tells one memory from another."""
+    model = PRPN.make(input_dropout=1 - 1e-9, recurrent_dropout=0.0, output_dropout=0.0).train()
+    layer, network, slots = model.model.reading_network[0], model.model.predict_network, model.config.num_slots
+    for projection in (layer.key_projection, network.key_projection):
+        torch.nn.init.ones_(projection.bias)
+    row = torch.randint(VOCAB_SIZE, (1, 5))
+    memories = tuple(torch.randn_like(memory[:1]) for memory in model.model.initial_state(1).memories[0])
+    gates = torch.rand(1, 5, slots)
+    output = layer(model.model.embeddings(row), memories, gates)
+    expected = gates / gates.sum(-1, keepdim=True)
+    torch.testing.assert_close(output.attentions, expected)
+    _, attention = network.look_back(output.hidden_tape[:, slots:], output.hidden_tape, gates)
+    torch.testing.assert_close(attention, expected)
+
+
+def test_without_a_parsing_network_every_memory_of_the_text_is_open_and_parsing_is_refused():
+    model = make_model(parsing_network=False, num_slots=4)
+    gates = model(torch.randint(VOCAB_SIZE, (1, 6)), output_distances=True).memory_gates
+    expected = torch.ones(6, 4).tril().double()
+    assert torch.equal(gates, expected.expand(2, 1, 6, 4))
+    assert not model.induces_trees
+    with pytest.raises(ValueError, match="this PRPN induces no trees"):
+        model.parse([1, 2, 3])
+
+
+def test_without_reading_attention_a_layer_goes_on_from_its_newest_memory():
+    """Then the number of slots matters to the predict network alone, which here does not attend either."""
+    options = {"parsing_network": False, "reading_attention": False, "prediction_attention": False}
+    input_ids = torch.randint(VOCAB_SIZE, (2, 6))
+    few, many = make_model(**options, num_slots=1), make_model(**options, num_slots=5)
+    torch.testing.assert_close(few(input_ids).logits, many(input_ids).logits)
+
+
+@SIDES
+def test_distances_do_not_need_the_text_to_be_read(side):
+    model = make_model()
+    input_ids, mask, _ = pad(random_rows(), side)
+    outputs = model(input_ids, attention_mask=mask, output_distances=True)
+    distances, state = model.syntactic_distances(input_ids, mask)
+    torch.testing.assert_close(distances, outputs.distances)
+    torch.testing.assert_close(state.lookback, outputs.state.lookback)
+    more = model(input_ids, state=outputs.state, output_distances=True).distances
+    for before in (state, outputs.state):
+        torch.testing.assert_close(model.syntactic_distances(input_ids, state=before)[0], more)
+
+
+def test_layers_have_no_distances_of_their_own():
+    model = make_model(eos_token_id=0)
+    with pytest.raises(ValueError, match="layer 0 has no distances of its own"):
+        model.parse([1, 2, 3], layer=0)
+    assert "syntactic distances" in model.draw_distances([1, 2, 3])
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(1, 12), st.integers(1, 4))
+def test_the_state_has_the_last_words_of_every_row(length, num_rows):
+    model = make_model()
+    input_ids = torch.randint(VOCAB_SIZE, (num_rows, length))
+    outputs = model(input_ids, output_distances=True)
+    shown = min(length, 3)
+    torch.testing.assert_close(outputs.state.distances[:, -shown:], outputs.distances[:, -shown:])
+    assert outputs.state.distances[:, :-shown].isinf().all()
+
+
+def test_weights_are_initialised_as_by_the_authors():
+    torch.manual_seed(0)
+    model = PRPNForCausalLM(PRPNConfig(vocab_size=500, embedding_size=20, hidden_size=40))
+    assert 0.0099 < model.get_input_embeddings().weight.abs().max() <= 0.01
+    assert not model.lm_head.bias.any()
+    bound = (20 * 6) ** -0.5
+    assert 0.9 * bound < model.model.parsing_network.convolution.weight.abs().max() <= bound
+    for module in model.modules():
+        if isinstance(module, MaskedBatchNorm):
+            assert (module.weight == 1).all() and (module.running_var == 1).all() and not module.running_mean.any()
+
+
+def test_the_models_of_the_paper_have_its_size():
+    with torch.device("meta"):
+        model = PRPNForCausalLM(PRPNConfig())
+    assert sum(parameter.numel() for parameter in model.parameters()) == 43_603_202

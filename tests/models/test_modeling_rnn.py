@@ -1,0 +1,177 @@
+"""The recurrent baselines. What they share with the ON-LSTM is tested with it, in test_modeling_onlstm.py."""
+
+import pytest
+import torch
+
+from onlstm_hf import RNNConfig, RNNForCausalLM
+from onlstm_hf.models.configuration_rnn import CELL_TYPES
+from onlstm_hf.models.modeling_rnn import RNNLayer, in_one_buffer
+from onlstm_hf.ops.dropout import drop_connect
+
+each_cell = pytest.mark.parametrize("cell_type", CELL_TYPES)
+
+
+def step(cell_type, input_gates, recurrent_gates, hidden, cell=None):
+    """One step of the equations of Hochreiter & Schmidhuber (with forget gates), Cho et al. and Elman."""
+    if cell_type == "lstm":
+        input_gate, forget_gate, candidate, output_gate = (input_gates + recurrent_gates).chunk(4, dim=-1)
+        cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
+        return output_gate.sigmoid() * cell.tanh(), cell
+    if cell_type == "gru":
+        (reset, update, candidate), (reset_r, update_r, candidate_r) = (
+            input_gates.chunk(3, -1),
+            recurrent_gates.chunk(3, -1),
+        )
+        update = (update + update_r).sigmoid()
+        candidate = (candidate + (reset + reset_r).sigmoid() * candidate_r).tanh()
+        return ((1 - update) * candidate + update * hidden,)
+    return ((input_gates + recurrent_gates).tanh(),)
+
+
+def plain_loop(layer, recurrent_weight, inputs, state, mask=None):
+    """Outputs and last state of a layer, one step after the other; padding leaves the state as it is."""
+    outputs = []
+    for time, step_inputs in enumerate(inputs):
+        recurrent_gates = state[0] @ recurrent_weight.T + layer.recurrent_projection.bias
+        next_state = step(layer.cell_type, layer.input_projection(step_inputs), recurrent_gates, *state)
+        if mask is not None:
+            real = mask[time].unsqueeze(-1)
+            next_state = [torch.where(real, new, old) for new, old in zip(next_state, state, strict=True)]
+        state = next_state
+        outputs.append(state[0])
+    return torch.stack(outputs), state
+
+
+@pytest.fixture
+def make_layer():
+    def make(cell_type, weight_dropout=0.0, input_size=5, size=7):
+        torch.manual_seed(0)
+        layer = RNNLayer(cell_type, input_size, size, weight_dropout)
+        inputs = torch.randn(6, 4, input_size, requires_grad=True)
+        state = layer.initial_state(4)
+        return layer, inputs, [torch.randn_like(tensor, requires_grad=True) for tensor in state]
+
+    return make
+
+
+MASKS = {
+    "none": None,
+    "right": torch.arange(6).unsqueeze(1) < torch.tensor([6, 4, 1, 0]),
+    "left": torch.arange(6).unsqueeze(1) >= torch.tensor([0, 2, 5, 6]),
+    "holes": torch.tensor([[1, 0, 1, 0], [0, 0, 1, 1], [1, 1, 0, 1], [1, 0, 0, 0], [0, 1, 1, 0], [1, 0, 0, 1]]).bool(),
+}
+
+
+@each_cell
+@pytest.mark.parametrize("mask", list(MASKS))
+@pytest.mark.parametrize("precision", ["float32", "float64", "bfloat16 autocast"])
+def test_a_layer_and_its_gradients_are_those_of_a_loop_in_float64(make_layer, cell_type, mask, precision):
+    layer, inputs, state = make_layer(cell_type)
+    mask = MASKS[mask]
+    double_layer, double_inputs, double_state = make_layer(cell_type)
+    double_layer.double()
+    double_inputs, *double_state = (t.detach().double().requires_grad_() for t in (double_inputs, *double_state))
+    expected, expected_state = plain_loop(
+        double_layer, double_layer.recurrent_projection.weight, double_inputs, double_state, mask
+    )
+    if precision == "float64":
+        layer, inputs, state = (
+            layer.double(),
+            *(
+                [inputs.detach().double().requires_grad_()],
+                [tensor.detach().double().requires_grad_() for tensor in state],
+            ),
+        )
+        inputs = inputs[0]
+    with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16 autocast"):
+        output = layer(inputs, *state, mask)
+    last_state = layer.last_state(output)
+
+    tolerance = {"float32": 1e-5, "float64": 1e-10, "bfloat16 autocast": 0.05}[precision]
+    weights = torch.randn_like(expected)
+
+    def gradients(outputs, last, leaves):
+        loss = (outputs.double() * weights).sum() + sum(tensor.double().square().sum() for tensor in last)
+        return torch.autograd.grad(loss, leaves)
+
+    values = [
+        output.outputs,
+        *last_state,
+        *gradients(output.outputs, last_state, [inputs, *state, *layer.parameters()]),
+    ]
+    wanted = [
+        expected,
+        *expected_state,
+        *gradients(expected, expected_state, [double_inputs, *double_state, *double_layer.parameters()]),
+    ]
+    for ours, theirs in zip(values, wanted, strict=True):
+        error = (ours.double() - theirs).norm() / theirs.norm()
+        assert error <= tolerance
+
+
+@each_cell
+def test_drop_connect_keeps_without_rescaling_in_training_and_scales_in_evaluation(make_layer, cell_type):
+    layer, inputs, state = make_layer(cell_type, weight_dropout=0.4)
+    weight = layer.recurrent_projection.weight
+    expected, _ = plain_loop(layer, 0.6 * weight, inputs, state)
+    torch.testing.assert_close(layer.eval()(inputs, *state, None).outputs, expected)
+
+    torch.manual_seed(7)
+    outputs = layer.train()(inputs, *state, None).outputs
+    torch.manual_seed(7)
+    kept = drop_connect(weight, 0.4, training=True)
+    assert ((kept == 0) | (kept == weight)).all() and (kept == 0).any()
+    torch.testing.assert_close(outputs, plain_loop(layer, kept, inputs, state)[0])
+
+
+def test_weights_in_one_buffer_are_neighbours_in_memory_and_pass_gradients_on():
+    tensors = [torch.randn(shape, requires_grad=True) for shape in ((4, 3), (4, 2), (4,), (4,))]
+    views = in_one_buffer(tensors)
+    assert [view.storage_offset() for view in views] == [0, 12, 20, 24]
+    assert len({view.untyped_storage().data_ptr() for view in views}) == 1
+    torch.testing.assert_close(views, tensors)
+    sum(view.square().sum() for view in views).backward()
+    for tensor in tensors:
+        torch.testing.assert_close(tensor.grad, 2 * tensor)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.filterwarnings("error")
+@each_cell
+@pytest.mark.parametrize("mask", list(MASKS))
+def test_a_gpu_computes_the_same_without_a_warning(make_layer, cell_type, mask):
+    layer, inputs, state = make_layer(cell_type)
+    mask = MASKS[mask]
+    expected = layer(inputs, *state, mask).outputs
+    on_gpu = [tensor.cuda() for tensor in (inputs, *state)]
+    layer, mask = layer.cuda(), None if mask is None else mask.cuda()
+    outputs = layer(*on_gpu, mask).outputs
+    torch.testing.assert_close(outputs.cpu(), expected, rtol=1e-3, atol=1e-3)
+    outputs.sum().backward()
+    with torch.autocast("cuda", torch.bfloat16):
+        assert layer(*on_gpu, mask).outputs.dtype == torch.bfloat16
+
+
+def test_parsing_is_refused_with_the_reason():
+    model = RNNForCausalLM(RNNConfig(vocab_size=9, embedding_size=4, hidden_size=6))
+    for method in (model.parse, model.syntactic_distances, model.draw_distances):
+        with pytest.raises(ValueError, match="this model induces no trees"):
+            method(torch.tensor([[1, 2, 3]]))
+
+
+def test_the_awd_lstm_of_the_papers_has_twenty_four_million_parameters():
+    with torch.device("meta"):
+        model = RNNForCausalLM(RNNConfig())
+    assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6) == 24
+
+
+@each_cell
+def test_weights_are_initialised_as_in_the_paper(cell_type):
+    """All but the embeddings and the decoder: uniform within the inverse square root of the layer's size."""
+    torch.manual_seed(0)
+    model = RNNForCausalLM(RNNConfig(cell_type=cell_type, vocab_size=500, embedding_size=20, hidden_size=40))
+    assert 0.099 < model.get_input_embeddings().weight.abs().max() <= 0.1
+    assert not model.lm_head.bias.any()
+    for layer, size in zip(model.model.layers, (40, 40, 20), strict=True):
+        for parameter in layer.parameters():
+            assert 0.85 * size**-0.5 < parameter.abs().max() <= size**-0.5

@@ -1,0 +1,425 @@
+"""What every language model of the package must do, whatever its recurrence."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional as F
+
+from tests.helpers.tiny_models import (
+    AWD_LSTMS,
+    KINDS,
+    VOCAB_SIZE,
+    Kind,
+    assert_same_state,
+    pad,
+    random_rows,
+    random_state,
+)
+
+SIDES = pytest.mark.parametrize("side", ["left", "right"])
+# The rest have batch normalisation, by which rows depend on each other in training.
+ROWS_ON_THEIR_OWN = pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def model(kind):
+    return kind.make()
+
+
+@pytest.fixture
+def rows() -> list[torch.Tensor]:
+    return random_rows()
+
+
+@pytest.fixture
+def input_ids() -> torch.Tensor:
+    torch.manual_seed(2)
+    return torch.randint(VOCAB_SIZE, (3, 6))
+
+
+@SIDES
+@pytest.mark.parametrize("with_state", [False, True])
+def test_padding_does_not_change_logits_hidden_states_or_the_final_state(model, rows, side, with_state):
+    state = random_state(model, len(rows)) if with_state else None
+    input_ids, mask, places = pad(rows, side)
+    options = {"output_hidden_states": True}
+    padded = model(input_ids, attention_mask=mask, state=state, **options)
+    for index, (row, place) in enumerate(zip(rows, places, strict=True)):
+        row_state = state.index_select(torch.tensor([index])) if with_state else None
+        alone = model(row.unsqueeze(0), state=row_state, **options)
+        torch.testing.assert_close(padded.logits[index, place], alone.logits[0])
+        for layer, hidden in enumerate(alone.hidden_states):
+            torch.testing.assert_close(padded.hidden_states[layer][index, place], hidden[0])
+        assert_same_state(padded.state.index_select(torch.tensor([index])), alone.state)
+
+
+@SIDES
+def test_what_stands_at_padding_does_not_matter(model, rows, side):
+    input_ids, mask, _ = pad(rows, side)
+    real = mask.bool()
+    first = model(input_ids, attention_mask=mask)
+    second = model(input_ids.where(real, 3), attention_mask=mask.bool())
+    assert torch.equal(first.logits[real], second.logits[real])
+    assert_same_state(first.state, second.state, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+@settings(max_examples=10, deadline=None)
+@given(cuts=st.sets(st.integers(1, 7)))
+def test_chunks_with_the_state_equal_the_whole_sequence(name, cuts):
+    model = KINDS[name].make()
+    input_ids = torch.randint(VOCAB_SIZE, (2, 8))
+    whole = model(input_ids)
+    state, logits = None, []
+    for chunk in input_ids.tensor_split(sorted(cuts), dim=1):
+        outputs = model(chunk, state=state)
+        state = outputs.state
+        logits.append(outputs.logits)
+    torch.testing.assert_close(torch.cat(logits, dim=1), whole.logits)
+    assert_same_state(state, whole.state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_one_token_at_a_time_equals_the_whole_sequence(kind, input_ids, dtype):
+    model = kind.make().to(dtype)
+    whole = model(input_ids)
+    state, logits = None, []
+    for token in input_ids.unbind(1):
+        outputs = model(token.unsqueeze(1), state=state)
+        state = outputs.state
+        logits.append(outputs.logits)
+    tolerances = {} if dtype == torch.float32 else {"rtol": 0, "atol": 0.05}
+    torch.testing.assert_close(torch.cat(logits, dim=1), whole.logits, **tolerances)
+    assert_same_state(state, whole.state, **tolerances)
+
+
+def test_the_given_state_is_not_changed(model, input_ids):
+    state = random_state(model, 3)
+    before = copy.deepcopy(state)
+    model(input_ids, state=state)
+    assert_same_state(state, before, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda state: state.index_select(torch.tensor([0, 1])),
+        lambda state: state.map(lambda tensor: tensor.unsqueeze(1)),
+        lambda state: state.map(lambda tensor: tensor[..., 1:]),
+        lambda state: KINDS["onlstm"].make(num_hidden_layers=2).model.initial_state(state.batch_size),
+    ],
+    ids=["rows", "dimensions", "sizes", "layers"],
+)
+def test_a_state_that_does_not_fit_is_refused(model, input_ids, spoil):
+    with pytest.raises(ValueError, match="the state does not fit this model and batch: expected tensors of shapes"):
+        model(input_ids, state=spoil(random_state(model, 3)))
+
+
+@pytest.mark.parametrize("use_cache", [True, False, None])
+@pytest.mark.parametrize("default", [True, False])
+def test_use_cache_says_whether_the_state_is_returned_and_nothing_else(kind, input_ids, use_cache, default):
+    model = kind.make(use_cache=default)
+    outputs = model(input_ids, use_cache=use_cache)
+    assert (outputs.state is not None) == (default if use_cache is None else use_cache)
+    assert torch.equal(outputs.logits, model(input_ids).logits)
+
+
+def test_inputs_embeds_take_the_place_of_input_ids(model, input_ids):
+    embedded = model.get_input_embeddings()(input_ids)
+    assert torch.equal(model(inputs_embeds=embedded).logits, model(input_ids).logits)
+    assert torch.equal(model.model(inputs_embeds=embedded).last_hidden_state, model.model(input_ids).last_hidden_state)
+
+
+@pytest.mark.parametrize("inputs", [{}, {"input_ids": torch.ones(1, 2).long(), "inputs_embeds": torch.ones(1, 2, 8)}])
+def test_exactly_one_kind_of_input_is_needed(kind, model, inputs):
+    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
+        model(**inputs)
+
+
+@pytest.mark.parametrize(
+    "inputs", [{"input_ids": torch.ones(2, 0).long()}, {"inputs_embeds": torch.ones(2, 0, 8)}], ids=["ids", "embeds"]
+)
+def test_an_empty_sequence_is_refused(model, inputs):
+    with pytest.raises(ValueError, match="the input is empty"):
+        model(**inputs)
+
+
+@pytest.mark.parametrize("shape", [(5,), (0,), (1, 2, 3)])
+def test_input_ids_that_are_not_a_batch_of_sequences_are_refused(model, shape):
+    with pytest.raises(ValueError, match=r"input_ids must be \[batch_size, sequence_length\]"):
+        model(torch.ones(shape, dtype=torch.long))
+
+
+@pytest.mark.parametrize("shape", [(2, 8), (2, 3, 7)])
+def test_inputs_embeds_of_another_size_are_refused(model, shape):
+    with pytest.raises(ValueError, match=r"inputs_embeds must be \[batch_size, sequence_length, 8\]"):
+        model(inputs_embeds=torch.ones(shape))
+
+
+@pytest.mark.parametrize("token", [VOCAB_SIZE, -1, 10**6])
+def test_ids_outside_the_vocabulary_are_refused(model, input_ids, token):
+    input_ids[1, 2] = token
+    with pytest.raises(ValueError, match=f"input_ids hold the id {token}, which is outside the vocabulary of 13"):
+        model(input_ids)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (6, 3), (6,), (3, 1)])
+def test_a_mask_of_another_shape_is_refused(model, input_ids, shape):
+    with pytest.raises(ValueError, match=r"attention_mask must have the shape of the input, \[3, 6\]"):
+        model(input_ids, attention_mask=torch.ones(shape))
+
+
+def test_labels_of_another_shape_are_refused(model, input_ids):
+    with pytest.raises(ValueError, match=r"labels must be \[3, 6\]"):
+        model(input_ids, labels=input_ids[:, 1:])
+
+
+def test_labels_outside_the_vocabulary_are_refused(model, input_ids):
+    labels = input_ids.clone()
+    labels[1, 2] = VOCAB_SIZE
+    with pytest.raises(ValueError, match="labels hold the id 13"):
+        model(input_ids, labels=labels)
+
+
+def test_what_was_not_asked_for_is_not_returned(model, input_ids):
+    assert list(model(input_ids)) == ["logits", "state"]
+    assert list(model.model(input_ids)) == ["last_hidden_state", "state"]
+
+
+def test_every_way_to_compute_gives_the_same(model, input_ids):
+    outputs = []
+    for implementation in ("auto", "reference"):
+        model.set_implementation(implementation)
+        outputs.append(model(input_ids, labels=input_ids))
+    torch.testing.assert_close(outputs[0].logits, outputs[1].logits)
+    torch.testing.assert_close(outputs[0].loss, outputs[1].loss)
+    chosen = {module.implementation for module in model.modules() if hasattr(module, "implementations")}
+    assert chosen <= {"reference"}
+
+
+def test_a_way_to_compute_that_no_module_has_is_refused(model):
+    with pytest.raises(ValueError, match="implementation must be one of auto, reference.*, not 'fast'"):
+        model.set_implementation("fast")
+
+
+def test_modules_without_the_path_that_was_asked_for_take_the_fastest():
+    model = KINDS["prpn"].make()
+    model.set_implementation("fused")
+    assert {layer.implementation for layer in model.model.reading_network} == {"fused"}
+    assert model.lm_head.implementation == model.model.parsing_network.convolution.implementation == "auto"
+
+
+@pytest.mark.parametrize("part", ["head", "base"])
+def test_return_dict_false_gives_the_same_as_a_tuple(model, input_ids, part):
+    module = model if part == "head" else model.model
+    options = {"output_hidden_states": True}
+    if part == "head":
+        options["labels"] = input_ids
+    expected = module(input_ids, **options)
+    values = module(input_ids, return_dict=False, **options)
+    assert isinstance(values, tuple) and len(values) == len(expected)
+    for name, value in zip(expected, values, strict=True):
+        if name == "state":
+            assert_same_state(value, expected.state, rtol=0, atol=0)
+        else:
+            torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("kept", "positions"), [(0, range(6)), (1, [5]), (2, [4, 5]), (torch.tensor([0, 3]), [0, 3])])
+def test_logits_to_keep_computes_only_those(model, input_ids, kept, positions):
+    expected = model(input_ids).logits[:, list(positions)]
+    torch.testing.assert_close(model(input_ids, logits_to_keep=kept).logits, expected)
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_the_loss_without_logits_is_that_with_them(kind, rows, padded, training):
+    model = kind.make(**kind.no_dropout).train(training)
+    input_ids, mask, _ = pad(rows, "right")
+    inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None, "labels": input_ids}
+    expected = model(**inputs, num_items_in_batch=9, use_cache=True)
+    outputs = model(**inputs, num_items_in_batch=9, use_cache=True, skip_logits=True)
+    assert outputs.logits is None
+    assert set(outputs) == set(expected) - {"logits"}
+    torch.testing.assert_close(outputs.loss, expected.loss)
+    torch.testing.assert_close(outputs.cross_entropy, expected.cross_entropy)
+    assert_same_state(outputs.state, expected.state)
+    parameters = list(model.parameters())
+    gradients, expected_gradients = (torch.autograd.grad(each.loss, parameters) for each in (outputs, expected))
+    torch.testing.assert_close(gradients, expected_gradients)
+
+
+def test_skipping_the_logits_without_labels_is_refused(model, input_ids):
+    with pytest.raises(ValueError, match="needs labels or shift_labels"):
+        model(input_ids, skip_logits=True)
+
+
+def test_model_and_head_agree(model, input_ids):
+    base = model.model(input_ids)
+    torch.testing.assert_close(model.lm_head(base.last_hidden_state), model(input_ids).logits)
+
+
+def test_labels_are_shifted_and_shift_labels_are_not(model, input_ids):
+    logits = model(input_ids).logits
+    expected = F.cross_entropy(logits[:, :-1].flatten(0, 1), input_ids[:, 1:].flatten())
+    torch.testing.assert_close(model(input_ids, labels=input_ids).loss, expected)
+    next_ids = torch.cat([input_ids[:, 1:], torch.full((3, 1), -100)], dim=1)
+    torch.testing.assert_close(model(input_ids, shift_labels=next_ids).loss, expected)
+    torch.testing.assert_close(
+        model(input_ids, shift_labels=input_ids).loss, F.cross_entropy(logits.flatten(0, 1), input_ids.flatten())
+    )
+
+
+@ROWS_ON_THEIR_OWN
+def test_accumulated_gradients_equal_those_of_the_whole_batch(kind, input_ids):
+    """With `num_items_in_batch` as `Trainer` gives it, halves of a batch add up to the batch, penalties included."""
+    model = kind.make(**kind.no_dropout).train()
+    input_ids = torch.cat([input_ids, input_ids.flip(0)])[:4]
+    expected = model(input_ids, labels=input_ids).loss
+    num_items = torch.tensor(4 * 5)
+    halves = [model(half, labels=half, num_items_in_batch=num_items).loss for half in input_ids.split(2)]
+    torch.testing.assert_close(sum(halves), expected)
+    for ours, theirs in zip(
+        *(torch.autograd.grad(loss, list(model.parameters())) for loss in (sum(halves), expected)), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("tied", [True, False])
+def test_every_gradient_of_the_training_loss_is_that_of_finite_differences(kind, padded, tied):
+    model = kind.make(vocab_size=5, embedding_size=4, hidden_size=8, tie_word_embeddings=tied, **kind.no_dropout)
+    model.double().train()
+    input_ids = torch.tensor([[1, 2, 3, 4], [0, 0, 2, 1]])
+    mask = torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]]) if padded else None
+    names, parameters = zip(*model.named_parameters(), strict=True)
+
+    def loss(*values):
+        arguments = {"input_ids": input_ids, "attention_mask": mask, "labels": input_ids}
+        return torch.func.functional_call(model, dict(zip(names, values, strict=True)), (), arguments).loss
+
+    assert torch.autograd.gradcheck(loss, parameters, fast_mode=True)
+
+
+def test_embeddings_are_tied_unless_told_otherwise(kind):
+    tied, untied = kind.make(), kind.make(tie_word_embeddings=False)
+    assert tied.lm_head.weight is tied.model.embeddings.weight
+    assert untied.lm_head.weight is not untied.model.embeddings.weight
+
+
+@pytest.mark.parametrize("tied", [True, False])
+@pytest.mark.parametrize("size", [VOCAB_SIZE + 4, VOCAB_SIZE - 4])
+def test_the_vocabulary_can_be_resized(kind, tied, size):
+    model = kind.make(tie_word_embeddings=tied)
+    kept = min(size, VOCAB_SIZE)
+    input_ids = torch.randint(kept, (2, 5))
+    with torch.no_grad():
+        before = model(input_ids).logits
+    model.resize_token_embeddings(size)
+    assert model.config.vocab_size == size
+    assert (model.lm_head.weight is model.model.embeddings.weight) == tied
+    outputs = model(input_ids, labels=input_ids)
+    assert outputs.logits.shape == (2, 5, size)
+    torch.testing.assert_close(outputs.logits[..., :kept], before[..., :kept])
+    model.train()(input_ids, labels=input_ids).loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
+def test_copies_compute_the_same_and_stay_tied(model, input_ids, duplicate):
+    twin = duplicate(model)
+    assert torch.equal(twin(input_ids).logits, model(input_ids).logits)
+    assert twin.lm_head.weight is twin.model.embeddings.weight
+    assert twin.lm_head.weight is not model.lm_head.weight
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_saving_and_loading_keeps_the_outputs(kind, input_ids, tmp_path, tied):
+    model = kind.make(tie_word_embeddings=tied)
+    model.save_pretrained(tmp_path)
+    loaded, report = kind.causal_class.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
+    assert torch.equal(loaded(input_ids).logits, model(input_ids).logits)
+    assert (loaded.lm_head.weight is loaded.model.embeddings.weight) == tied
+
+
+def test_a_head_can_be_put_on_a_saved_model_without_one(kind, input_ids, tmp_path):
+    base = kind.make(kind.model_class)
+    base.save_pretrained(tmp_path)
+    model = kind.causal_class.from_pretrained(tmp_path)
+    assert torch.equal(model.model(input_ids).last_hidden_state, base(input_ids).last_hidden_state)
+    assert model.lm_head.weight is model.model.embeddings.weight
+    assert not model.lm_head.bias.any()
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_gradient_checkpointing_is_refused(kind, model):
+    with pytest.raises(ValueError, match=f"{kind.causal_class.__name__} does not support"):
+        model.gradient_checkpointing_enable()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_loss_is_within_a_percent_of_float32(kind, dtype):
+    torch.manual_seed(0)
+    model = kind.make(embedding_size=32, hidden_size=48, vocab_size=50)
+    input_ids = torch.randint(50, (4, 30))
+    expected = model(input_ids, labels=input_ids).loss
+    half = copy.deepcopy(model).to(dtype)
+    outputs = half(input_ids, labels=input_ids)
+    assert outputs.logits.dtype == dtype
+    assert outputs.loss.item() == pytest.approx(expected.item(), rel=0.01)
+    half.train()(input_ids, labels=input_ids).loss.backward()
+    assert all(parameter.grad.isfinite().all() for parameter in half.parameters())
+
+
+def test_bfloat16_autocast_loss_is_within_a_percent_of_float32(kind, input_ids):
+    model = kind.make(**kind.no_dropout).train()
+    expected = model(input_ids, labels=input_ids).loss
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = model(input_ids, labels=input_ids).loss
+    assert loss.item() == pytest.approx(expected.item(), rel=0.01)
+    loss.backward()
+    assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())
+
+
+def test_dropout_is_random_in_training_and_absent_in_evaluation(model, input_ids):
+    assert torch.equal(model(input_ids).logits, model(input_ids).logits)
+    model.train()
+    assert not torch.equal(model(input_ids).logits, model(input_ids).logits)
+
+
+def test_every_dropout_of_the_configuration_acts_in_training(kind, input_ids):
+    for name in kind.no_dropout:
+        model = kind.make(**{**kind.no_dropout, name: 0.5}).train()
+        assert not torch.equal(model(input_ids).logits, model(input_ids).logits), name
+
+
+@ROWS_ON_THEIR_OWN
+def test_a_model_without_dropout_computes_the_same_in_training(kind, input_ids):
+    model = kind.make(**kind.no_dropout)
+    assert torch.equal(model(input_ids).logits, model.train()(input_ids).logits)
+
+
+@pytest.mark.parametrize(("padded", "skip_logits"), [(False, False), (True, False), (False, True)])
+def test_compiled_model_computes_the_same_without_graph_breaks(kind, rows, padded, skip_logits):
+    torch._dynamo.reset()  # the limit of recompilations counts all kinds of model together, as they share code
+    model = kind.make(**kind.no_dropout).train()
+    input_ids, mask, _ = pad(rows, "right")
+    inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None, "labels": input_ids}
+    inputs["skip_logits"] = skip_logits
+    expected = model(**inputs)
+    expected_gradients = torch.autograd.grad(expected.loss, list(model.parameters()))
+    outputs = torch.compile(model, backend="aot_eager", fullgraph=True)(**inputs)
+    torch.testing.assert_close(outputs.logits, expected.logits)
+    gradients = torch.autograd.grad(outputs.loss, list(model.parameters()))
+    for ours, theirs in zip(gradients, expected_gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)

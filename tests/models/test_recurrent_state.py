@@ -1,0 +1,117 @@
+import copy
+import pickle
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch.utils import _pytree as pytree
+
+from onlstm_hf.models.recurrent.state import ModelState, RecurrentState
+
+
+@dataclass
+class OtherState(ModelState):
+    """A state as another kind of model may have it."""
+
+    tape: tuple[torch.Tensor, ...]
+    distances: dict[str, torch.Tensor]
+
+
+@pytest.fixture
+def state() -> RecurrentState:
+    torch.manual_seed(0)
+    return RecurrentState(tuple((torch.randn(3, 4), torch.randn(3, 2, 2)) for _ in range(2)))
+
+
+def tensors(state: RecurrentState) -> list[torch.Tensor]:
+    return [tensor for layer in state.layers for tensor in layer]
+
+
+def assert_rows(state: RecurrentState, original: RecurrentState, rows: list[int]):
+    assert state.batch_size == len(rows)
+    for tensor, source in zip(tensors(state), tensors(original), strict=True):
+        assert torch.equal(tensor, torch.stack([source[row] for row in rows]))
+
+
+def test_batch_size_is_the_number_of_rows(state):
+    assert state.batch_size == 3
+
+
+def test_index_select_takes_rows_in_the_given_order(state):
+    assert_rows(state.index_select(torch.tensor([2, 0])), state, [2, 0])
+
+
+def test_repeat_interleave_puts_copies_next_to_each_other(state):
+    assert_rows(state.repeat_interleave(2), state, [0, 0, 1, 1, 2, 2])
+
+
+def test_reorder_cache_selects_rows_of_this_object(state):
+    reordered = copy.deepcopy(state)
+    reordered.reorder_cache(torch.tensor([1, 1, 0]))
+    assert_rows(reordered, state, [1, 1, 0])
+
+
+def test_reorder_cache_does_not_touch_the_tensors_of_others(state):
+    shared = RecurrentState(state.layers)
+    before = [tensor.clone() for tensor in tensors(state)]
+    shared.reorder_cache(torch.tensor([2, 1, 0]))
+    assert all(map(torch.equal, tensors(state), before))
+
+
+def test_detach_cuts_the_graph_and_keeps_the_values(state):
+    attached = state.map(lambda tensor: tensor.requires_grad_() * 1)
+    detached = attached.detach()
+    assert all(tensor.requires_grad for tensor in tensors(attached))
+    assert not any(tensor.requires_grad for tensor in tensors(detached))
+    assert_rows(detached, attached, [0, 1, 2])
+
+
+def test_to_changes_dtype_and_device_of_every_tensor(state):
+    assert all(tensor.dtype == torch.float64 for tensor in tensors(state.to(torch.float64)))
+    assert all(tensor.device.type == "meta" for tensor in tensors(state.to("meta")))
+    assert all(tensor.dtype == torch.float16 for tensor in tensors(state.to("cpu", torch.float16)))
+
+
+def test_torch_save_and_load_with_its_default_settings(state, tmp_path):
+    torch.save(state, tmp_path / "state.pt")
+    assert_rows(torch.load(tmp_path / "state.pt"), state, [0, 1, 2])
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_copies_are_equal_and_independent(state, duplicate):
+    twin = duplicate(state)
+    assert_rows(twin, state, [0, 1, 2])
+    twin.layers[0][0].zero_()
+    assert state.layers[0][0].any()
+
+
+def test_pytree_sees_every_tensor(state):
+    leaves, structure = pytree.tree_flatten({"state": state})
+    assert list(map(id, leaves)) == list(map(id, tensors(state)))
+    doubled = pytree.tree_unflatten([leaf * 2 for leaf in leaves], structure)["state"]
+    assert isinstance(doubled, RecurrentState)
+    assert isinstance(doubled.layers, tuple)
+    assert_rows(doubled, state.map(lambda tensor: tensor * 2), [0, 1, 2])
+
+
+@pytest.fixture
+def other_state() -> OtherState:
+    return OtherState((torch.randn(3, 2, 4), torch.randn(3, 4)), {"soft": torch.randn(3, 5)})
+
+
+def test_a_state_may_have_any_fields(other_state):
+    assert other_state.batch_size == 3
+    assert other_state.shapes == {"tape": ((3, 2, 4), (3, 4)), "distances": {"soft": (3, 5)}}
+    selected = other_state.index_select(torch.tensor([2, 0]))
+    assert type(selected) is OtherState
+    assert torch.equal(selected.tape[0], other_state.tape[0][[2, 0]])
+    assert torch.equal(selected.distances["soft"], other_state.distances["soft"][[2, 0]])
+    other_state.reorder_cache(torch.tensor([2, 0]))
+    assert torch.equal(other_state.distances["soft"], selected.distances["soft"])
+
+
+def test_every_kind_of_state_is_loaded_with_the_default_settings_of_torch(other_state, tmp_path):
+    torch.save(other_state, tmp_path / "state.pt")
+    loaded = torch.load(tmp_path / "state.pt")
+    assert type(loaded) is OtherState
+    assert torch.equal(loaded.tape[1], other_state.tape[1])

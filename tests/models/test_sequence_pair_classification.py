@@ -1,0 +1,165 @@
+"""Siamese classifiers of sequence pairs: what they compute, and that they are saved and loaded like any model."""
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from transformers import AutoModelForSequenceClassification
+
+from onlstm_hf.models.recurrent.pair_classification import PairClassifier
+from tests.helpers.tiny_models import KINDS, PAD, pad, random_rows
+
+LABELS = ["<", ">", "=", "^", "|", "#", "v"]
+ID2LABEL = dict(enumerate(LABELS))
+LABEL2ID = {label: index for index, label in ID2LABEL.items()}
+
+
+@pytest.fixture(params=[name for name, kind in KINDS.items() if kind.pair_class])
+def make_model(request):
+    kind = KINDS[request.param]
+
+    def make(**options):
+        options = {**kind.no_dropout, "classifier_dropout": 0.0, **options}
+        return kind.make(kind.pair_class, id2label=ID2LABEL, label2id=LABEL2ID, **options)
+
+    return make
+
+
+@pytest.fixture
+def model(make_model):
+    return make_model()
+
+
+@pytest.fixture
+def sides():
+    """The rows of both sides, of all combinations of lengths."""
+    rows = random_rows()
+    torch.manual_seed(5)
+    others = [torch.randint(PAD, (length,)) for length in (2, 9, 6)]
+    return rows, others
+
+
+def as_inputs(sides, padding_side="right"):
+    (ids, mask, _), (ids_pair, mask_pair, _) = (pad(rows, padding_side) for rows in sides)
+    return {
+        "input_ids": ids,
+        "attention_mask": mask,
+        "input_ids_pair": ids_pair,
+        "attention_mask_pair": mask_pair,
+    }
+
+
+def expected_logits(model, sides):
+    """One sequence at a time, and the classifier's equations as they are written."""
+    hidden, output = model.classifier.hidden, model.classifier.output
+    logits = []
+    for left, right in zip(*sides, strict=True):
+        u, v = (model.model(row[None]).last_hidden_state[0, -1] for row in (left, right))
+        features = torch.cat([u, v, u * v, (u - v).abs()])
+        logits.append(output.weight @ F.elu(hidden.weight @ features + hidden.bias) + output.bias)
+    return torch.stack(logits)
+
+
+@pytest.mark.parametrize("padding_side", ["left", "right"])
+def test_logits_compare_the_outputs_after_the_last_real_tokens(model, sides, padding_side):
+    with torch.no_grad():
+        logits = model(**as_inputs(sides, padding_side)).logits
+        torch.testing.assert_close(logits, expected_logits(model, sides), rtol=1e-4, atol=1e-5)
+
+
+def test_masks_may_be_left_out_where_nothing_is_padded(model):
+    sides = [torch.randint(PAD, (3, 4)), torch.randint(PAD, (3, 7))]
+    for pair in (sides, [sides[0], sides[0].flip(0)]):
+        with torch.no_grad():
+            logits = model(pair[0], input_ids_pair=pair[1]).logits
+            torch.testing.assert_close(logits, expected_logits(model, pair), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("padding_side", ["left", "right"])
+def test_joined_pairs_are_split_by_the_types_of_their_tokens(model, sides, padding_side):
+    ids, mask, places = pad([torch.cat(rows) for rows in zip(*sides, strict=True)], padding_side)
+    types = torch.ones_like(ids)  # what stands at padding does not matter
+    for index, (place, left) in enumerate(zip(places, sides[0], strict=True)):
+        types[index, place.start : place.start + len(left)] = 0
+    with torch.no_grad():
+        logits = model(ids, attention_mask=mask, token_type_ids=types).logits
+        torch.testing.assert_close(logits, expected_logits(model, sides), rtol=1e-4, atol=1e-5)
+
+
+def test_one_pair_gives_the_logits_it_has_in_a_batch(model, sides):
+    with torch.no_grad():
+        logits = model(**as_inputs(sides)).logits
+        for index, (left, right) in enumerate(zip(*sides, strict=True)):
+            alone = model(left[None], input_ids_pair=right[None]).logits[0]
+            torch.testing.assert_close(alone, logits[index], rtol=1e-4, atol=1e-5)
+
+
+def test_loss_is_the_mean_cross_entropy_and_reaches_every_weight(model, sides):
+    labels = torch.tensor([6, 0, 3])
+    output = model(**as_inputs(sides), labels=labels)
+    log_probabilities = output.logits.double().log_softmax(dim=-1)
+    expected = -log_probabilities[range(3), labels].mean()
+    torch.testing.assert_close(output.loss.double(), expected, rtol=1e-5, atol=1e-6)
+    output.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert model(**as_inputs(sides), labels=labels, return_dict=False)[0] == output.loss
+
+
+def test_dropout_is_for_training_only(make_model, sides):
+    model, inputs = make_model(classifier_dropout=0.5), as_inputs(sides)
+    with torch.no_grad():
+        assert torch.equal(model(**inputs).logits, model(**inputs).logits)
+        model.train()
+        assert not torch.equal(model(**inputs).logits, model(**inputs).logits)
+
+
+def test_hidden_layer_of_the_classifier_drops_before_both_maps():
+    classifier = PairClassifier(size=50, num_labels=2, dropout=0.5)
+    nn.init.ones_(classifier.hidden.weight)
+    nn.init.zeros_(classifier.hidden.bias)
+    nn.init.ones_(classifier.output.weight)
+    nn.init.zeros_(classifier.output.bias)
+    ones = torch.ones(400, 50)
+    torch.manual_seed(0)
+    # Three of the four parts are 1, the last is 0; both means are kept.
+    assert classifier(ones, ones).mean().item() == pytest.approx(150 * 50, rel=0.02)
+    assert classifier(ones, ones).std() > 500
+    assert classifier.eval()(ones, ones).unique().tolist() == [150 * 50]
+
+
+def test_saving_and_loading_keeps_weights_and_labels(model, sides, tmp_path):
+    model.save_pretrained(tmp_path)
+    assert type(model).__name__ in (tmp_path / "config.json").read_text()
+    for loader in (type(model), AutoModelForSequenceClassification):
+        loaded = loader.from_pretrained(tmp_path)
+        assert type(loaded) is type(model)
+        assert loaded.config.id2label == ID2LABEL and loaded.config.label2id == LABEL2ID
+        with torch.no_grad():
+            assert torch.equal(loaded(**as_inputs(sides)).logits, model(**as_inputs(sides)).logits)
+
+
+def test_weights_of_the_classifier_are_initialised_by_their_inputs(model):
+    fresh = type(model)(model.config)
+    for linear in (fresh.classifier.hidden, fresh.classifier.output):
+        bound = linear.in_features**-0.5
+        assert 0.8 * bound < linear.weight.abs().max() <= bound
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"input_ids": None}, "give input_ids and input_ids_pair"),
+        ({"input_ids_pair": None}, "give input_ids and input_ids_pair"),
+        ({"input_ids_pair": None, "token_type_ids": torch.zeros(3, 6)}, "pair 0 has no tokens of type 1"),
+        ({"input_ids_pair": None, "token_type_ids": torch.zeros(3, 5)}, "must have the shape of input_ids"),
+        ({"input_ids": torch.zeros(3, dtype=torch.long)}, "with the same batch_size"),
+        ({"input_ids_pair": torch.zeros(2, 4, dtype=torch.long)}, "with the same batch_size"),
+        ({"attention_mask": torch.ones(3, 1)}, "a mask must have the shape of its input"),
+        ({"input_ids": torch.full((3, 6), 99)}, "outside the vocabulary"),
+        ({"labels": torch.tensor([0, 1])}, r"labels must be \[batch_size=3\]"),
+        ({"labels": torch.tensor([0, 1, 7])}, "labels must lie between 0 and 6"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(model, sides, change, message):
+    with pytest.raises(ValueError, match=message):
+        model(**{**as_inputs(sides), **change})

@@ -1,0 +1,104 @@
+"""The Tree-LSTM against its equations, composed recursively in float64, one tree at a time."""
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForSequenceClassification
+
+from onlstm_hf import TreeLSTMConfig, TreeLSTMForSequencePairClassification, generate_logic_pairs
+from onlstm_hf.models.modeling_tree_lstm import read_brackets
+from training.logic.batches import build_logic_tokenizer, collate, encode_pairs
+
+VOCABULARY = build_logic_tokenizer().get_vocab()
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    model = TreeLSTMForSequencePairClassification(
+        TreeLSTMConfig(vocab_size=len(VOCABULARY), embedding_size=5, hidden_size=7, num_labels=7)
+    )
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.uniform_(-1, 1)
+    return model.eval()
+
+
+def nested(formula):
+    """`( a ( and b ) )` as `("a", ("and", "b"))`."""
+    quoted = " ".join(token if token in "()" else f'"{token}",' for token in formula.split())
+    return eval(quoted.replace(")", "),"))[0]
+
+
+def compose(model, tree):
+    """Hidden and cell state by Tai et al. (2015), equations 9 to 14 with two children, the words at the leaves."""
+    weights = {name: tensor.double() for name, tensor in model.model.state_dict().items()}
+    if isinstance(tree, str):
+        word = weights["embeddings.weight"][VOCABULARY[tree]]
+        gates = weights["word_projection.weight"] @ word + weights["word_projection.bias"]
+        i, o, u = gates.split(7)
+        cell = torch.sigmoid(i) * torch.tanh(u)
+        return torch.sigmoid(o) * torch.tanh(cell), cell
+    (left, left_cell), (right, right_cell) = (compose(model, child) for child in tree)
+    gates = weights["composition.weight"] @ torch.cat([left, right]) + weights["composition.bias"]
+    i, f_left, f_right, o, u = gates.split(7)
+    cell = torch.sigmoid(i) * torch.tanh(u) + torch.sigmoid(f_left) * left_cell + torch.sigmoid(f_right) * right_cell
+    return torch.sigmoid(o) * torch.tanh(cell), cell
+
+
+@pytest.mark.parametrize("side", ["right", "left"])
+def test_a_batch_of_trees_is_composed_as_each_tree_by_the_equations(model, side):
+    pairs = list(generate_logic_pairs(30, seed=3))
+    inputs = collate(encode_pairs(pairs, build_logic_tokenizer()))
+    ids, mask = inputs["input_ids"], inputs["attention_mask"]
+    if side == "left":
+        ids, mask = ids.flip(1), mask.flip(1)
+        for row, keep in zip(ids, mask.bool(), strict=True):
+            row[keep] = row[keep].flip(0)
+    with torch.no_grad():
+        roots = model.encode(ids, mask)
+    expected = torch.stack([compose(model, nested(pair.left))[0] for pair in pairs])
+    torch.testing.assert_close(roots.double(), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_loss_reaches_every_weight_and_falls(model):
+    inputs = collate(encode_pairs(list(generate_logic_pairs(40, seed=5)), build_logic_tokenizer()))
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
+    losses = []
+    for _ in range(15):
+        loss = model.train()(**inputs).loss
+        optimizer.zero_grad()
+        loss.backward()
+        assert all(parameter.grad is not None for parameter in model.parameters())
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_dropout_is_for_training_only(model):
+    ids = torch.full((20, 1), VOCABULARY["a"])
+    assert len(model.encode(ids, None).unique(dim=0)) == 1
+    assert len(model.train().encode(ids, None).unique(dim=0)) > 1
+
+
+def test_saving_and_loading(model, tmp_path):
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForSequenceClassification.from_pretrained(tmp_path)
+    assert type(loaded) is TreeLSTMForSequencePairClassification
+    assert type(AutoConfig.from_pretrained(tmp_path)) is TreeLSTMConfig
+    assert all(torch.equal(weight, loaded.state_dict()[name]) for name, weight in model.state_dict().items())
+    assert (tmp_path / "modeling_tree_lstm.py").exists()
+
+
+@pytest.mark.parametrize(
+    "tokens", ["( a )", "( a b b )", "a b", "( a b", "a b )", "( ) a", "( ( a b )", ")", "( a b ) )", "( ( ) a )"]
+)
+def test_brackets_that_are_no_binary_tree_are_refused(tokens):
+    row = [VOCABULARY[token] for token in tokens.split()]
+    with pytest.raises(ValueError, match="sequence 1 is no binary tree"):
+        read_brackets([[5], row], 0, 1)
+
+
+@pytest.mark.parametrize("brackets", [(3, 3), (0, 20), (-1, 1)])
+def test_brackets_must_be_two_tokens_of_the_vocabulary(brackets):
+    with pytest.raises(ValueError, match="must be two different tokens"):
+        TreeLSTMConfig(vocab_size=14, open_bracket_id=brackets[0], close_bracket_id=brackets[1])

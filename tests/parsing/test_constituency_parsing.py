@@ -1,0 +1,165 @@
+"""`pipeline("constituency-parsing")`: every kind of input, the same records as `parse`."""
+
+import json
+from itertools import count, islice
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from transformers import AutoConfig, pipeline
+from transformers.pipelines.pt_utils import KeyDataset
+
+from onlstm_hf import ConstituencyParsingPipeline, build_word_tokenizer
+from tests.helpers.tiny_models import KINDS
+
+SENTENCES = ["the old cat saw the dog", "a  bird sang ", "", "dog", "the cat and the dog sang and sat on a mat"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_word_tokenizer(SENTENCES)
+
+
+@pytest.fixture(scope="module")
+def model(tokenizer):
+    return KINDS["onlstm"].make(
+        vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
+
+
+@pytest.fixture(scope="module")
+def checkpoint(model, tokenizer, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoint")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def parse(checkpoint):
+    return pipeline("constituency-parsing", model=checkpoint, device="cpu")
+
+
+@pytest.fixture(scope="module")
+def records(model, tokenizer):
+    """What the trees of `parse` say of each sentence."""
+    return [
+        {"words": list(tree.words), "brackets": tree.to_bracket(), "distances": list(tree.distances)}
+        for tree in model.parse(SENTENCES, tokenizer)
+    ]
+
+
+def without_spans(records):
+    return [{name: value for name, value in record.items() if name != "spans"} for record in records]
+
+
+def test_its_records_are_what_parse_finds_and_json_can_hold(parse, records):
+    assert isinstance(parse, ConstituencyParsingPipeline)
+    found = parse(SENTENCES)
+    assert json.loads(json.dumps(found)) == found
+    for record, expected in zip(without_spans(found), records, strict=True):
+        assert record["distances"] == pytest.approx(expected.pop("distances"), abs=1e-6)
+        assert record.items() >= expected.items()
+
+
+def test_every_kind_of_input_gives_the_same(parse):
+    expected = parse(SENTENCES)
+    dataset = Dataset.from_dict({"text": SENTENCES})
+    assert [parse(sentence)["brackets"] for sentence in SENTENCES] == [record["brackets"] for record in expected]
+    for inputs in (tuple(SENTENCES), dataset["text"]):
+        assert parse(inputs) == expected
+    for inputs in ((text for text in SENTENCES), iter(SENTENCES), KeyDataset(dataset, "text")):
+        found = parse(inputs)
+        assert not isinstance(found, list)
+        assert list(found) == expected
+    assert parse([]) == []
+
+
+def test_batches_change_nothing_but_the_speed(parse, checkpoint):
+    expected = [record["brackets"] for record in parse(SENTENCES, batch_size=1)]
+    two_at_a_time = pipeline("constituency-parsing", model=checkpoint, batch_size=2, device="cpu")
+    for found in (parse(SENTENCES, batch_size=3), two_at_a_time(SENTENCES), parse(SENTENCES)):
+        assert [record["brackets"] for record in found] == expected
+
+
+def test_an_endless_generator_is_read_a_batch_at_a_time(parse):
+    numbers = count()
+    found = parse((f"the cat {number}" for number in numbers), batch_size=4)
+    assert [record["words"][-1] for record in islice(found, 5)] == ["0", "1", "2", "3", "4"]
+    assert next(numbers) <= 8
+
+
+def test_spans_point_into_the_text(parse, model, tokenizer):
+    text = "  the old\tcat saw  the dog. "
+    record = parse(text)
+    spans = [(span["word_start"], span["word_end"]) for span in record["spans"]]
+    assert spans == model.parse(text, tokenizer).spans()
+    for span in record["spans"]:
+        assert text[span["start"] : span["end"]] == span["text"]
+        assert span["text"].split() == " ".join(record["words"][span["word_start"] : span["word_end"]]).split()
+    assert (record["spans"][0]["start"], record["spans"][0]["end"]) == (2, len(text) - 1)
+
+
+def test_options_hold_for_a_call_or_from_construction_on(parse, checkpoint, model, tokenizer):
+    options = {"layer": 0, "branching_bias": "none"}
+    expected = model.parse(SENTENCES[-1], tokenizer, **options).to_bracket()
+    assert expected != parse(SENTENCES[-1])["brackets"]
+    assert parse(SENTENCES[-1], **options)["brackets"] == expected
+    assert parse(SENTENCES[-1], layer=1)["brackets"] == parse(SENTENCES[-1])["brackets"]
+    configured = pipeline("constituency-parsing", model=checkpoint, device="cpu", **options)
+    assert configured(SENTENCES[-1])["brackets"] == expected
+    assert configured(SENTENCES[-1], layer=1, branching_bias="right") == parse(SENTENCES[-1])
+
+
+def test_an_option_that_only_one_kind_of_model_has_is_passed_on(tokenizer):
+    model = KINDS["prpn"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
+    parse = pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
+    text = " ".join(SENTENCES)
+    hard = model.parse(text, tokenizer, hard=True).to_bracket()
+    assert parse(text, hard=True)["brackets"] == hard != parse(text)["brackets"]
+
+
+def test_the_code_of_the_package_needs_no_trust_even_after_saving(model, tokenizer, checkpoint, tmp_path):
+    assert "constituency-parsing" in json.loads(Path(checkpoint, "config.json").read_text())["custom_pipelines"]
+    assert not hasattr(AutoConfig.from_pretrained(checkpoint), "custom_pipelines")
+    parse = pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
+    parse.save_pretrained(tmp_path)
+    again = pipeline("constituency-parsing", model=parse.model, tokenizer=tokenizer, device="cpu")
+    assert type(again) is ConstituencyParsingPipeline
+    assert pipeline("constituency-parsing", model=str(tmp_path), device="cpu")("dog")["brackets"] == "(dog)"
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn", "prpn"])
+def test_a_model_without_trees_is_refused(kind, tokenizer):
+    without_trees = {"parsing_network": False} if kind == "prpn" else {}
+    model = KINDS[kind].make(vocab_size=len(tokenizer), **without_trees)
+    with pytest.raises(ValueError, match=f'type "{model.config.model_type}" induces no trees'):
+        pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
+
+
+def test_what_is_no_text_and_unknown_options_are_errors(parse, checkpoint):
+    for inputs in (3, None, {"text": "the cat"}):
+        with pytest.raises(ValueError, match="needs a sentence or several"):
+            parse(inputs)
+    with pytest.raises(ValueError, match="sentences that are strings, not list"):
+        parse([["the", "cat"]])
+    with pytest.raises(ValueError, match="has no option hard in parsing, only layer, branching_bias, max_length"):
+        parse("the cat", hard=True)
+    with pytest.raises(ValueError, match="no option layers"):
+        pipeline("constituency-parsing", model=checkpoint, device="cpu", layers=2)
+    with pytest.raises(ValueError, match="layer 7 does not exist"):
+        parse("the cat", layer=7)
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+def test_every_model_generates_text_in_the_pipeline(kind, tokenizer):
+    model = KINDS[kind].make(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0, pad_token_id=2)
+    generate = pipeline("text-generation", model=model, tokenizer=tokenizer, device="cpu")
+    prompts = ["the old cat ", "a ", "the dog and a "]
+    options = {"max_new_tokens": 4, "do_sample": False}
+    alone = [generate(prompt, **options) for prompt in prompts]
+    for prompt, outputs in zip(prompts, alone, strict=True):
+        ids = tokenizer(prompt, return_tensors="pt")["input_ids"]
+        expected = tokenizer.decode(model.generate(ids, **options)[0], skip_special_tokens=True)
+        assert outputs[0]["generated_text"].split() == expected.split()
+    assert generate(prompts, batch_size=3, **options) == alone

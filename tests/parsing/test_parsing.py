@@ -1,0 +1,418 @@
+from unittest import mock
+
+import numpy
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, tree_from_distances
+from onlstm_hf.parsing import mixin as parsing
+
+WORDS = [f"w{index}" for index in range(40)]
+SENTENCES = st.lists(st.lists(st.sampled_from([*WORDS, "unseen", "🐈"]), max_size=9), max_size=12)
+
+
+def tiny_model(tokenizer, **options):
+    """A model with random weights that are large enough for distances that differ from word to word."""
+    torch.manual_seed(0)
+    defaults = {
+        "vocab_size": len(tokenizer),
+        "embedding_size": 12,
+        "hidden_size": 16,
+        "chunk_size": 2,
+        "initializer_range": 2.0,
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    return ONLSTMForCausalLM(ONLSTMConfig(**{**defaults, **options})).eval()
+
+
+TOKENIZER = build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", *WORDS])
+MODEL = tiny_model(TOKENIZER)
+
+
+@pytest.fixture
+def model():
+    return tiny_model(TOKENIZER)
+
+
+def some_words(num_words, seed=0):
+    choices = numpy.random.default_rng(seed).integers(len(WORDS), size=num_words)
+    return [WORDS[choice] for choice in choices]
+
+
+@torch.no_grad()
+def tokens_distances(model, ids, layer=1):
+    """The definition: the forget distances of the tokens after one <eos>."""
+    output = model(torch.tensor([[model.config.eos_token_id, *ids]]), output_distances=True)
+    return output.forget_distances[layer, 0, 1:].tolist()
+
+
+def expected_tree(model, words, layer=1, branching_bias="right"):
+    ids = TOKENIZER.convert_tokens_to_ids(words)
+    return tree_from_distances(tokens_distances(model, ids, layer), words, branching_bias) if words else None
+
+
+class ModelCalls:
+    """Records the shape of each batch that goes through a model."""
+
+    def __init__(self, model, monkeypatch):
+        self.shapes = []
+        compute = model.syntactic_distances
+
+        def record(input_ids, **options):
+            self.shapes.append(tuple(input_ids.shape))
+            return compute(input_ids, **options)
+
+        monkeypatch.setattr(model, "syntactic_distances", record)
+
+
+# What a sentence may be
+
+
+def test_a_string_a_list_of_words_and_ids_give_the_tree_of_the_models_distances():
+    words = some_words(8)
+    ids = TOKENIZER.convert_tokens_to_ids(words)
+    expected = expected_tree(MODEL, words)
+    forms = [" ".join(words), words, tuple(words), ids, torch.tensor(ids), numpy.array(ids)]
+    trees = MODEL.parse(forms, TOKENIZER)
+    assert trees == [expected] * len(forms)
+    assert all(tree.distances == pytest.approx(expected.distances, abs=1e-6) for tree in trees)
+
+
+@pytest.mark.parametrize("to_sentence", [" ".join, TOKENIZER.convert_tokens_to_ids], ids=["string", "ids"])
+@pytest.mark.parametrize("container", [lambda ids: ids, torch.tensor, numpy.array], ids=["plain", "tensor", "array"])
+def test_one_sentence_gives_one_tree(to_sentence, container):
+    words = some_words(6)
+    sentence = to_sentence(words)
+    if not isinstance(sentence, str):
+        sentence = container(sentence)
+    assert MODEL.parse(sentence, TOKENIZER) == expected_tree(MODEL, words)
+
+
+def test_no_sentence_gives_no_tree():
+    assert MODEL.parse([], TOKENIZER) == MODEL.parse(iter([]), TOKENIZER) == []
+
+
+def test_a_generator_is_read_like_a_list():
+    sentences = [some_words(length) for length in (3, 0, 7)]
+    assert MODEL.parse((words for words in sentences), TOKENIZER) == MODEL.parse(sentences, TOKENIZER)
+
+
+def test_ids_need_no_tokenizer_and_their_leaves_are_then_numbers():
+    tree = MODEL.parse([5, 9, 7, 3])
+    assert tree.words == ("5", "9", "7", "3")
+    assert tree.spans() == MODEL.parse([5, 9, 7, 3], TOKENIZER).spans()
+    assert MODEL.parse([[5, 9], []])[1].words == ()
+
+
+def test_an_id_that_the_tokenizer_does_not_know_is_named_by_its_number():
+    larger = tiny_model(TOKENIZER, vocab_size=len(TOKENIZER) + 3)
+    assert larger.parse([5, len(TOKENIZER)], TOKENIZER).words == ("w2", str(len(TOKENIZER)))
+
+
+@pytest.mark.parametrize("padding_side", ["left", "right"])
+@pytest.mark.parametrize("config_knows_padding", [True, False])
+def test_padding_and_eos_at_either_end_of_a_row_are_no_words(padding_side, config_knows_padding):
+    model = tiny_model(TOKENIZER, pad_token_id=2 if config_knows_padding else None)
+    texts = ["w1 w2 w3 w4 w5", "w6", ""]
+    rows = TOKENIZER(
+        [f"<eos> {text} <eos>" for text in texts], padding=True, padding_side=padding_side, return_tensors="pt"
+    )["input_ids"]
+    assert model.parse(rows, TOKENIZER) == model.parse(texts, TOKENIZER)
+
+
+def test_eos_inside_a_row_of_ids_stays():
+    assert MODEL.parse([0, 5, 0, 6, 0], TOKENIZER).words == ("w2", "<eos>", "w3")
+
+
+def test_short_sentences_have_the_trees_that_need_no_model():
+    trees = MODEL.parse(["", "w1", [], ["w2"], "w1 w2", "   "], TOKENIZER)
+    assert [tree.to_bracket() for tree in trees] == ["()", "(w1)", "()", "(w2)", "(w1 w2)", "()"]
+
+
+def test_words_stand_in_the_tree_as_they_were_written_and_unknown_ones_have_the_distances_of_unk():
+    text = "w1 unheard-of 👩‍👩‍👧 w2 (w3) ünï"
+    tree = MODEL.parse(text, TOKENIZER)
+    assert tree.words == tuple(text.split())
+    unknown = MODEL.parse("w1 <unk> <unk> w2 <unk> <unk>", TOKENIZER)
+    assert tree.spans() == unknown.spans() and tree.distances == unknown.distances
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [None, 7, torch.tensor(3), TOKENIZER(["w1 w2"]), {"text": "w1"}, [None], [{"text": "w1"}], [["w1", 3]], [[1.5]]]
+    + [b"w1 w2", [b"w1"], torch.zeros(1, 2, 3, dtype=torch.long)],
+    ids=str,
+)
+def test_anything_else_is_refused_with_what_was_expected(sentences):
+    with pytest.raises(ValueError, match="must be a string"):
+        MODEL.parse(sentences, TOKENIZER)
+
+
+@pytest.mark.parametrize("sentences", ["w1 w2", ["w1"], [["w1"]]])
+def test_words_without_a_tokenizer_are_refused(sentences):
+    with pytest.raises(ValueError, match="needs the tokenizer"):
+        MODEL.parse(sentences)
+
+
+# Where reading starts
+
+
+def test_the_tokenizers_eos_comes_first_where_the_configuration_has_none():
+    without_eos = tiny_model(TOKENIZER, eos_token_id=None)
+    assert without_eos.parse("w1 w2 w3", TOKENIZER).distances == MODEL.parse("w1 w2 w3", TOKENIZER).distances
+
+
+def test_without_any_eos_reading_starts_from_the_empty_state():
+    without_eos = tiny_model(TOKENIZER, eos_token_id=None)
+    with torch.no_grad():
+        output = without_eos(torch.tensor([[5, 6, 7]]), output_distances=True)
+    tree = without_eos.parse([5, 6, 7])
+    assert tree.distances == pytest.approx(output.forget_distances[1, 0].tolist(), abs=1e-6)
+
+
+def test_of_several_eos_ids_the_first_starts_the_sentence_and_all_end_one():
+    model = tiny_model(TOKENIZER, eos_token_id=[0, 4])
+    assert model.parse([4, 5, 6, 0, 4]).distances == MODEL.parse([5, 6]).distances
+
+
+# Batches and windows
+
+
+@settings(max_examples=25, deadline=None)
+@given(SENTENCES, st.integers(1, 5))
+def test_batches_give_the_trees_of_single_sentences_in_the_order_of_the_input(sentences, batch_size):
+    with mock.patch.object(parsing, "BATCHES_PER_WINDOW", 2):
+        trees = MODEL.parse(sentences, TOKENIZER, batch_size=batch_size)
+    assert [list(tree.words) for tree in trees] == sentences
+    for words, tree in zip(sentences, trees, strict=True):
+        alone = expected_tree(MODEL, words)
+        assert not words or (tree == alone and tree.distances == pytest.approx(alone.distances, abs=1e-6))
+
+
+def test_a_batch_has_sentences_of_similar_length_and_few_enough_tokens(model, monkeypatch):
+    monkeypatch.setattr(parsing, "MAX_TOKENS_PER_BATCH", 100)
+    calls = ModelCalls(model, monkeypatch)
+    lengths = numpy.random.default_rng(0).integers(0, 60, size=200)
+    model.parse([some_words(length) for length in lengths], TOKENIZER, batch_size=16)
+
+    assert all(rows * (columns - 1) <= 100 and rows <= 16 for rows, columns in calls.shapes)
+    assert sum(rows * columns for rows, columns in calls.shapes) < 1.05 * (lengths + 1).sum()
+
+
+def test_the_input_is_read_one_window_at_a_time(model, monkeypatch):
+    num_read = num_parsed = 0
+
+    def sentences():
+        nonlocal num_read
+        for num_read in range(1, 5001):
+            yield [3 + num_read % 40] * (num_read % 7)
+
+    def count(batch, *arguments, **options):
+        nonlocal num_parsed
+        assert num_read - num_parsed <= 256
+        num_parsed += len(batch)
+        return compute(batch, *arguments, **options)
+
+    compute = model._unit_distances
+    monkeypatch.setattr(model, "_unit_distances", count)
+    monkeypatch.setattr(parsing, "BATCHES_PER_WINDOW", 4)
+    trees = model.parse(sentences(), progress=False)
+    assert num_parsed == 5000
+    assert [tree.words for tree in trees] == [(str(3 + n % 40),) * (n % 7) for n in range(1, 5001)]
+
+
+def test_a_window_of_long_sentences_is_a_short_one(model, monkeypatch):
+    monkeypatch.setattr(parsing, "MAX_TOKENS_PER_WINDOW", 50)
+    calls = ModelCalls(model, monkeypatch)
+    sentences = [some_words(20, seed) for seed in range(7)]
+    assert model.parse(sentences, TOKENIZER) == [expected_tree(MODEL, words) for words in sentences]
+    assert calls.shapes == [(3, 21), (3, 21), (1, 21)]
+
+
+def test_ten_thousand_words():
+    words = some_words(10_000)
+    tree = MODEL.parse([words], TOKENIZER)[0]
+    assert tree.words == tuple(words)
+    assert tree == expected_tree(MODEL, words)
+
+
+@pytest.mark.parametrize("max_length", [1, 2, 7, 100])
+def test_max_length_changes_only_how_much_goes_through_the_model_at_a_time(model, monkeypatch, max_length):
+    sentences = [some_words(length, seed=length) for length in (13, 0, 1, 30, 6, 7)]
+    expected = model.parse(sentences, TOKENIZER)
+    calls = ModelCalls(model, monkeypatch)
+    trees = model.parse(sentences, TOKENIZER, max_length=max_length)
+    assert trees == expected
+    assert all(columns <= max_length for _, columns in calls.shapes)
+
+
+def test_a_very_long_sentence_is_read_in_pieces_without_being_asked_for(model, monkeypatch):
+    monkeypatch.setattr(parsing, "MAX_TOKENS_PER_BATCH", 64)
+    calls = ModelCalls(model, monkeypatch)
+    words = some_words(200)
+    assert model.parse([words], TOKENIZER) == [expected_tree(MODEL, words)]
+    assert calls.shapes == [(1, 64), (1, 64), (1, 64), (1, 9)]
+
+
+# Options
+
+
+@pytest.mark.parametrize("branching_bias", ["right", "none"])
+@pytest.mark.parametrize("layer", [0, 1, 2])
+def test_the_chosen_layer_and_bias_make_the_tree(layer, branching_bias):
+    words = some_words(12)
+    tree = MODEL.parse([words], TOKENIZER, layer=layer, branching_bias=branching_bias)[0]
+    assert tree == expected_tree(MODEL, words, layer, branching_bias)
+
+
+def test_parsing_by_layer_gives_the_trees_of_the_chosen_one_and_of_all_by_name():
+    sentences = [some_words(6), some_words(4, seed=1)]
+    trees, by_layer = MODEL.parse_by_layer(sentences, TOKENIZER, layer=2, branching_bias="none")
+    assert trees == [expected_tree(MODEL, words, 2, "none") for words in sentences]
+    assert [name.partition(",")[0] for name in by_layer] == ["layer 1", "layer 2", "layer 3"]
+    assert [name for name in by_layer if "makes the tree" in name] == ["layer 3, which makes the tree"]
+    for layer, layer_trees in enumerate(by_layer.values()):
+        assert layer_trees == [expected_tree(MODEL, words, layer, "none") for words in sentences]
+    assert MODEL.parse_by_layer(sentences, TOKENIZER)[0] == MODEL.parse(sentences, TOKENIZER)
+    with pytest.raises(ValueError, match="layer 7 does not exist: this model's layers are 0 to 2"):
+        MODEL.parse_by_layer(sentences, TOKENIZER, layer=7)
+
+
+def test_the_configuration_says_which_layer_is_the_default():
+    model = tiny_model(TOKENIZER, parse_layer=2)
+    assert model.parse("w1 w2 w3 w4", TOKENIZER) == MODEL.parse("w1 w2 w3 w4", TOKENIZER, layer=2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layer": 3}, "layer 3 does not exist"),
+        ({"layer": -1}, "layer -1 does not exist"),
+        ({"branching_bias": "left"}, "branching_bias"),
+        ({"units": "letters"}, "units"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"max_length": 0}, "max_length"),
+    ],
+)
+def test_a_wrong_option_is_refused_before_much_is_read(options, message):
+    num_read = 0
+
+    def sentences():
+        nonlocal num_read
+        for num_read in range(1, 100_000):  # noqa: B007
+            yield [5, 6, 7]
+
+    with pytest.raises(ValueError, match=message):
+        MODEL.parse(sentences(), TOKENIZER, **options)
+    assert num_read <= parsing.BATCHES_PER_WINDOW * 64
+
+
+def test_a_progress_bar_shows_on_long_jobs_or_on_request(monkeypatch, capsys):
+    def shown(**options):
+        MODEL.parse(iter([[5, 6]] * 10), **options)
+        return "sentence" in capsys.readouterr().err
+
+    assert shown(progress=True)
+    assert not shown() and not shown(progress=False)
+    monkeypatch.setattr(parsing, "PROGRESS_AFTER_SECONDS", 0)
+    assert shown() and not shown(progress=False)
+
+
+# Subword tokenizers
+
+
+@pytest.fixture(scope="module")
+def bpe():
+    backend = Tokenizer(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<|end|>"],
+        show_progress=False,
+    )
+    backend.train_from_iterator(["the cat sat on the mat", "the cats were sitting on mats"] * 3, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
+
+
+TEXT = "the unsettling cats sat 🐈 quietly"
+
+
+def test_a_words_distance_is_that_of_its_first_subword(bpe):
+    model = tiny_model(bpe)
+    ids_of_words = [bpe(word if start == 0 else f" {word}")["input_ids"] for start, word in enumerate(TEXT.split())]
+    distances = tokens_distances(model, sum(ids_of_words, []))
+    assert len(distances) > len(ids_of_words)
+
+    expected, position = [], 0
+    for ids in ids_of_words:
+        expected.append(distances[position])
+        position += len(ids)
+    for sentence in (TEXT, TEXT.split()):
+        tree = model.parse([sentence], bpe)[0]
+        assert tree.words == tuple(TEXT.split())
+        assert tree.distances == pytest.approx(expected, abs=1e-6)
+
+
+def test_units_tokens_gives_a_tree_over_subwords(bpe):
+    model = tiny_model(bpe)
+    ids = bpe(TEXT)["input_ids"]
+    tree = model.parse(TEXT, bpe, units="tokens")
+    assert tree.words == tuple(bpe.convert_ids_to_tokens(ids))
+    assert tree == tree_from_distances(tokens_distances(model, ids), tree.words)
+
+
+# What does not fit
+
+
+def test_a_tokenizer_that_is_too_large_is_refused_before_anything_is_read():
+    larger = build_word_tokenizer(vocabulary=[*TOKENIZER.get_vocab(), "one", "more"])
+
+    def never():
+        raise AssertionError("a sentence was read")
+        yield
+
+    with pytest.raises(ValueError, match="tokenizer does not fit the model: it has 45 tokens.* 43"):
+        MODEL.parse(never(), larger)
+
+
+@pytest.mark.parametrize("ids", [[5, 43], [-1, 5]])
+def test_ids_outside_the_vocabulary_are_refused(ids):
+    for tokenizer in (None, TOKENIZER):
+        with pytest.raises(ValueError, match=r"token id (43|-1) is outside the model's vocabulary of 43"):
+            MODEL.parse(ids, tokenizer)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_named_as_the_cause(model, value):
+    with torch.no_grad():
+        model.model.layers[0].recurrent_projection.weight[3, 3] = value
+    with pytest.raises(ValueError, match="weights contain NaN or infinity"):
+        model.parse("w1 w2 w3", TOKENIZER)
+
+
+# The model afterwards
+
+
+def test_dropout_is_off_while_parsing_and_the_mode_is_restored(model):
+    words = some_words(20)
+    expected = expected_tree(model, words)
+    model.train()
+    assert model.parse([words], TOKENIZER) == [expected]
+    assert model.training
+    with pytest.raises(ValueError, match="outside"):
+        model.parse([[5], [99]])
+    assert model.training and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
+    model.eval().parse([words], TOKENIZER)
+    assert not model.training
+
+
+def test_a_bfloat16_model_parses(model):
+    tree = model.to(torch.bfloat16).parse([some_words(9)], TOKENIZER)[0]
+    assert tree.distances == pytest.approx(expected_tree(MODEL, some_words(9)).distances, abs=0.1)

@@ -1,0 +1,243 @@
+import math
+
+import pytest
+import torch
+
+from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.scoring import protocols as evaluation
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.scoring.protocols import (
+    StreamScore,
+    check_token_ids,
+    parse_treebank,
+    score_encoded_sentences,
+    score_sentences,
+    stream_log_likelihood,
+)
+from onlstm_hf.trees.treebank import GoldTree
+
+VOCAB_SIZE, EOS = 11, 4
+LENGTH = 23
+
+
+@pytest.fixture
+def model():
+    torch.manual_seed(0)
+    config = ONLSTMConfig(
+        vocab_size=VOCAB_SIZE,
+        embedding_size=8,
+        hidden_size=12,
+        num_hidden_layers=2,
+        chunk_size=4,
+        initializer_range=1.0,
+        eos_token_id=EOS,
+    )
+    return ONLSTMForCausalLM(config).eval()
+
+
+@pytest.fixture
+def stream():
+    return torch.randint(VOCAB_SIZE, (LENGTH,), generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def whole_row_log_likelihood(model, first_id, row):
+    """The definition, in float64 and in one call: sum over t of log p(row[t] | first_id, row[:t])."""
+    inputs = torch.tensor([[first_id, *row[:-1].tolist()]])
+    log_probabilities = model(inputs).logits[0].log_softmax(-1)
+    return log_probabilities.gather(-1, row.unsqueeze(-1)).sum().item()
+
+
+@pytest.mark.parametrize("chunk_length", [1, 2, 5, LENGTH - 1, LENGTH, 1000])
+def test_the_stream_scores_the_same_for_any_chunk_length(model, stream, chunk_length):
+    expected = whole_row_log_likelihood(model.double(), EOS, stream)
+    score = stream_log_likelihood(model, stream, chunk_length=chunk_length)
+    assert score.num_tokens == LENGTH
+    assert score.total_log_likelihood == pytest.approx(expected, rel=1e-12)
+    single = stream_log_likelihood(model.float(), stream, chunk_length=chunk_length)
+    assert single.total_log_likelihood == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("chunk_length", [1, 3, 100])
+@pytest.mark.parametrize("batch_size", [2, 4, 7, LENGTH, 100])
+def test_each_row_of_a_batch_is_a_stream_of_its_own(model, stream, batch_size, chunk_length):
+    model = model.double()
+    length = math.ceil(LENGTH / min(batch_size, LENGTH))
+    starts = range(0, LENGTH, length)
+    expected = sum(
+        whole_row_log_likelihood(
+            model, EOS if start == 0 else stream[start - 1].item(), stream[start : start + length]
+        )
+        for start in starts
+    )
+    score = stream_log_likelihood(model, stream, batch_size, chunk_length)
+    assert score.num_tokens == LENGTH
+    assert score.total_log_likelihood == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_first_token_is_predicted_after_eos(model):
+    with torch.no_grad():
+        expected = model(torch.tensor([[EOS]])).logits[0, 0].log_softmax(-1)
+    for token in range(VOCAB_SIZE):
+        score = stream_log_likelihood(model, [token])
+        assert score.total_log_likelihood == pytest.approx(expected[token].item(), rel=1e-5)
+
+
+def test_of_several_eos_ids_the_first_stands_before_the_text(model, stream):
+    expected = stream_log_likelihood(model, stream)
+    model.config.eos_token_id = [EOS, 7]
+    assert stream_log_likelihood(model, stream) == expected
+
+
+@pytest.mark.parametrize("batch_size", [1, 4, 10])
+@pytest.mark.parametrize("chunk_length", [1, 4, 23])
+def test_every_token_counts_once(model, stream, batch_size, chunk_length):
+    """Under a model that is uniform each token costs log V, whatever it is and wherever it stands."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    score = stream_log_likelihood(model, stream, batch_size, chunk_length)
+    assert score.total_log_likelihood == pytest.approx(-LENGTH * math.log(VOCAB_SIZE), rel=1e-6)
+    assert score.loss == pytest.approx(math.log(VOCAB_SIZE), rel=1e-6)
+    assert score.perplexity == pytest.approx(VOCAB_SIZE, rel=1e-6)
+
+
+def test_dropout_is_off_and_the_mode_is_restored(model, stream):
+    expected = stream_log_likelihood(model, stream)
+    assert not model.training
+    assert stream_log_likelihood(model.train(), stream) == expected
+    assert model.training and not torch.is_inference_mode_enabled()
+
+
+def test_bfloat16_is_within_one_percent(model, stream):
+    expected = stream_log_likelihood(model, stream).loss
+    assert stream_log_likelihood(model.to(torch.bfloat16), stream).loss == pytest.approx(expected, rel=0.01)
+
+
+def test_nan_weights_are_named_as_the_cause_at_the_first_chunk(model, stream, monkeypatch):
+    with torch.no_grad():
+        model.model.layers[1].recurrent_projection.weight[0, 0] = math.nan
+    num_calls = 0
+
+    def count(*_):
+        nonlocal num_calls
+        num_calls += 1
+
+    model.train().register_forward_hook(count)
+    with pytest.raises(ValueError, match="weights contain NaN or infinity"):
+        stream_log_likelihood(model, stream, chunk_length=4)
+    assert num_calls == 1 and model.training
+
+
+@pytest.mark.parametrize(
+    ("input_ids", "message"),
+    [
+        ([], "at least one token"),
+        ([[1, 2], [3, 4]], r"shape \[2, 2\]"),
+        ([1, VOCAB_SIZE, 2], f"token id {VOCAB_SIZE} is outside the model's vocabulary of {VOCAB_SIZE}"),
+        ([1, -100, 2], f"token id -100 is outside the model's vocabulary of {VOCAB_SIZE}"),
+    ],
+)
+def test_a_stream_that_cannot_be_scored_is_refused(model, input_ids, message):
+    with pytest.raises(ValueError, match=message):
+        stream_log_likelihood(model, input_ids)
+    with pytest.raises(ValueError, match=message):
+        check_token_ids(torch.tensor(input_ids), model)
+
+
+@pytest.mark.parametrize("option", ["batch_size", "chunk_length"])
+def test_options_below_one_are_refused(model, stream, option):
+    with pytest.raises(ValueError, match=f"{option} must be at least 1, not 0"):
+        stream_log_likelihood(model, stream, **{option: 0})
+
+
+def test_a_model_that_does_not_know_eos_is_refused(model, stream):
+    model.config.eos_token_id = None
+    with pytest.raises(ValueError, match="eos_token_id"):
+        stream_log_likelihood(model, stream)
+
+
+def test_a_perplexity_beyond_floats_is_infinite():
+    assert StreamScore(-1e6, 10).perplexity == math.inf
+
+
+# Treebanks
+
+BRACKETS = [
+    "(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD saw) (NP (DT the) (NN dog))))",
+    "(S (NP (DT the) (NN dog)) (VP (VBD saw)))",
+    "(S (NN cat))",
+]
+
+
+@pytest.fixture
+def tokenizer():
+    return build_word_tokenizer(["the old cat saw dog"])
+
+
+def test_a_treebank_is_scored_by_the_trees_of_its_words(model, tokenizer):
+    treebank = [GoldTree.from_bracket(text) for text in BRACKETS]
+    trees = model.parse([list(tree.words) for tree in treebank], tokenizer, layer=0, branching_bias="none")
+    scores = parse_treebank(model, tokenizer, treebank, layer=0, branching_bias="none")
+    assert scores == score_parses(trees, treebank)
+
+    itself = [GoldTree(tree.words, tuple(("X", start, end) for start, end in tree.spans())) for tree in trees]
+    assert parse_treebank(model, tokenizer, itself, layer=0, branching_bias="none").corpus_f1 == 1
+
+
+def test_the_words_reach_the_model_as_lists_in_order(tokenizer):
+    class RightBranching:
+        def parse(self, sentences, tokenizer):
+            self.sentences = sentences
+            return [
+                InducedTree.from_spans(words, [(start, len(words)) for start in range(len(words))])
+                for words in sentences
+            ]
+
+    model = RightBranching()
+    treebank = [GoldTree.from_bracket(text) for text in BRACKETS[:2]]
+    scores = parse_treebank(model, tokenizer, treebank)
+    assert model.sentences == [["the", "old", "cat", "saw", "the", "dog"], ["the", "dog", "saw"]]
+    # Of the brackets inside the sentences 2 of 3 and none of 1 are right branching.
+    assert scores.num_sentences == 2
+    assert scores.corpus_recall == pytest.approx(2 / 4)
+
+
+def test_an_empty_treebank_is_refused(model, tokenizer):
+    with pytest.raises(ValueError, match="nothing to score"):
+        parse_treebank(model, tokenizer, [])
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused(model):
+    larger = build_word_tokenizer([" ".join(f"w{index}" for index in range(VOCAB_SIZE))])
+    with pytest.raises(ValueError, match="tokenizer does not fit"):
+        parse_treebank(model, larger, [GoldTree.from_bracket(BRACKETS[0])])
+
+
+def log_probabilities_step_by_step(model, ids):
+    """Reads one token at a time, after one `<eos>` and to the next."""
+    state, values = None, []
+    with torch.no_grad():
+        for token, following in zip([EOS, *ids], [*ids, EOS], strict=True):
+            output = model(torch.tensor([[token]]), state=state, use_cache=True)
+            state = output.state
+            values.append(output.logits[0, -1].double().log_softmax(-1)[following].item())
+    return values
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+@pytest.mark.parametrize("max_tokens", [2048, 4])
+def test_sentence_scores_are_those_of_reading_token_by_token(monkeypatch, model, batch_size, max_tokens):
+    monkeypatch.setattr(evaluation, "MAX_TOKENS_PER_CALL", max_tokens)
+    vocabulary = ["the", "cat", "sat", "on", "<eos>", "<unk>", "mat", "old", "dog", "that", "saw"]
+    tokenizer = build_word_tokenizer(vocabulary=vocabulary, pad_token="<eos>")
+    sentences = ["the cat sat on the mat", "it saw dogs", "dog", "the old dog that the cat saw sat on the old mat", ""]
+    scores = score_sentences(model, tokenizer, sentences, batch_size)
+    for sentence, score in zip(sentences, scores, strict=True):
+        ids = tokenizer(sentence, add_special_tokens=False)["input_ids"]
+        assert score.log_probabilities == pytest.approx(log_probabilities_step_by_step(model, ids), abs=1e-5)
+        assert score.tokens == [*tokenizer.convert_ids_to_tokens(ids), "<eos>"]
+        stream = stream_log_likelihood(model, torch.tensor([*ids, EOS]))
+        assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)
+    encoded = tokenizer(sentences, add_special_tokens=False)["input_ids"]
+    assert score_encoded_sentences(model, tokenizer, encoded, batch_size) == scores

@@ -1,0 +1,328 @@
+import gzip
+import json
+import math
+import time
+from collections import Counter
+from itertools import product
+from random import Random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlstm_hf.scoring.parsing_scores import (
+    BASELINES,
+    LabelRecall,
+    balanced_tree,
+    baseline_trees,
+    left_branching_tree,
+    random_split_tree,
+    right_branching_tree,
+    score_baselines,
+    score_parses,
+    uniform_random_tree,
+    upper_bound_tree,
+)
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.treebank import GoldTree, read_treebank
+
+GOLD = GoldTree.from_bracket("(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))))")
+
+
+def binary_trees(start, end):
+    """Every binary tree over the words start..end, as nested lists of indices."""
+    if end - start == 1:
+        return [str(start)]
+    return [
+        [left, right]
+        for split in range(start + 1, end)
+        for left, right in product(binary_trees(start, split), binary_trees(split, end))
+    ]
+
+
+def authors_brackets(nested, start=0):
+    """`get_brackets` of the authors' code: inner constituents and the index after the last word."""
+    if isinstance(nested, str):
+        return set(), start + 1
+    brackets = set()
+    for child in nested:
+        inner, end = authors_brackets(child, start)
+        if end - start > 1:
+            brackets |= {(start, end)} | inner
+        start = end
+    return brackets, start
+
+
+def authors_scores(predicted, gold):
+    """Sentence precision, recall and F1 by the loop of `test_phrase_grammar.py` of the authors' code."""
+    rows = []
+    for predicted_tree, gold_tree in zip(predicted, gold, strict=True):
+        model_out, std_out = authors_brackets(predicted_tree)[0], authors_brackets(gold_tree)[0]
+        overlap = model_out & std_out
+        prec = len(overlap) / (len(model_out) + 1e-8)
+        reca = len(overlap) / (len(std_out) + 1e-8)
+        if len(std_out) == 0:
+            reca = 1.0
+            if len(model_out) == 0:
+                prec = 1.0
+        rows.append((prec, reca, 2 * prec * reca / (prec + reca + 1e-8)))
+    return np.mean(rows, axis=0)
+
+
+def random_gold(num_words, generator):
+    """A random tree with any number of branches: a random binary tree without some of its brackets."""
+    words = tuple(str(index) for index in range(num_words))
+    spans = random_split_tree(words, generator).spans()
+    return GoldTree(words, tuple(("X", *span) for span in spans if generator.random() < 0.6))
+
+
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.integers(0, 10_000))
+def test_sentence_scores_follow_the_authors_code(lengths, seed):
+    generator = Random(seed)
+    gold = [random_gold(length, generator) for length in lengths]
+    predicted = [random_split_tree(tree.words, generator) for tree in gold]
+    scores = score_parses(predicted, gold, num_resamples=0)
+    expected = authors_scores([tree.to_nested() for tree in predicted], [tree.to_nested() for tree in gold])
+    assert (scores.sentence_precision, scores.sentence_recall, scores.sentence_f1) == pytest.approx(expected)
+
+
+def test_scores_of_one_sentence_by_hand():
+    scores = score_parses([[["the", ["old", "cat"]], [["sat", "on"], "it"]]], [GOLD])
+    assert scores.sentence_precision == pytest.approx(2 / 4) and scores.sentence_recall == pytest.approx(2 / 3)
+    assert (scores.corpus_precision, scores.corpus_recall) == (2 / 4, 2 / 3)
+    assert scores.corpus_f1 == scores.plain_sentence_f1 == pytest.approx(4 / 7)
+    assert (scores.evalb_precision, scores.evalb_recall, scores.evalb_f1) == (3 / 5, 3 / 4, pytest.approx(6 / 9))
+    assert scores.label_recall == {
+        "NP": LabelRecall(1, 1),
+        "PP": LabelRecall(0, 1),
+        "S": LabelRecall(1, 1),
+        "VP": LabelRecall(1, 1),
+    }
+    assert scores.average_depth == pytest.approx((2 + 3 + 3 + 3 + 3 + 2) / 6)
+
+
+def test_sentences_with_nothing_to_find():
+    flat, two, one = ("a", "b", "c"), ("a", "b"), ("a",)
+    for words, sentence_f1 in [(flat, 0.0), (two, 1.0), (one, 1.0)]:
+        scores = score_parses([right_branching_tree(words)], [GoldTree(words, ())])
+        assert scores.sentence_recall == 1.0
+        assert scores.sentence_f1 == pytest.approx(sentence_f1, abs=1e-7)
+        assert scores.num_plain_sentences == 0 and scores.plain_sentence_f1 is None
+    assert score_parses([[*one]], [GoldTree(one, ())]).average_depth == 0
+
+
+def test_plain_rule_leaves_out_sentences_with_nothing_to_find():
+    flat = GoldTree(("a", "b", "c"), (("X", 0, 3),))
+    scores = score_parses([right_branching_tree(GOLD.words), right_branching_tree(flat.words)], [GOLD, flat])
+    assert scores.num_plain_sentences == 1
+    assert scores.plain_sentence_precision == 2 / 4
+    assert scores.plain_sentence_recall == 2 / 3
+    assert scores.plain_sentence_f1 == pytest.approx(4 / 7)
+    assert scores.sentence_f1 == pytest.approx(2 / 7)
+
+
+def test_flat_prediction_finds_nothing():
+    scores = score_parses([list(GOLD.words)], [GOLD])
+    assert scores.sentence_f1 == scores.plain_sentence_f1 == scores.corpus_f1 == scores.corpus_precision == 0
+    assert scores.evalb_precision == 1 and scores.evalb_recall == 1 / 4
+
+
+def test_gold_trees_score_one_against_themselves():
+    scores = score_parses([GOLD], [GOLD])
+    assert scores.plain_sentence_f1 == scores.corpus_f1 == scores.evalb_f1 == 1
+    assert scores.sentence_f1 == pytest.approx(1)
+
+
+def test_brackets_over_the_same_words_count_once_but_every_label_is_found():
+    gold = GoldTree(("a", "b", "c"), (("S", 0, 3), ("VP", 0, 3), ("VP", 0, 3), ("NP", 0, 2)))
+    scores = score_parses([["a", ["b", "c"]]], [gold])
+    assert (scores.evalb_precision, scores.evalb_recall) == (1 / 2, 1 / 2)
+    assert scores.label_recall == {"NP": LabelRecall(0, 1), "S": LabelRecall(1, 1), "VP": LabelRecall(1, 1)}
+
+
+def test_scores_by_length_split_the_sentences():
+    gold = [random_gold(length, Random(length)) for length in (1, 2, 10, 11, 20, 45)]
+    predicted = baseline_trees("right branching", gold)
+    groups = score_parses(predicted, gold).by_length
+    assert [(group.min_words, group.max_words, group.num_sentences) for group in groups] == [
+        (1, 10, 3),
+        (11, 20, 2),
+        (41, None, 1),
+    ]
+    assert groups[0].sentence_f1 == pytest.approx(score_parses(predicted[:3], gold[:3]).sentence_f1)
+    (group,) = score_parses(predicted, gold, length_limits=()).by_length
+    assert (group.max_words, group.num_sentences) == (None, 6)
+
+
+def test_confidence_interval_is_seeded_and_close_to_the_normal_one():
+    generator = Random(0)
+    gold = [random_gold(generator.randint(3, 20), generator) for _ in range(400)]
+    predicted = baseline_trees("random (uniform splits)", gold)
+    scores = score_parses(predicted, gold, seed=1)
+    assert scores.sentence_f1_interval == score_parses(predicted, gold, seed=1).sentence_f1_interval
+    assert scores.sentence_f1_interval != score_parses(predicted, gold, seed=2).sentence_f1_interval
+    values = [score_parses([p], [g], num_resamples=0).sentence_f1 for p, g in zip(predicted, gold, strict=True)]
+    margin = 1.96 * np.std(values) / math.sqrt(len(values))
+    expected = (scores.sentence_f1 - margin, scores.sentence_f1 + margin)
+    assert scores.sentence_f1_interval == pytest.approx(expected, abs=0.2 * margin)
+    low, high = score_parses(predicted, gold, seed=1, confidence=0.5).sentence_f1_interval
+    assert scores.sentence_f1_interval[0] < low < high < scores.sentence_f1_interval[1]
+    assert score_parses(predicted, gold, num_resamples=0).sentence_f1_interval is None
+
+
+def test_interval_of_corpus_f1_is_close_to_that_of_the_delta_method():
+    generator = Random(0)
+    gold = [random_gold(generator.randint(5, 12), generator) for _ in range(300)]
+    predicted = [uniform_random_tree(tree.words, generator) for tree in gold]
+    scores = score_parses(predicted, gold, seed=1)
+    overlaps, sizes = [], []
+    for tree, gold_tree in zip(predicted, gold, strict=True):
+        spans, gold_spans = set(tree.spans()), set(gold_tree.spans())
+        overlaps.append(2 * (len(spans & gold_spans) - 1))
+        sizes.append(len(spans) + len(gold_spans) - 2)
+    assert scores.corpus_f1 == pytest.approx(sum(overlaps) / sum(sizes))
+    residuals = np.array(overlaps) - scores.corpus_f1 * np.array(sizes)
+    margin = 1.96 * residuals.std() / np.mean(sizes) / np.sqrt(len(gold))
+    expected = scores.corpus_f1 - margin, scores.corpus_f1 + margin
+    assert scores.corpus_f1_interval == pytest.approx(expected, abs=0.2 * margin)
+    assert score_parses(predicted, gold, num_resamples=0).corpus_f1_interval is None
+
+
+def test_dictionary_is_json_ready_and_complete():
+    scores = score_parses([GOLD], [GOLD])
+    dictionary = scores.to_dict()
+    assert json.loads(json.dumps(dictionary)) == dictionary
+    assert dictionary["label_recall"]["NP"] == {"correct": 1, "total": 1, "recall": 1.0}
+    assert dictionary["sentence_f1"] == scores.sentence_f1
+    assert dictionary["by_length"][0]["max_words"] == 10
+
+
+@pytest.mark.parametrize(
+    ("predicted", "gold", "message"),
+    [
+        ([], [], "nothing to score"),
+        ([GOLD], [GOLD, GOLD], "expected one predicted tree per gold tree, got 1 for 2"),
+        ([GOLD, GOLD], [GOLD, "(S (X a))"], "gold tree 1 is a str; read it with GoldTree.from_bracket"),
+        ([["the", "cat"]], [GOLD], "sentence 0: 2 words in the predicted tree, 6 in the gold tree"),
+        ([GOLD, list("abc")], [GOLD, GoldTree(tuple("abd"), ())], "sentence 1: word 2 is predicted 'c', gold 'd'"),
+    ],
+)
+def test_trees_that_do_not_belong_together_are_refused(predicted, gold, message):
+    with pytest.raises(ValueError, match=message):
+        score_parses(predicted, gold)
+
+
+def test_bad_options_are_refused():
+    with pytest.raises(ValueError, match="length_limits must increase"):
+        score_parses([GOLD], [GOLD], length_limits=(10, 5))
+    with pytest.raises(ValueError, match="confidence"):
+        score_parses([GOLD], [GOLD], confidence=95)
+    with pytest.raises(ValueError, match="unknown baseline 'best'.*'balanced'"):
+        baseline_trees("best", [GOLD])
+
+
+def test_shapes_of_the_baselines():
+    words = ["a", "b", "c", "d", "e"]
+    assert left_branching_tree(words).to_nested() == [[[["a", "b"], "c"], "d"], "e"]
+    assert right_branching_tree(words).to_nested() == ["a", ["b", ["c", ["d", "e"]]]]
+    assert balanced_tree(words).to_nested() == [["a", "b"], ["c", ["d", "e"]]]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("num_words", [0, 1, 2, 3, 8])
+def test_baselines_are_binary_trees_over_the_words(name, num_words):
+    gold = random_gold(num_words, Random(3))
+    (tree,) = baseline_trees(name, [gold])
+    assert tree.words == gold.words
+    assert len(tree.spans()) == max(num_words - 1, 0)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_baselines_of_ten_thousand_words(name):
+    gold = GoldTree(("w",) * 10_000, tuple(("X", start, 10_000) for start in range(0, 9_000)))
+    (tree,) = baseline_trees(name, [gold], seed=1)
+    assert len(tree.spans()) == 9_999
+    assert score_parses([tree], [gold], num_resamples=0).num_sentences == 1
+
+
+@pytest.mark.parametrize("name", ["random (uniform trees)", "random (uniform splits)"])
+def test_random_baselines_are_seeded(name):
+    gold = [random_gold(12, Random(4))] * 5
+    assert baseline_trees(name, gold, seed=1) == baseline_trees(name, gold, seed=1)
+    assert baseline_trees(name, gold, seed=1) != baseline_trees(name, gold, seed=2)
+    assert len(set(baseline_trees(name, gold, seed=1))) == 5
+
+
+def split_probability(nested):
+    """Probability of a tree when every constituent's split is drawn uniformly."""
+    if isinstance(nested, str):
+        return 1.0
+    left, right = nested
+    return split_probability(left) * split_probability(right) / (len(InducedTree.from_nested(nested).words) - 1)
+
+
+@pytest.mark.parametrize("num_words", [3, 4, 5])
+@pytest.mark.parametrize("draw", [uniform_random_tree, random_split_tree])
+def test_random_trees_have_their_distribution(draw, num_words):
+    trees = binary_trees(0, num_words)
+    words = [str(index) for index in range(num_words)]
+    uniform = draw is uniform_random_tree
+    probabilities = [1 / len(trees) if uniform else split_probability(tree) for tree in trees]
+    assert sum(probabilities) == pytest.approx(1)
+    generator, num_draws = Random(num_words), 14_000
+    counts = Counter(str(draw(words, generator).to_nested()) for _ in range(num_draws))
+    assert set(counts) == {str(tree) for tree in trees}
+    chi_square = sum(
+        (counts[str(tree)] - num_draws * probability) ** 2 / (num_draws * probability)
+        for tree, probability in zip(trees, probabilities, strict=True)
+    )
+    assert chi_square < {3: 10.8, 4: 18.5, 5: 34.5}[num_words]  # 99.9 % quantiles of 1, 4 and 13 degrees of freedom
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 7), st.integers(0, 10_000))
+def test_upper_bound_is_the_best_of_all_binary_trees(num_words, seed):
+    gold = random_gold(num_words, Random(seed))
+
+    def scores(tree):
+        result = score_parses([tree], [gold], num_resamples=0)
+        return result.sentence_f1, result.corpus_f1, result.evalb_f1
+
+    best = np.max([scores(tree) for tree in binary_trees(0, num_words)], axis=0)
+    assert scores(upper_bound_tree(gold)) == pytest.approx(best)
+
+
+@pytest.fixture(scope="module")
+def sample(shared_dir):
+    return read_treebank(shared_dir / "data/wsj_sample")
+
+
+@pytest.mark.parametrize("name", ["left", "right", "balanced", "random"])
+@pytest.mark.parametrize("part", ["wsj_sample", "wsj10_sample"])
+def test_scores_equal_those_of_the_authors_code_and_of_evalb(shared_dir, sample, part, name):
+    golden = json.loads((shared_dir / "golden/parsing_scores.json").read_text(encoding="utf-8"))[part][name]
+    gold = sample if part == "wsj_sample" else [tree for tree in sample if len(tree.words) <= 10]
+    if name == "random":
+        with gzip.open(shared_dir / f"golden/{part}_random_trees.jsonl.gz", "rt", encoding="utf-8") as lines:
+            predicted = [json.loads(line) for line in lines]
+    else:
+        predicted = baseline_trees({"balanced": name}.get(name, f"{name} branching"), gold)
+    scores = score_parses(predicted, gold)
+    assert scores.num_sentences == golden["sentences"]
+    for rule, rate in product(["sentence", "corpus"], ["precision", "recall", "f1"]):
+        key = f"{rule}_{rate}"
+        assert getattr(scores, key) == pytest.approx(golden[key], abs=1e-6), key
+    for rate, percentage in golden["evalb"].items():
+        assert 100 * getattr(scores, f"evalb_{rate}") == pytest.approx(percentage, abs=0.01), rate
+    for label, (correct, total) in golden["label_recall"].items():
+        assert scores.label_recall[label] == LabelRecall(correct, total), label
+    assert scores.average_depth == pytest.approx(golden["average_depth"], abs=1e-6)
+
+
+def test_sample_is_scored_with_all_baselines_in_less_than_five_seconds(sample):
+    start = time.process_time()
+    scores = score_baselines(sample)
+    assert time.process_time() - start < 5
+    assert scores["upper bound"].corpus_recall == 1
+    assert scores["random (uniform trees)"].sentence_f1 < scores["random (uniform splits)"].sentence_f1

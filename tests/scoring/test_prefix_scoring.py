@@ -1,0 +1,113 @@
+import math
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers import GPT2Config, GPT2LMHeadModel, MambaConfig, MambaForCausalLM
+
+from onlstm_hf.scoring.prefixes import sequence_log_probabilities
+from tests.helpers.tiny_models import MODEL_TYPES, VOCAB_SIZE
+
+SEQUENCES = [[0, 1, 2, 3], [0, 1, 2, 4, 5], [0, 1, 2, 3], [0, 6], [0], [0, 1], [7, 1, 2, 3], [0, 1, 2]]
+
+
+def make_gpt2():
+    torch.manual_seed(0)
+    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCAB_SIZE, n_embd=8, n_layer=2, n_head=2, n_positions=16)).eval()
+
+
+def make_mamba():
+    """A model that keeps what it has read neither in a `state` nor in `past_key_values`."""
+    torch.manual_seed(0)
+    return MambaForCausalLM(
+        MambaConfig(vocab_size=VOCAB_SIZE, hidden_size=8, num_hidden_layers=1, state_size=4)
+    ).eval()
+
+
+MODELS = {**{name: kind.make for name, kind in MODEL_TYPES.items()}, "gpt2": make_gpt2, "mamba": make_mamba}
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request):
+    return MODELS[request.param]()
+
+
+@torch.no_grad()
+def log_probability(model, sequence):
+    """The definition, one whole sequence in one call."""
+    log_probabilities = model(torch.tensor([sequence])).logits[0].double().log_softmax(dim=-1)
+    return sum(log_probabilities[i, token].item() for i, token in enumerate(sequence[1:]))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 100])
+def test_scores_are_those_of_reading_each_sequence_by_itself(model, batch_size):
+    expected = [log_probability(model, sequence) for sequence in SEQUENCES]
+    assert sequence_log_probabilities(model, SEQUENCES, batch_size) == pytest.approx(expected, abs=1e-4)
+
+
+tokens = st.integers(0, 2)  # so few that prefixes are shared
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.lists(tokens, min_size=1, max_size=6), min_size=1, max_size=12), st.integers(1, 12))
+def test_neither_order_nor_company_changes_a_score(sequences, batch_size):
+    model = MODELS["onlstm"]()
+    expected = [log_probability(model, sequence) for sequence in sequences]
+    assert sequence_log_probabilities(model, sequences, batch_size) == pytest.approx(expected, abs=1e-4)
+
+
+def test_a_model_in_float64_scores_in_float64():
+    model = MODELS["onlstm"]().double()
+    expected = [log_probability(model, sequence) for sequence in SEQUENCES]
+    assert sequence_log_probabilities(model, SEQUENCES, 3) == pytest.approx(expected, rel=1e-12)
+
+
+def test_every_prefix_is_read_once(model, monkeypatch):
+    num_tokens = []
+    forward = type(model).forward
+
+    def count(self, input_ids, **kwargs):
+        num_tokens.append(input_ids.numel())
+        return forward(self, input_ids, **kwargs)
+
+    monkeypatch.setattr(type(model), "forward", count)
+    sequence_log_probabilities(model, SEQUENCES)
+    prefixes = {tuple(sequence[:length]) for sequence in SEQUENCES for length in range(1, len(sequence))}
+    keeps_nothing = isinstance(model, MambaForCausalLM)
+    assert sum(num_tokens) == (sum(map(len, prefixes)) if keeps_nothing else len(prefixes))
+
+
+def test_equal_sequences_have_equal_scores_in_any_batch(model):
+    scores = sequence_log_probabilities(model, [*SEQUENCES, *SEQUENCES[::-1]], batch_size=2)
+    assert scores[: len(SEQUENCES)] == scores[len(SEQUENCES) :][::-1]
+    assert scores[0] == scores[2] and scores[4] == 0
+
+
+def test_nothing_to_score_and_mode_is_restored():
+    model = MODELS["onlstm"]().train()
+    assert sequence_log_probabilities(model, []) == []
+    sequence_log_probabilities(model, SEQUENCES)
+    assert model.training
+
+
+@pytest.mark.parametrize(
+    "sequences, batch_size, message",
+    [
+        ([[0, 1], []], 2, "sequence 1 is empty"),
+        ([[0, VOCAB_SIZE]], 2, f"outside the model's vocabulary of {VOCAB_SIZE}"),
+        ([[0, -1]], 2, "outside the model's vocabulary"),
+        ([[0, 1]], 0, "batch_size must be at least 1"),
+    ],
+)
+def test_bad_input_is_refused(sequences, batch_size, message):
+    with pytest.raises(ValueError, match=message):
+        sequence_log_probabilities(MODELS["gpt2"](), sequences, batch_size)
+
+
+def test_nan_weights_are_named_as_the_cause():
+    model = MODELS["gpt2"]()
+    with torch.no_grad():
+        model.transformer.wte.weight[1, 0] = math.nan
+    with pytest.raises(ValueError, match="weights contain NaN"):
+        sequence_log_probabilities(model, SEQUENCES)

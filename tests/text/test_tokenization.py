@@ -1,0 +1,331 @@
+import re
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from onlstm_hf.text import tokenization
+from onlstm_hf.text.tokenization import build_word_tokenizer
+
+SENTENCES = ["the cat saw the dog", "a dog saw a cat", "the bird slept"]
+WORDS_BY_COUNT = ["the", "a", "cat", "dog", "saw", "bird", "slept"]
+
+
+def pieces(tokenizer, text):
+    """The part of the text that each token covers."""
+    offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
+    return [text[start:end] for start, end in offsets]
+
+
+def test_ids_are_special_tokens_then_words_by_count_then_by_code_point():
+    tokenizer = build_word_tokenizer(SENTENCES)
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == ["<eos>", "<unk>", "<pad>", *WORDS_BY_COUNT]
+    assert (tokenizer.eos_token_id, tokenizer.unk_token_id, tokenizer.pad_token_id) == (0, 1, 2)
+
+
+def test_every_kind_of_source_gives_the_same_vocabulary(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    first, second = tmp_path / "first.txt", tmp_path / "second.txt"
+    first.write_text("\n".join(SENTENCES[:2]) + "\n", encoding="utf-8")
+    second.write_text(SENTENCES[2] + "\r\n", encoding="utf-8")
+    both = tmp_path / "both files.txt"
+    both.write_bytes(first.read_bytes() + second.read_bytes())
+    dataset = datasets.Dataset.from_dict({"sentence": SENTENCES, "label": [0, 1, 2]})
+
+    expected = build_word_tokenizer(SENTENCES).get_vocab()
+    for source in (both, str(both), [str(both)], [first, second], [str(first), str(second)], iter(SENTENCES)):
+        assert build_word_tokenizer(source).get_vocab() == expected
+    for source in (dataset, dataset.to_iterable_dataset()):
+        assert build_word_tokenizer(source, text_column="sentence").get_vocab() == expected
+
+
+def test_vocab_size_counts_the_special_tokens():
+    tokenizer = build_word_tokenizer(SENTENCES, vocab_size=5)
+    assert len(tokenizer) == tokenizer.vocab_size == 5
+    assert tokenizer.encode("the bird saw a cat") == [3, 1, 1, 4, 1]
+    assert len(build_word_tokenizer(SENTENCES, vocab_size=1000)) == 10
+
+
+def test_min_count_leaves_rare_words_out():
+    tokenizer = build_word_tokenizer(SENTENCES, min_count=2)
+    assert tokenizer.convert_ids_to_tokens(range(3, len(tokenizer))) == ["the", "a", "cat", "dog", "saw"]
+
+
+def test_a_given_vocabulary_is_kept_and_completed_at_its_end():
+    original = ["aer", "<eos>", "pierre", "<unk>", "N"]
+    tokenizer = build_word_tokenizer(vocabulary=original)
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == [*original, "<pad>"]
+    assert tokenizer.encode("pierre <unk> vinken N <eos>") == [2, 3, 3, 4, 1]
+
+    by_id = build_word_tokenizer(vocabulary={word: index for index, word in reversed(list(enumerate(original)))})
+    assert by_id.get_vocab() == tokenizer.get_vocab()
+    assert len(build_word_tokenizer(vocabulary=original, pad_token=None)) == len(original)
+    shared = build_word_tokenizer(vocabulary=original, pad_token="<eos>")
+    assert (len(shared), shared.pad_token_id) == (len(original), shared.eos_token_id)
+
+
+@pytest.mark.parametrize("split", ["whitespace", "treebank", "characters"])
+@pytest.mark.parametrize("normalise", [False, True])
+def test_special_tokens_written_in_the_text_have_their_ids(split, normalise):
+    text = "The <unk> sat <eos>"
+    tokenizer = build_word_tokenizer([text, text], split=split, lowercase=normalise, digits_to_n=normalise)
+    ids = tokenizer.encode(text)
+    assert ids.count(tokenizer.unk_token_id) == ids.count(tokenizer.eos_token_id) == 1
+    assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer)))
+
+
+def test_no_token_is_added_to_the_text():
+    tokenizer = build_word_tokenizer(SENTENCES)
+    for text in [*SENTENCES, ""]:
+        ids = tokenizer(text, add_special_tokens=True)["input_ids"]
+        assert ids == tokenizer(text, add_special_tokens=False)["input_ids"]
+        assert len(ids) == len(text.split())
+    assert set(tokenizer("the cat")) == {"input_ids", "attention_mask"}
+
+
+def test_decode_joins_words_with_spaces_and_characters_with_nothing():
+    words = build_word_tokenizer(["I do n't know , John 's dog ."])
+    assert words.decode(words.encode("I do  n't know ,\tJohn 's dog .")) == "I do n't know , John 's dog ."
+    characters = build_word_tokenizer(["I do n't"], split="characters")
+    assert characters.decode(characters.encode("do n't  I")) == "do n't  I"
+
+
+# Each pair: a word of the Wall Street Journal, and how the Penn Treebank language-modelling text writes it.
+PENN_NUMBERS = [
+    *((number, "N") for number in ["61", "9.8", "1,000", "4,393,237", "1\\/2", "1/2", "1986-87", "3:15", "%"]),
+    *((word, word) for word in ["1990s", "'80s", "30-year", "13th", "cray-3", "190.58-point", "300-a-share"]),
+]
+
+
+@pytest.mark.parametrize("split", ["whitespace", "treebank"])
+@pytest.mark.parametrize(("word", "expected"), PENN_NUMBERS)
+def test_numbers_become_n_as_in_the_penn_treebank_text(split, word, expected):
+    tokenizer = build_word_tokenizer(vocabulary=["N", word, "in", "years"], digits_to_n=True, split=split)
+    assert tokenizer.convert_ids_to_tokens(tokenizer.encode(f"in {word} years")) == ["in", expected, "years"]
+
+
+def test_number_normalisation_agrees_with_the_penn_treebank_text(shared_dir):
+    """The annotated sentences and the language-modelling text are the same articles before and after normalisation."""
+    trees = (shared_dir / "data/wsj_sample/wsj_0001-0199.mrg").read_text(encoding="utf-8")
+    raw_words = Counter(word.lower() for tag, word in re.findall(r"\((\S+) ([^()\s]+)\)", trees) if tag != "-NONE-")
+    lines = (shared_dir / "data/ptb/train.txt").read_text(encoding="utf-8").split("\n")[1:3911]
+    penn_words = Counter(" ".join(lines).split())
+
+    tokenizer = build_word_tokenizer(vocabulary=["N"], lowercase=True, digits_to_n=True)
+    num_numbers = sum(count for word, count in raw_words.items() if tokenizer.encode(word) == [0])
+    assert num_numbers == pytest.approx(penn_words["N"], rel=0.02)
+    assert penn_words["N"] > 2000
+
+
+def test_treebank_splitting_finds_numbers_beside_punctuation():
+    tokenizer = build_word_tokenizer(vocabulary=["N"], split="treebank", digits_to_n=True, lowercase=True)
+    tokens = tokenizer.tokenize("It fell 3.5%, to $1,000 (from 2/3 of 61). N years: 1990s.")
+    normalised = [token for token in tokens if token == "N"]
+    assert len(normalised) == 6
+    assert pieces(tokenizer, "$1 (5%).") == ["$", "1", "(", "5", "%", ")", "."]
+
+
+def test_lower_case_keeps_the_number_symbol_of_the_penn_treebank_text():
+    tokenizer = build_word_tokenizer(["Pierre <unk> N years old"], lowercase=True, digits_to_n=True)
+    assert tokenizer.convert_ids_to_tokens(tokenizer.encode("PIERRE 61 N n")) == ["pierre", "N", "N", "<unk>"]
+    plain = build_word_tokenizer(["Pierre N"], lowercase=True)
+    assert plain.convert_ids_to_tokens(plain.encode("PIERRE N")) == ["pierre", "n"]
+
+
+@pytest.mark.parametrize("lowercase", [False, True])
+def test_offsets_refer_to_the_text_as_it_was_given(lowercase):
+    text = "  The  İstanbul\tcafé 👩‍👩‍👧 ran\n"
+    tokenizer = build_word_tokenizer(["the"], lowercase=lowercase, digits_to_n=True)
+    assert pieces(tokenizer, text) == text.split()
+    treebank = build_word_tokenizer(["the"], lowercase=lowercase, digits_to_n=True, split="treebank")
+    assert pieces(treebank, "JOHN'S dog Didn't (run)!") == ["JOHN", "'S", "dog", "Did", "n't", "(", "run", ")", "!"]
+    assert pieces(build_word_tokenizer(["a"], split="characters", lowercase=lowercase), "A b\nÉ") == list("A b\nÉ")
+
+
+def test_offsets_of_a_number_end_with_it():
+    tokenizer = build_word_tokenizer(vocabulary=["N", "in", "days"], digits_to_n=True)
+    encoding = tokenizer("in 9.8 days", return_offsets_mapping=True)
+    assert encoding["input_ids"] == [1, 0, 2]
+    assert encoding["offset_mapping"] == [(0, 2), (5, 6), (7, 11)]
+
+
+TREEBANK_SENTENCES = {
+    "They'll say I don't, I can't and we won't.": "They 'll say I do n't , I ca n't and we wo n't .",
+    "John's dogs' bones aren't O'Brien's.": "John 's dogs ' bones are n't O'Brien 's .",
+    'He said: "I cannot (and will not) go"!': 'He said : " I can not ( and will not ) go " !',
+    "Mr. J. R. Smith of Dow Corp. left at 3:15 p.m. today.": "Mr. J. R. Smith of Dow Corp. left at 3:15 p.m. today .",
+    "It fell 3.5%, to $1,000 -- really?": "It fell 3.5 % , to $ 1,000 -- really ?",
+    "One sentence. Then another. I.": "One sentence . Then another . I .",
+    "A 30-year-old U.S.-based AT&T unit in the '80s...": "A 30-year-old U.S.-based AT&T unit in the '80s ...",
+    "I’ve heard it’s Ann’s; isn’t it?": "I ’ve heard it ’s Ann ’s ; is n’t it ?",
+    "wow 👩‍👩‍👧! ❤️": "wow 👩‍👩‍👧 ! ❤️",
+}
+
+
+@pytest.mark.parametrize(("sentence", "expected"), TREEBANK_SENTENCES.items())
+def test_treebank_splitting(sentence, expected):
+    for lowercase in (False, True):
+        tokenizer = build_word_tokenizer(["the"], split="treebank", lowercase=lowercase)
+        assert pieces(tokenizer, sentence) == expected.split()
+
+
+def test_treebank_splitting_leaves_split_text_as_it_is():
+    tokenizer = build_word_tokenizer(["the"], split="treebank")
+    for sentence in TREEBANK_SENTENCES.values():
+        assert pieces(tokenizer, sentence) == sentence.split()
+
+
+def test_treebank_splitting_agrees_with_nltk():
+    nltk_tokenize = pytest.importorskip("nltk.tokenize")
+    tokenizer = build_word_tokenizer(["the"], split="treebank")
+    for sentence in [
+        "Good muffins cost $3.88 in New York, but she doesn't buy them.",
+        "The firm's profit (before tax) rose 12%; isn't that what you'd expect?",
+        "They've gotta leave, we'll wanna stay, I'm gonna go & you cannot!",
+    ]:
+        assert pieces(tokenizer, sentence) == nltk_tokenize.TreebankWordTokenizer().tokenize(sentence)
+
+
+def test_treebank_splitting_keeps_the_words_of_the_penn_treebank(shared_dir):
+    trees = (shared_dir / "data/wsj_sample/wsj_0001-0199.mrg").read_text(encoding="utf-8")
+    words = [word for tag, word in re.findall(r"\((\S+) ([^()\s]+)\)", trees) if tag != "-NONE-"]
+    tokenizer = build_word_tokenizer(["the"], split="treebank")
+    text = " ".join(words)
+    found = {tuple(span) for span in tokenizer(text, return_offsets_mapping=True)["offset_mapping"]}
+    expected = {match.span() for match in re.finditer(r"\S+", text)}
+    assert len(expected) > 90_000
+    assert len(expected & found) > 0.998 * len(expected)
+
+
+@pytest.mark.parametrize("split", ["whitespace", "treebank", "characters"])
+@settings(deadline=None, max_examples=60)
+@given(
+    texts=st.lists(st.text(st.sampled_from("aBNİ19.,'-/ \t$é😀\u0301") | st.characters(codec="utf-8")), max_size=5),
+    normalise=st.booleans(),
+)
+def test_vocabulary_and_encoding_agree_on_any_text(split, texts, normalise):
+    options = {"split": split, "lowercase": normalise, "digits_to_n": normalise}
+    tokenizer = build_word_tokenizer(["a known word<unk>", *texts], **options)
+    counts = Counter()
+    for text in ["a known word", *texts]:
+        counts.update(tokenizer.tokenize(text))
+    assert counts.pop("<unk>", 0) == sum(text.count("<unk>") for text in texts)
+    del counts["<eos>"], counts["<pad>"]
+    vocabulary = tokenizer.convert_ids_to_tokens(range(3, len(tokenizer)))
+    assert vocabulary == sorted(counts, key=lambda word: (-counts[word], word.encode("utf-8")))
+
+
+@settings(deadline=None, max_examples=60)
+@given(text=st.text(st.characters(codec="utf-8", exclude_characters="<"), min_size=1))
+def test_characters_round_trip(text):
+    tokenizer = build_word_tokenizer(iter([text]), split="characters")
+    ids = tokenizer.encode(text)
+    assert len(ids) == len(text)
+    assert tokenizer.decode(ids) == text
+
+
+def test_a_saved_tokenizer_is_the_same_after_loading(tmp_path):
+    text = "Mr. Smith doesn't have 1,000 cats <unk> <eos>"
+    for index, options in enumerate(
+        [{"split": "treebank", "lowercase": True, "digits_to_n": True}, {"split": "characters"}, {"pad_token": None}]
+    ):
+        tokenizer = build_word_tokenizer([text], **options)
+        tokenizer.save_pretrained(tmp_path / str(index))
+        loaded = AutoTokenizer.from_pretrained(tmp_path / str(index))
+        assert loaded.get_vocab() == tokenizer.get_vocab()
+        assert loaded.special_tokens_map == tokenizer.special_tokens_map
+        assert loaded(text, return_offsets_mapping=True) == tokenizer(text, return_offsets_mapping=True)
+        assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
+
+
+def test_batches_are_padded_on_the_chosen_side():
+    tokenizer = build_word_tokenizer(SENTENCES)
+    batch = tokenizer(["the cat", "the"], padding=True)
+    assert batch["input_ids"] == [[3, 5], [3, 2]]
+    assert batch["attention_mask"] == [[1, 1], [1, 0]]
+    tokenizer.padding_side = "left"
+    assert tokenizer(["the cat", "the"], padding=True)["input_ids"] == [[3, 5], [2, 3]]
+
+
+def test_penn_treebank_vocabulary(shared_dir):
+    path = shared_dir / "data/ptb/train.txt"
+    tokenizer = build_word_tokenizer(path)
+    counts = Counter(path.read_text(encoding="utf-8").split())
+    del counts["<unk>"]
+    expected = sorted(counts, key=lambda word: (-counts[word], word))
+    assert tokenizer.convert_ids_to_tokens(range(3, len(tokenizer))) == expected
+    assert len(tokenizer) == 10_001
+
+
+def test_a_file_is_read_in_blocks_even_where_it_has_one_long_line(tmp_path, monkeypatch):
+    path = tmp_path / "long.txt"
+    words = ["été", "the", "naïve", "日本語", "x" * 50] * 40
+    path.write_text(" ".join(words), encoding="utf-8")
+    expected = build_word_tokenizer(path).get_vocab()
+    monkeypatch.setattr(tokenization, "_BLOCK_BYTES", 16)
+    assert build_word_tokenizer(path).get_vocab() == expected
+    assert len(expected) == 3 + 5
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="absent.txt"):
+        build_word_tokenizer(tmp_path / "absent.txt")
+    with pytest.raises(FileNotFoundError, match="absent.txt"):
+        build_word_tokenizer(["absent.txt"])
+    with pytest.raises(FileNotFoundError):
+        build_word_tokenizer([tmp_path])
+
+
+def test_a_file_that_is_not_utf8_is_named_with_the_position_of_the_byte(tmp_path, monkeypatch):
+    path = tmp_path / "latin1.txt"
+    path.write_bytes(b"one two three four five\ncaf\xe9 six\n")
+    for block_bytes in (1 << 20, 8):
+        monkeypatch.setattr(tokenization, "_BLOCK_BYTES", block_bytes)
+        with pytest.raises(ValueError, match=r"latin1\.txt is not UTF-8 text: byte 0xe9 at position 27"):
+            build_word_tokenizer(path)
+
+
+@pytest.mark.parametrize("source", [[], [""], [" \n\t "], iter(())])
+def test_an_empty_source_is_refused(source):
+    with pytest.raises(ValueError, match="is the text empty"):
+        build_word_tokenizer(source)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"vocab_size": 3}, "vocab_size is 3"),
+        ({"min_count": 0}, "min_count"),
+        ({"min_count": 100}, "occurs 100 times or more"),
+        ({"split": "words"}, "unknown split 'words'; choose one of 'whitespace', 'treebank', 'characters'"),
+        ({"vocabulary": ["a"]}, "either a source"),
+        ({"eos_token": "<unk>"}, "distinct"),
+    ],
+)
+def test_arguments_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_word_tokenizer(SENTENCES, **options)
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "message"),
+    [
+        (["a", "b", "a"], "'a' more than once"),
+        ({"a": 0, "b": 2}, "must be 0 to 1"),
+        ({"a": 0, "b": 0}, "must be 0 to 1"),
+    ],
+)
+def test_a_vocabulary_with_repeated_words_or_ids_is_refused(vocabulary, message):
+    with pytest.raises(ValueError, match=message):
+        build_word_tokenizer(vocabulary=vocabulary)
+
+
+def test_datasets_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"no text in the column 'text'; its columns are sentence \(str\)"):
+        build_word_tokenizer([{"sentence": "the cat"}])
+    with pytest.raises(ValueError, match="several splits.*train, test"):
+        build_word_tokenizer({"train": [], "test": []})
+    with pytest.raises(ValueError, match="not int"):
+        build_word_tokenizer([1, 2])

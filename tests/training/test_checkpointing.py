@@ -1,0 +1,106 @@
+"""Checkpoint folders: whole and old, or whole and new, wherever the process stops."""
+
+import os
+import shutil
+
+import pytest
+from accelerate import Accelerator
+
+from training.loop.checkpointing import recover_folder, replaced_folder, reported_damage
+
+NAMES = ("a.txt", "b.txt", "inner/c.txt")
+# What the module calls while a folder takes another's place.
+STEPS = [(os, "rename"), (os, "fsync"), (shutil, "rmtree"), (os, "unlink"), (os, "rmdir")]
+
+
+class Killed(BaseException):
+    """Ends the process of a test, as far as the file system can tell."""
+
+
+def fill(folder, content):
+    (folder / "inner").mkdir()
+    for name in NAMES:
+        (folder / name).write_text(content)
+
+
+def content_of(folder):
+    assert sorted(path.name for path in folder.rglob("*") if path.is_file()) == ["a.txt", "b.txt", "c.txt"]
+    (content,) = {(folder / name).read_text() for name in NAMES}
+    return content
+
+
+def stop_at(monkeypatch, number):
+    """Stops just before the call of that number, counted from 0 over all `STEPS`. Returns the counter."""
+    calls = [0]
+
+    def counted(function):
+        def call(*args, **kwargs):
+            if calls[0] == number:
+                raise Killed
+            calls[0] += 1
+            return function(*args, **kwargs)
+
+        return call
+
+    for module, name in STEPS:
+        monkeypatch.setattr(module, name, counted(getattr(module, name)))
+    return calls
+
+
+def replace(target, content):
+    with replaced_folder(target, Accelerator(cpu=True)) as folder:
+        fill(folder, content)
+
+
+def test_a_folder_is_written_and_replaced(tmp_path):
+    target = tmp_path / "runs" / "last"
+    replace(target, "old")
+    assert content_of(target) == "old"
+    replace(target, "new")
+    assert content_of(target) == "new"
+    assert [path.name for path in target.parent.iterdir()] == ["last"]
+
+
+def test_a_process_that_stops_anywhere_leaves_a_whole_checkpoint(tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        calls = stop_at(patch, -1)
+        replace(tmp_path / "count", "old")
+        calls[0] = 0
+        replace(tmp_path / "count", "new")
+        total = calls[0]
+    assert total >= 9
+    found = []
+    for number in range(total):
+        target = tmp_path / str(number) / "last"
+        replace(target, "old")
+        with monkeypatch.context() as patch, pytest.raises(Killed):
+            stop_at(patch, number)
+            replace(target, "new")
+        assert recover_folder(target)
+        found.append(content_of(target))
+        replace(target, "newest")
+        assert content_of(target) == "newest"
+        assert [path.name for path in target.parent.iterdir()] == ["last"]
+    switch = found.index("new")
+    assert found == ["old"] * switch + ["new"] * (total - switch)
+
+
+def test_an_error_while_writing_leaves_the_old_folder(tmp_path):
+    replace(tmp_path / "last", "old")
+    with pytest.raises(OSError, match="full"), replaced_folder(tmp_path / "last", Accelerator(cpu=True)) as folder:
+        (folder / "a.txt").write_text("half")
+        raise OSError("disk full")
+    assert content_of(tmp_path / "last") == "old"
+
+
+def test_there_may_be_nothing_to_recover(tmp_path):
+    assert recover_folder(tmp_path / "last") is False
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_damage_is_reported_with_its_place():
+    with (
+        pytest.raises(ValueError, match="the checkpoint x cannot be loaded: 'weights'"),
+        reported_damage("the checkpoint x"),
+    ):
+        raise KeyError("weights")

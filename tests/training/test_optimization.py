@@ -1,0 +1,91 @@
+"""Learning rates and the rule that starts averaging, against the papers' definitions."""
+
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
+from training.loop.recipe import OptimizationArguments
+
+
+def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
+    arguments = OptimizationArguments(optimizer="adamw", schedule="cosine", warmup_steps=4)
+    factors = [learning_rate_factor(step, arguments, 12) for step in range(14)]
+    assert factors[:4] == [0.25, 0.5, 0.75, 1.0]
+    assert factors[4:13] == pytest.approx([0.5 + 0.5 * math.cos(math.pi * n / 8) for n in range(9)])
+    assert factors[8] == pytest.approx(0.5)
+    assert factors[12] == factors[13] == 0.0
+
+
+def test_a_constant_schedule_needs_no_length():
+    arguments = OptimizationArguments(schedule="constant", warmup_steps=2)
+    assert [learning_rate_factor(step, arguments, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
+
+
+@given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(0, 3))
+def test_plateaus_halve_the_rate_as_the_scheduler_of_pytorch_does(losses, patience):
+    arguments = OptimizationArguments(schedule="plateau", plateau_patience=patience)
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=patience, threshold=0)
+    for count, loss in enumerate(losses, start=1):
+        scheduler.step(loss)
+        factor = learning_rate_factor(0, arguments, None, losses[:count])
+        assert factor == pytest.approx(optimizer.param_groups[0]["lr"])
+
+
+@given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(1, 6))
+def test_averaging_starts_by_the_rule_of_the_paper(losses, interval):
+    """Algorithm 1 of Merity et al. (2018), with its `t` and `logs` written out."""
+    logs, stalled = [], False
+    for t, loss in enumerate(losses):
+        stalled = t > interval and loss > min(logs[: t - interval])
+        logs.append(loss)
+    assert has_stalled(losses, interval) == stalled
+
+
+def test_averaging_does_not_start_while_validation_improves():
+    losses = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0]
+    assert not any(has_stalled(losses[:n], 5) for n in range(1, len(losses) + 1))
+    assert has_stalled([*losses[:6], 9.5], 5)
+    assert not has_stalled([*losses[:5], 9.5], 5)
+
+
+def test_optimizers_have_the_values_of_the_recipe():
+    model = nn.Linear(2, 2)
+    model.bias.requires_grad_(False)
+    sgd = build_optimizer(model, OptimizationArguments(learning_rate=30.0, weight_decay=1.2e-6))
+    assert isinstance(sgd, torch.optim.SGD)
+    (group,) = sgd.param_groups
+    assert (group["lr"], group["weight_decay"], group["momentum"], len(group["params"])) == (30.0, 1.2e-6, 0, 1)
+
+    arguments = OptimizationArguments(
+        optimizer="adamw", learning_rate=0.1, adam_beta1=0.0, adam_beta2=0.9, adam_epsilon=1e-9, weight_decay=0.2
+    )
+    (group,) = build_optimizer(model, arguments).param_groups
+    assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.0, 0.9), 1e-9, 0.2)
+    assert type(build_optimizer(model, replace(arguments, optimizer="adam"))) is torch.optim.Adam
+
+
+def test_the_average_is_the_mean_of_all_weights_that_it_was_given():
+    model = nn.Linear(3, 2)
+    average, given = average_of(model), []
+    for _ in range(5):
+        with torch.no_grad():
+            model.weight.normal_()
+        average.update_parameters(model)
+        given.append(model.weight.detach().clone())
+        torch.testing.assert_close(average.module.weight, torch.stack(given).mean(0))
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_one_bad_weight_is_noticed(value):
+    model = nn.Linear(3, 3)
+    assert all_finite(model)
+    with torch.no_grad():
+        model.weight[1, 2] = value
+    assert not all_finite(model)

@@ -1,0 +1,244 @@
+"""Recipes: a YAML file and command-line overrides become the checked arguments of a run."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+import torch
+
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM
+from training.loop.model_setup import check_model_arguments
+from training.loop.recipe import ARGUMENTS, parse_recipe
+
+RECIPE = """
+output_dir: runs/here
+model:
+  hidden_size: 40
+  embedding_dropout: 1e-1
+train_files: [a.txt, b.txt]
+validation_files: [c.txt]
+learning_rate: 1e-3
+"""
+
+
+@pytest.fixture
+def recipe_file(tmp_path):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(RECIPE, encoding="utf-8")
+    return path
+
+
+def parse(path, *overrides: str):
+    return parse_recipe([str(path), *overrides])
+
+
+def test_values_come_from_the_file_and_defaults_fill_the_rest(recipe_file):
+    recipe = parse(recipe_file)
+    assert recipe.run.output_dir == "runs/here"
+    assert recipe.data.train_files == ["a.txt", "b.txt"]
+    assert recipe.optimization.learning_rate == 0.001
+    assert recipe.optimization.batch_size == 20
+    assert recipe.model.model == {"hidden_size": 40, "embedding_dropout": 0.1}
+
+
+def test_the_command_line_overrides_the_file(recipe_file):
+    recipe = parse(recipe_file, "--learning-rate", "5", "--train_files", "d.txt", "--no_random_bptt")
+    assert recipe.optimization.learning_rate == 5.0
+    assert recipe.data.train_files == ["d.txt"]
+    assert recipe.data.random_bptt is False
+
+
+def test_a_recipe_file_is_not_needed():
+    recipe = parse_recipe(["--output_dir", "x", "--train_files", "a", "--validation_files", "b"])
+    assert recipe.run.output_dir == "x"
+
+
+def test_fields_of_the_model_are_overridden_one_by_one(recipe_file):
+    overrides = ["--model.hidden_size", "60", "--model.layer_sizes=[60, 40]", "--model.tie_word_embeddings", "false"]
+    model = parse(recipe_file, *overrides, "--model.initializer_range", "1e-2").model.model
+    assert model == {
+        "hidden_size": 60,
+        "embedding_dropout": 0.1,
+        "layer_sizes": [60, 40],
+        "tie_word_embeddings": False,
+        "initializer_range": 0.01,
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "resume"),
+    [([], False), (["--resume"], True), (["--resume", "true"], True), (["--resume", "--seed", "3"], True),
+     (["--resume", "false"], False)],
+)  # fmt: skip
+def test_resume_is_a_flag(recipe_file, arguments, resume):
+    assert parse(recipe_file, *arguments).run.resume is resume
+
+
+def test_yaml_words_mean_what_they_say(recipe_file):
+    recipe_file.write_text(
+        RECIPE + "mixed_precision: no\nresume: yes\nvocab_size: null\ntrackers: []\nmax_grad_norm: .inf\n"
+    )
+    recipe = parse(recipe_file)
+    assert recipe.optimization.mixed_precision == "no"
+    assert recipe.run.resume is True
+    assert recipe.data.vocab_size is None
+    assert recipe.run.trackers == []
+    assert recipe.optimization.max_grad_norm == float("inf")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("learning_rat: 3\n", "unknown fields: learning_rat"),
+        ("- a\n- b\n", "must be a mapping"),
+        ("a: [1\n", "not a YAML file"),
+        ("model: 3\n", "model section"),
+        (RECIPE + "batch_size: many\n", "invalid int value: 'many'"),
+        (RECIPE + "optimizer: sgd\n", "invalid choice: 'sgd'"),
+        ("learning_rate: 3\n", "--output_dir"),
+    ],
+)
+def test_a_file_that_is_no_recipe_is_refused(tmp_path, content, message):
+    path = tmp_path / "recipe.yaml"
+    path.write_text(content)
+    with pytest.raises(ValueError, match=message):
+        parse(path)
+
+
+def test_a_missing_or_binary_file_is_refused(tmp_path):
+    with pytest.raises(FileNotFoundError, match="no recipe"):
+        parse(tmp_path / "none.yaml")
+    (tmp_path / "binary.yaml").write_bytes(b"a: \xff\n")
+    with pytest.raises(ValueError, match="not a YAML file"):
+        parse(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--learning_rat", "3"], "unknown arguments: --learning_rat 3"),
+        (["--learning", "3"], "unknown arguments"),
+        (["other.yaml"], "unknown arguments: other.yaml"),
+        (["--seed"], "expected one argument"),
+        (["--resume", "perhaps"], "--resume"),
+        (["--model.hidden_size"], "hidden_size needs a value"),
+        (["--model.hidden_size", "--seed", "3"], "hidden_size needs a value"),
+        (["--model", "{}"], "one by one"),
+    ],
+)
+def test_arguments_that_mean_nothing_are_refused(recipe_file, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        parse(recipe_file, *arguments)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["--batch_size 0", "--gradient_accumulation_steps 0", "--num_epochs 0", "--max_steps 0", "--bptt_length 0",
+     "--learning_rate 0", "--learning_rate nan", "--learning_rate inf", "--weight_decay -1", "--max_grad_norm 0",
+     "--adam_beta1 1", "--adam_beta2 -0.1", "--adam_epsilon 0", "--warmup_steps -1", "--nonmonotone_interval 0",
+     "--log_every_steps 0", "--eval_every_steps 0", "--save_every_steps 0", "--eval_batch_size 0", "--num_threads 0",
+     "--test_batch_size 0", "--max_sentence_length 0", "--vocab_size 0", "--min_count 0", "--seed -1"],
+)  # fmt: skip
+def test_values_out_of_range_are_refused_by_name(recipe_file, arguments):
+    name = arguments.split()[0].removeprefix("--")
+    with pytest.raises(ValueError, match=rf"{name} must be"):
+        parse(recipe_file, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("--dataset toy", "either dataset or train_files"),
+        ("--gold_tree_column tree", "needs a dataset"),
+        ("--streaming --independent_sentences", "not streaming"),
+        ("--streaming --schedule cosine", "max_steps"),
+        ("--optimizer adamw --average_from_start", "nt-asgd"),
+        ("--optimizer adamw --stop_when_averaging_stalls", "nt-asgd"),
+    ],
+)
+def test_fields_that_contradict_each_other_are_refused(recipe_file, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        parse(recipe_file, *arguments.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("", "either dataset or train_files"),
+        ("--train_files a", "validation_files"),
+        ("--dataset toy --test_files a", "test_split"),
+        ("--dataset toy --gold_trees a --gold_tree_column b", "takes the place"),
+    ],
+)
+def test_incomplete_data_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        parse_recipe(["--output_dir", "x", *arguments.split()])
+
+
+def test_help_documents_every_field(capsys):
+    with pytest.raises(SystemExit) as exit_status:
+        parse_recipe(["--help"])
+    assert exit_status.value.code == 0
+    text = capsys.readouterr().out
+    for group in ARGUMENTS:
+        for item in fields(group):
+            assert f"--{item.name}" in text
+            assert len(item.metadata["help"]) > 10
+
+
+# Of language models; those of train_logic.py begin with its task.
+RECIPES = sorted(
+    path.stem
+    for path in (Path(__file__).parents[2] / "training" / "recipes").glob("*.yaml")
+    if not path.stem.startswith("logic_")
+)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
+    path = project_root / "training" / "recipes" / f"{name}.yaml"
+    data = ["--dataset", "d"] if name == "quickstart" else ["--train_files", "a", "--validation_files", "b"]
+    recipe = parse(path, *data)
+    if recipe.model.init_from is None:
+        check_model_arguments(recipe.model)
+    assert f"training/recipes/{name}.yaml" in path.read_text() or name == "quickstart"
+
+
+def read_recipe(project_root, name):
+    path = project_root / "training" / "recipes" / f"{name}.yaml"
+    return parse(path, "--train_files", "a", "--validation_files", "b")
+
+
+NT_ASGD = {
+    "optimizer": "nt-asgd", "learning_rate": 30.0, "weight_decay": 1.2e-6, "max_grad_norm": 0.25, "bptt_length": 70,
+    "random_bptt": True, "nonmonotone_interval": 5, "eval_batch_size": 10, "test_batch_size": 1,
+    "eval_every_steps": None, "independent_sentences": False, "schedule": "constant", "warmup_steps": 0,
+    "gradient_accumulation_steps": 1, "average_from_start": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "config_class", "batch_size", "num_epochs"),
+    [("onlstm_ptb", ONLSTMConfig, 20, 1000), ("lstm_ptb", RNNConfig, 40, 750)],
+)
+def test_the_full_recipes_have_the_settings_of_the_papers(project_root, name, config_class, batch_size, num_epochs):
+    recipe = read_recipe(project_root, name)
+    paper = config_class(**recipe.model.model)
+    assert paper.to_dict() == config_class().to_dict()
+    assert paper.layer_sizes == [1150, 1150, 400]
+    expected = NT_ASGD | {"batch_size": batch_size, "num_epochs": num_epochs}
+    assert {name: recipe.fields()[name] for name in expected} == expected
+
+
+def test_the_small_recipes_differ_in_the_model_only_and_have_as_many_parameters(project_root):
+    onlstm, lstm = (read_recipe(project_root, f"{name}_ptb_small") for name in ("onlstm", "lstm"))
+    own = {"model_type", "model", "output_dir"}
+    settings = [{k: v for k, v in recipe.fields().items() if k not in own} for recipe in (onlstm, lstm)]
+    assert settings[0] == settings[1]
+    own = {"hidden_size", "chunk_size", "cell_type"}
+    settings = [{k: v for k, v in recipe.model.model.items() if k not in own} for recipe in (onlstm, lstm)]
+    assert settings[0] == settings[1]
+    with torch.device("meta"):
+        ours = RNNForCausalLM(RNNConfig(**lstm.model.model)).num_parameters()
+        theirs = ONLSTMForCausalLM(ONLSTMConfig(**onlstm.model.model)).num_parameters()
+    assert ours == pytest.approx(theirs, rel=0.01)

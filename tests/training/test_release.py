@@ -1,0 +1,138 @@
+import json
+import re
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from safetensors import safe_open
+from transformers import AutoModelForCausalLM
+
+from onlstm_hf.trees.treebank import GoldTree
+from training import release, train_lm
+from training.toy_english import generate_toy_treebank, write_toy_corpus
+
+TINY = ["--model.embedding_size=8", "--model.hidden_size=12", "--max_steps", "3", "--mixed_precision", "no"]
+RECIPES = {
+    "onlstm": ["onlstm_ptb_small", "--model.chunk_size=4"],
+    "prpn": ["prpn_ptb_small"],
+    "rnn": ["lstm_ptb_small"],
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("data")
+    write_toy_corpus(folder / "corpus", num_train=200, num_validation=20, num_test=20)
+    trees = generate_toy_treebank(20)
+    (folder / "trees.mrg").write_text("\n".join(trees))
+    (folder / "text.txt").write_text("\n".join(" ".join(GoldTree.from_bracket(tree).words) for tree in trees))
+    return folder
+
+
+@pytest.fixture(scope="module", params=list(RECIPES))
+def run(request, data, tmp_path_factory, project_root):
+    """A run of each type of model: its folder, and the options that release it but for the gold trees."""
+    name, *overrides = RECIPES[request.param]
+    toy_english = str(project_root / "training" / "texts" / "toy_english.yaml")
+    folder = tmp_path_factory.mktemp("run") / "run"
+    recipe = str(project_root / "training" / "recipes" / f"{name}.yaml")
+    corpus = ["--dataset", str(data / "corpus"), "--output_dir", str(folder)]
+    train_lm.main([recipe, *corpus, *TINY, *overrides])
+    text = str(data / "text.txt")
+    options = ["--recipe", name, "--text", toy_english, "--validation_files", text, "--test_files", text]
+    return folder, options, request.param
+
+
+@pytest.fixture(scope="module")
+def released(run, data):
+    folder, options, model_type = run
+    treebank = [] if model_type == "rnn" else ["--treebank", str(data / "trees.mrg")]
+    results = release.main([str(folder), str(folder.parent / "tiny-model"), *options, *treebank])
+    return folder.parent / "tiny-model", results, model_type
+
+
+def test_half_precision_weights_load_and_compute_in_float32(released):
+    folder, _, model_type = released
+    with safe_open(folder / "model.safetensors", "pt") as file:
+        assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float16}  # noqa: SIM118
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    assert (model.dtype, model.config.model_type) == (torch.float32, model_type)
+
+
+def test_the_folder_is_a_hub_repository_with_its_code(released):
+    folder, results, model_type = released
+    names = {path.name for path in folder.iterdir()}
+    assert {"README.md", "config.json", "model.safetensors", f"modeling_{model_type}.py", "tokenizer.json"} <= names
+    assert json.loads((folder / "results.json").read_text()) == results
+
+
+def test_the_card_has_valid_metadata_and_the_measured_numbers(released):
+    folder, results, model_type = released
+    card = ModelCard.load(folder / "README.md")
+    assert (card.data.license, card.data.library_name, card.data.pipeline_tag) == (
+        "apache-2.0",
+        "transformers",
+        "text-generation",
+    )
+    measured = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert measured["test perplexity"] == round(results["perplexity"]["test"], 2)
+    assert f"| toy English test (one stream) | {results['perplexity']['test']:.2f} |" in card.text
+    assert f"training/recipes/{RECIPES[model_type][0]}.yaml" in card.text
+    if model_type != "rnn":
+        row = {"onlstm": "layer 2", "prpn": "induced trees"}[model_type]
+        sentence_f1 = results["parsing"]["all"][row]["sentence_f1"]
+        assert f"| {row} | {100 * sentence_f1:.1f} |" in card.text
+
+
+def test_the_example_of_the_card_runs(released, capsys):
+    folder, _, _ = released
+    block = (folder / "README.md").read_text().split("```python\n")[1].split("```")[0]
+    exec(block.replace(f'"{folder.name}"', repr(str(folder))).replace("trust_remote_code=True", ""))
+    assert "the" in capsys.readouterr().out
+
+
+def test_the_card_of_a_model_that_induces_no_trees_has_no_parsing(released):
+    folder, results, model_type = released
+    text = (folder / "README.md").read_text()
+    induces_trees = model_type != "rnn"
+    for word in ("Unsupervised parsing", "--treebank", "F1", "constituen"):
+        assert (word in text) == induces_trees, word
+    assert ("parsing" in results) == induces_trees
+
+
+def test_gold_trees_are_asked_for_where_the_model_induces_trees_and_refused_where_not(run, data, tmp_path):
+    folder, options, model_type = run
+    treebank = ["--treebank", str(data / "trees.mrg")] if model_type == "rnn" else []
+    with pytest.raises(ValueError, match="leave out --treebank" if treebank else "give --treebank"):
+        release.main([str(folder), str(tmp_path / "model"), *options, *treebank])
+    assert not (tmp_path / "model").exists()
+
+
+def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):
+    folder, _, _ = released
+    card = ModelCard.load(folder / "README.md")
+    text = " ".join(card.text.split())
+    assert "trained on toy English, sentences that onlstm_hf draws from a small grammar" in text
+    assert "--train_files corpus/train.txt" in text and "words of this grammar" in text
+    assert card.data.language == "en" and not card.data.datasets
+    assert {result.dataset_name for result in card.data.eval_results} <= {"Toy English", "Toy English, trees"}
+    assert not re.search("Penn|PTB|ptb/|Wall Street|WSJ|newspaper|Published|company", text.replace("_ptb_", ""))
+
+
+def test_trees_and_text_must_be_described(run, data, tmp_path, project_root):
+    folder, options, _ = run
+    descriptions = (project_root / "training" / "texts" / "toy_english.yaml").read_text()
+    (tmp_path / "text.yaml").write_text(descriptions.partition("treebank:")[0])
+    options = [*options, "--treebank", str(data / "trees.mrg"), "--text", str(tmp_path / "text.yaml")]
+    with pytest.raises(ValueError, match="says nothing of the gold trees"):
+        release.main([str(folder), str(tmp_path / "model"), *options])
+    (tmp_path / "text.yaml").write_text(descriptions.replace("spelling:", "orthography:"))
+    with pytest.raises(ValueError, match="description of the text must have the fields name, .*orthography"):
+        release.main([str(folder), str(tmp_path / "model"), *options])
+
+
+def test_results_name_no_place_on_the_machine(released, data):
+    folder, _, _ = released
+    for name in ("README.md", "results.json", "config.json"):
+        for place in (folder.parent, data):
+            assert str(place) not in (folder / name).read_text()

@@ -1,0 +1,244 @@
+"""From text to batches: nothing is lost or predicted twice, and processes and restarts see the same batches."""
+
+import statistics
+from itertools import chain, islice
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlstm_hf import build_word_tokenizer
+from training.language_models.text_batches import (
+    SentenceBatches,
+    Share,
+    StreamBatches,
+    StreamedTextBatches,
+    TextLines,
+    check_files,
+    draw_chunk_lengths,
+    encode_lines,
+    encode_stream,
+    load_texts,
+    pad_sentences,
+)
+from training.loop.recipe import DataArguments
+
+EOS = 0
+LINES = ["the cat sleeps", "", "a dog sees the small cat", "the dog", "   ", "a bird sings and a cat runs"] * 9
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_word_tokenizer(LINES)
+
+
+def stream_batches(share, seed=1, random_bptt=True, length=500):
+    return StreamBatches(torch.arange(1, length + 1), EOS, share, 20, random_bptt, seed)
+
+
+def sentence_batches(share, seed=1):
+    generator = Random(0)
+    sentences = [[*(generator.randrange(3, 99) for _ in range(generator.randrange(9))), EOS] for _ in range(50)]
+    return SentenceBatches(sentences, EOS, share, 6, seed)
+
+
+@pytest.fixture
+def sources(tokenizer):
+    def streamed_batches(share, seed=1):
+        return StreamedTextBatches(LINES, tokenizer, "text", share, 12, True, seed)
+
+    return [stream_batches, sentence_batches, streamed_batches]
+
+
+def assert_same(batch, other):
+    for value, expected in zip(batch, other, strict=True):
+        assert torch.equal(value, expected) if isinstance(value, torch.Tensor) else value == expected
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(1, 300), st.integers(1, 7), st.integers(1, 40), st.booleans(), st.integers(0, 5))
+def test_every_token_of_a_row_is_predicted_once_and_from_the_token_before_it(length, rows, bptt, random_bptt, epoch):
+    stream = torch.arange(1, length + 1)
+    if length < rows:
+        with pytest.raises(ValueError, match=f"{length} tokens, too few for {rows} rows"):
+            StreamBatches(stream, EOS, Share(rows), bptt, random_bptt, seed=3)
+        return
+    source = StreamBatches(stream, EOS, Share(rows), bptt, random_bptt, seed=3)
+    batches = list(source.batches(epoch))
+    targets = torch.cat([batch.shift_labels for batch in batches], dim=1)
+    inputs = torch.cat([batch.input_ids for batch in batches], dim=1)
+    assert targets.flatten().tolist() == list(range(1, length // rows * rows + 1))
+    assert torch.equal(inputs, targets - 1)  # the stream counts upwards from <eos>, which is 0
+    assert [batch.continues for batch in batches] == [False] + [True] * (len(batches) - 1)
+    assert all(batch.num_items == batch.shift_labels.numel() for batch in batches)
+    assert len(batches) == source.num_batches(epoch)
+
+
+def test_the_learning_rate_is_scaled_with_the_length_of_a_chunk():
+    for batch in stream_batches(Share(2)).batches(0):
+        assert batch.lr_scale == batch.input_ids.shape[1] / 20
+    assert {batch.lr_scale for batch in stream_batches(Share(2), random_bptt=False).batches(0)} == {1.0}
+
+
+def test_chunk_lengths_are_drawn_as_in_the_paper():
+    lengths = list(islice(draw_chunk_lengths(Random(0), 70, True), 20000))
+    short = [length for length in lengths if length < 52]
+    assert 0.045 < len(short) / len(lengths) < 0.055
+    long = [length for length in lengths if length >= 52]
+    assert statistics.mean(long) == pytest.approx(69.5, abs=0.2)  # int() cuts half a token off on average
+    assert statistics.stdev(long) == pytest.approx(5, abs=0.15)
+    assert statistics.mean(short) == pytest.approx(34.5, abs=0.6)
+    assert min(islice(draw_chunk_lengths(Random(0), 6, True), 1000)) == 5
+    assert set(islice(draw_chunk_lengths(Random(0), 70, False), 100)) == {70}
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_rows_of_two_processes_are_those_of_one_with_twice_the_batch(sources, index):
+    build = sources[index]
+    whole = list(build(Share(4)).batches(1))
+    halves = [list(build(Share(2, process, 2)).batches(1)) for process in (0, 1)]
+    assert len(whole) > 2
+    for one, first, second in zip(whole, *halves, strict=True):
+        assert torch.equal(one.input_ids, torch.cat([first.input_ids, second.input_ids]))
+        assert torch.equal(one.shift_labels, torch.cat([first.shift_labels, second.shift_labels]))
+        assert (
+            (one.lr_scale, one.continues) == (first.lr_scale, first.continues) == (second.lr_scale, second.continues)
+        )
+        assert first.num_items == second.num_items == one.num_items / 2
+        assert one.num_items == (one.shift_labels != -100).sum()
+
+
+@pytest.mark.parametrize("index", [0, 1, 2])
+def test_an_epoch_goes_on_from_any_batch(sources, index):
+    build = sources[index]
+    batches = list(build(Share(3)).batches(2))
+    for start in range(len(batches) + 1):
+        for batch, expected in zip(build(Share(3)).batches(2, start), batches[start:], strict=True):
+            assert_same(batch, expected)
+
+
+def test_epochs_and_seeds_differ():
+    def order(build, seed, epoch):
+        return [batch.input_ids.tolist() for batch in build(Share(2), seed).batches(epoch)]
+
+    for build in (stream_batches, sentence_batches):
+        assert order(build, 1, 0) == order(build, 1, 0)
+        assert order(build, 1, 0) != order(build, 1, 1)
+        assert order(build, 1, 0) != order(build, 2, 0)
+
+
+def test_padding_is_masked_and_not_predicted():
+    inputs, targets, mask = pad_sentences([[5, 6, EOS], [EOS], [7, EOS]], EOS)
+    assert inputs.tolist() == [[EOS, 5, 6], [EOS, 0, 0], [EOS, 7, 0]]
+    assert targets.tolist() == [[5, 6, EOS], [EOS, -100, -100], [7, EOS, -100]]
+    assert mask.tolist() == [[1, 1, 1], [1, 0, 0], [1, 1, 0]]
+
+
+def test_an_epoch_has_every_sentence_once_cut_to_the_longest_length():
+    source = sentence_batches(Share(5))
+    seen = []
+    for batch in source.batches(0):
+        assert batch.continues is False and batch.lr_scale == 1.0
+        lengths = batch.attention_mask.sum(dim=1)
+        assert lengths.max() == batch.input_ids.shape[1] <= 6
+        for row, length in zip(batch.shift_labels, lengths, strict=True):
+            seen.append(row[:length].tolist())
+    assert sorted(seen) == sorted(sentence[:6] for sentence in source.sentences)
+
+
+def test_sentences_that_fill_no_batch_are_others_in_every_epoch():
+    source = SentenceBatches([[number, EOS] for number in range(1, 11)], EOS, Share(4), 6, seed=0)
+    left_out = set()
+    for epoch in range(12):
+        seen = set(chain.from_iterable(batch.shift_labels[:, 0].tolist() for batch in source.batches(epoch)))
+        assert len(seen) == 8
+        left_out |= set(range(1, 11)) - seen
+    assert len(left_out) > 5
+
+
+def test_streamed_rows_hold_whole_documents_one_after_the_other(tokenizer):
+    source = StreamedTextBatches(iter(LINES), tokenizer, "text", Share(2), 8, True, seed=5)
+    batches = list(source.batches(0))
+    targets = torch.cat([batch.shift_labels for batch in batches], dim=1)
+    inputs = torch.cat([batch.input_ids for batch in batches], dim=1)
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    assert (inputs[:, 0] == tokenizer.eos_token_id).all()
+    documents = {tuple(ids) for ids in encode_lines(LINES, tokenizer, "text")}
+    for row in targets.tolist():
+        ends = [position + 1 for position, token in enumerate(row) if token == tokenizer.eos_token_id]
+        starts = [0, *ends[:-1]]
+        assert ends and {tuple(row[start:end]) for start, end in zip(starts, ends, strict=True)} <= documents
+    total = sum(len(ids) for ids in encode_lines(LINES, tokenizer, "text"))
+    assert total - targets.numel() < 2 * (15 + 8)  # less than a chunk and a document a row is left over
+
+
+def test_text_that_fills_no_batch_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="too short for a batch of 50 rows"):
+        next(StreamedTextBatches(LINES[:4], tokenizer, "text", Share(50), 8, False, seed=0).batches(0))
+    with pytest.raises(ValueError, match="1 sentences, too few for a batch of 2"):
+        SentenceBatches([[3, EOS]], EOS, Share(2), 10, seed=0)
+    with pytest.raises(ValueError, match="the training text is empty"):
+        encode_stream(["", "  "], tokenizer, "text", "training")
+
+
+def test_every_line_ends_with_eos_and_empty_ones_are_left_out(tokenizer):
+    encoded = list(encode_lines(LINES[:3], tokenizer, "text"))
+    assert [tokenizer.decode(ids) for ids in encoded] == ["the cat sleeps <eos>", "a dog sees the small cat <eos>"]
+    rows = [{"words": line} for line in LINES[:3]]
+    assert list(encode_lines(rows, tokenizer, "words")) == encoded
+    assert encode_stream(LINES[:3], tokenizer, "text", "training").tolist() == [*encoded[0], *encoded[1]]
+
+
+def test_a_row_without_text_is_refused(tokenizer):
+    with pytest.raises(ValueError, match="no text in the column 'text'.*None"):
+        list(encode_lines([{"text": None}], tokenizer, "text"))
+
+
+def test_lines_of_text_files(tmp_path):
+    (tmp_path / "a.txt").write_bytes("un café\r\n\nzwei".encode())
+    (tmp_path / "b.txt").write_bytes(b"drei\n")
+    lines = TextLines([str(tmp_path / "a.txt"), str(tmp_path / "b.txt")])
+    assert list(lines) == list(lines) == ["un café", "", "zwei", "drei"]
+
+
+def test_text_that_is_not_utf8_is_refused_with_its_place(tmp_path):
+    (tmp_path / "latin.txt").write_bytes("ok\ncafé\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"latin\.txt is not UTF-8: byte 0xe9 in line 2"):
+        list(TextLines([str(tmp_path / "latin.txt")]))
+
+
+@pytest.mark.parametrize("name", ["train_files", "validation_files", "test_files"])
+def test_missing_files_are_named_before_anything_is_read(tmp_path, name):
+    with pytest.raises(FileNotFoundError, match=rf"nowhere\.txt \({name}\)"):
+        check_files(DataArguments(**{name: [str(tmp_path / "nowhere.txt")]}))
+    with pytest.raises(FileNotFoundError, match="gold_trees"):
+        check_files(DataArguments(gold_trees=str(tmp_path / "nowhere.mrg")))
+
+
+@pytest.fixture
+def dataset_folder(tmp_path, monkeypatch):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder = tmp_path / "dataset"
+    folder.mkdir()
+    for split in ("train", "validation"):
+        rows = "".join(f'{{"words": "{split} {number}", "other": {number}}}\n' for number in range(3))
+        (folder / f"{split}.jsonl").write_text(rows)
+    return str(folder)
+
+
+@pytest.mark.parametrize("streaming", [False, True])
+def test_texts_of_a_dataset_folder(dataset_folder, streaming):
+    arguments = DataArguments(dataset=dataset_folder, text_column="words", streaming=streaming)
+    assert [row["words"] for row in load_texts(arguments, "train")] == ["train 0", "train 1", "train 2"]
+    assert [row["words"] for row in load_texts(arguments, "validation")][0] == "validation 0"
+    assert load_texts(arguments, "test") is None
+
+
+def test_a_dataset_without_the_column_or_split_is_refused(dataset_folder):
+    with pytest.raises(ValueError, match="no column 'text'; its columns: words, other"):
+        load_texts(DataArguments(dataset=dataset_folder), "train")
+    with pytest.raises(ValueError, match="nosplit"):
+        load_texts(DataArguments(dataset=dataset_folder, text_column="words", train_split="nosplit"), "train")

@@ -1,0 +1,251 @@
+import json
+import re
+import statistics
+
+import pytest
+
+from training import toy_english
+from training.toy_english import GRAMMAR, LEXICON, generate_toy_treebank, write_toy_corpus
+
+PLURAL_SUBJECTS = {"they"}
+PLURAL_DETERMINERS, SINGULAR_DETERMINERS = {"some", "two", "these"}, {"a", "every", "this"}
+
+
+@pytest.fixture(scope="module")
+def treebank():
+    return [read_brackets(tree) for tree in generate_toy_treebank(2000)]
+
+
+def read_brackets(text):
+    """A tree as nested lists: [label, child, ...], where the child of a part-of-speech tag is a word."""
+    stack = [[]]
+    for token in re.findall(r"\(|\)|[^() ]+", text):
+        if token == "(":
+            stack.append([])
+        elif token == ")":
+            tree = stack.pop()
+            stack[-1].append(tree)
+        else:
+            stack[-1].append(token)
+    ((tree,),) = stack
+    return tree
+
+
+def subtrees(tree):
+    yield tree
+    for child in tree[1:]:
+        if isinstance(child, list):
+            yield from subtrees(child)
+
+
+def words(tree):
+    return [subtree[1] for subtree in subtrees(tree) if isinstance(subtree[1], str)]
+
+
+def labels(tree):
+    return [child[0] for child in tree[1:]]
+
+
+def is_plural(noun_phrase):
+    if "CC" in labels(noun_phrase):
+        return True
+    if noun_phrase[1][0] == "NP":
+        return is_plural(noun_phrase[1])
+    tag, word = noun_phrase[-1]
+    return tag == "NNS" or word in PLURAL_SUBJECTS
+
+
+def finite_verbs(verb_phrase):
+    """The tags of the verbs that agree with the subject: one, or one for each part of a coordination."""
+    if "VP" in labels(verb_phrase) and "MD" not in labels(verb_phrase):
+        return [tag for child in verb_phrase[1:] if child[0] == "VP" for tag in finite_verbs(child)]
+    return [tag for tag in labels(verb_phrase) if tag in ("VBZ", "VBP", "VB", "MD")]
+
+
+def spans(tree, start=0):
+    """All constituents of two words or more, and the end of the tree."""
+    if isinstance(tree[1], str):
+        return set(), start + 1
+    found, end = set(), start
+    for child in tree[1:]:
+        found_in_child, end = spans(child, end)
+        found |= found_in_child
+    return found | ({(start, end)} if end - start > 1 else set()), end
+
+
+def sentence_f1(predicted, gold):
+    """As in the code of Shen et al. (2019); neither set has the span of the whole sentence."""
+    if not gold:
+        return 1.0 if not predicted else 0.0
+    return 2 * len(predicted & gold) / (len(predicted) + len(gold))
+
+
+def test_the_same_seed_gives_the_same_sentences():
+    assert generate_toy_treebank(50, seed=3) == generate_toy_treebank(80, seed=3)[:50]
+    assert generate_toy_treebank(50, seed=3) != generate_toy_treebank(50, seed=4)
+
+
+def test_sentences_do_not_change_with_platform_or_version():
+    assert generate_toy_treebank(2, max_words=8) == [
+        "(S (NP (DT the) (NNS dogs)) (VP (VBP run) (PP (IN in) (NP (DT the) (NNS forests)))))",
+        "(S (NP (DT some) (NNS boys)) (VP (VBP work)))",
+    ]
+
+
+def test_sentences_are_distinct_and_of_the_lengths_asked_for(treebank):
+    lengths = [len(words(tree)) for tree in treebank]
+    assert len({tuple(words(tree)) for tree in treebank}) == len(treebank)
+    assert min(lengths) == 3 and max(lengths) == 20
+    assert 9 < statistics.mean(lengths) < 11
+    assert max(len(words(read_brackets(tree))) for tree in generate_toy_treebank(200, max_words=6)) == 6
+
+
+def test_trees_have_penn_treebank_labels_over_lower_case_words(treebank):
+    found_labels = {subtree[0] for tree in treebank for subtree in subtrees(tree)}
+    phrases = {"S", "NP", "VP", "PP", "SBAR", "WHNP", "ADJP", "ADVP"}
+    tags = {"DT", "JJ", "NN", "NNS", "NNP", "PRP", "VB", "VBZ", "VBP", "MD", "RB", "IN", "TO", "CC", "WP", "WDT"}
+    assert found_labels == phrases | tags
+    assert all(tree[0] == "S" for tree in treebank)
+    assert all(re.fullmatch("[a-z]+", word) for tree in treebank for word in words(tree))
+
+
+def test_the_vocabulary_has_some_150_words_all_of_them_in_use(treebank):
+    listed = {word for line in LEXICON.values() for word in re.findall("[a-z]+", line)}
+    assert {word for tree in treebank for word in words(tree)} == listed
+    assert 140 <= len(listed) <= 160
+
+
+def test_every_symbol_of_the_grammar_is_defined_and_used():
+    expansions = " ".join(f"{pattern} {' '.join(rules)}" for pattern, rules in GRAMMAR.items())
+    used = {symbol.split(".")[0] for symbol in expansions.split()}
+    defined = {pattern.split(".")[0] for pattern in (*GRAMMAR, *LEXICON)}
+    assert used == defined
+
+
+def test_subjects_agree_with_their_verbs(treebank):
+    num_checked = num_across_a_modifier = 0
+    for tree in treebank:
+        for clause in subtrees(tree):
+            parts = {child[0]: child for child in clause[1:] if isinstance(child, list)}
+            if clause[0] == "S" and {"NP", "VP"} <= parts.keys():
+                subject, verb_phrase = parts["NP"], parts["VP"]
+            elif clause[0] == "NP" and "SBAR" in parts and labels(parts["SBAR"][2]) == ["VP"]:
+                subject, verb_phrase = parts["NP"], parts["SBAR"][2][1]
+            else:
+                continue
+            verbs = finite_verbs(verb_phrase)
+            assert verbs
+            assert set(verbs) <= {"MD", "VBP" if is_plural(subject) else "VBZ"}
+            num_checked += 1
+            num_across_a_modifier += labels(subject)[0] == "NP" and "CC" not in labels(subject)
+    assert num_checked > 2000
+    assert num_across_a_modifier > 500
+
+
+def test_determiners_agree_with_their_nouns(treebank):
+    for tree in treebank:
+        for noun_phrase in subtrees(tree):
+            if noun_phrase[0] == "NP" and labels(noun_phrase)[0] == "DT":
+                wrong = SINGULAR_DETERMINERS if noun_phrase[-1][0] == "NNS" else PLURAL_DETERMINERS
+                assert noun_phrase[1][1] not in wrong
+
+
+def test_the_constructions_of_interest_are_frequent(treebank):
+    patterns = {
+        "subject relative clause": r"\(SBAR \(WHNP \(\w+ \w+\)\) \(S \(VP ",
+        "object relative clause": r"\(SBAR \(WHNP \(\w+ \w+\)\) \(S \(NP ",
+        "complement clause": r"\(SBAR \(IN that\) \(S ",
+        "adverbial clause": r"\(S \(SBAR \(IN (?:when|while|because)\)",
+        "coordinated noun phrases": r"\) \(CC and\) \(NP ",
+        "coordinated verb phrases": r"\) \(CC and\) \(VP ",
+        "coordinated clauses": r"\) \(CC \w+\) \(S ",
+        "modified noun": r"\(NP \(NP [^P]*\) \(PP ",
+        "modified verb phrase": r"\(VP \(VB\w? \w+\) \(NP [^P]*\) \(PP ",
+        "ditransitive verb": r"\(VP \(VB\w? \w+\) \(NP [^P]*\)\) \(NP ",
+        "modal verb": r"\(VP \(MD \w+\) \(VP \(VB ",
+    }
+    trees = generate_toy_treebank(2000)
+    for name, pattern in patterns.items():
+        assert sum(re.search(pattern, tree) is not None for tree in trees) > 40, name
+
+
+def test_branching_baselines_are_far_from_the_gold_trees(treebank):
+    scores = {"right": [], "left": []}
+    for tree in treebank:
+        gold, length = spans(tree)
+        gold.discard((0, length))
+        scores["right"].append(sentence_f1({(start, length) for start in range(1, length - 1)}, gold))
+        scores["left"].append(sentence_f1({(0, end) for end in range(2, length)}, gold))
+    assert 0.35 < statistics.mean(scores["right"]) < 0.50
+    assert statistics.mean(scores["left"]) < 0.30
+
+
+def test_impossible_requests_are_refused_and_end(monkeypatch):
+    with pytest.raises(ValueError, match="found only 0 different sentences of 3 to 2 words"):
+        generate_toy_treebank(1, max_words=2)
+    monkeypatch.setattr(toy_english, "GRAMMAR", {"S": {"NNP V-sleep.n PP": 1}, "PP": {"TO NNP": 1}})
+    with pytest.raises(ValueError, match=f"found only {4 * 12 * 4} different sentences"):
+        generate_toy_treebank(1000)
+
+
+def test_recursion_ends_within_the_height_limit(monkeypatch):
+    monkeypatch.setattr(toy_english, "GRAMMAR", {"S": {"NNP MD TO": 1, "NNP S": 1000}})
+    trees = generate_toy_treebank(20)
+    heights = [max(tree[:end].count("(") - tree[:end].count(")") for end in range(len(tree))) for tree in trees]
+    assert max(heights) == toy_english.MAX_HEIGHT
+
+
+def test_the_corpus_loads_as_a_dataset_with_three_splits(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    folder = write_toy_corpus(tmp_path / "toy", num_train=300, num_validation=40, num_test=50, seed=1)
+    corpus = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(rows) for split, rows in corpus.items()} == {"train": 300, "validation": 40, "test": 50}
+    assert corpus["train"].column_names == ["text", "tree"]
+    texts = [row["text"] for rows in corpus.values() for row in rows]
+    assert len(set(texts)) == 390
+    for row in corpus["test"]:
+        assert row["text"].split() == words(read_brackets(row["tree"]))
+
+
+def test_a_corpus_is_not_taken_from_the_cache_of_another_or_of_what_it_was_before(tmp_path):
+    datasets = pytest.importorskip("datasets")
+    for name, num_train in (("a/corpus", 30), ("b/corpus", 40), ("a/corpus", 50)):
+        folder = write_toy_corpus(tmp_path / name, num_train, num_validation=4, num_test=5)
+        corpus = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+        assert len(corpus["train"]) == num_train
+
+
+def test_held_out_sentences_do_not_depend_on_the_size_of_the_training_split(tmp_path):
+    small = write_toy_corpus(tmp_path / "small", num_train=10, num_validation=20, num_test=30)
+    large = write_toy_corpus(tmp_path / "large", num_train=100, num_validation=20, num_test=30)
+    for name in ("test.jsonl", "validation.jsonl"):
+        assert (small / name).read_bytes() == (large / name).read_bytes()
+    assert (large / "train.jsonl").read_bytes().startswith((small / "train.jsonl").read_bytes())
+
+
+def test_the_card_names_license_splits_and_how_to_make_it_again(tmp_path):
+    folder = write_toy_corpus(tmp_path, num_train=30, num_validation=4, num_test=5, seed=7, max_words=12)
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    front_matter = card.split("---\n")[1]
+    assert "license: apache-2.0" in front_matter
+    assert "write_toy_corpus(folder, num_train=30, num_validation=4, num_test=5, seed=7, max_words=12)" in card
+    num_words = sum(
+        len(json.loads(line)["text"].split())
+        for line in (folder / "train.jsonl").read_text(encoding="utf-8").splitlines()
+    )
+    assert f"| train | 30 | {num_words} |" in card
+
+
+def test_a_failed_write_leaves_the_old_corpus(tmp_path, monkeypatch):
+    write_toy_corpus(tmp_path, num_train=3, num_validation=2, num_test=2)
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(ValueError, match="each split needs a sentence"):
+        write_toy_corpus(tmp_path, num_train=0)
+
+    def fail(*arguments):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(toy_english.Path, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        write_toy_corpus(tmp_path, num_train=3, num_validation=2, num_test=2, seed=1)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before

@@ -1,0 +1,704 @@
+"""Whole training runs of tiny models: what they leave, and that being killed, split or averaged changes nothing."""
+
+import json
+import math
+import multiprocessing
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState, GradientState
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.scoring.protocols import parse_treebank, stream_log_likelihood
+from onlstm_hf.trees.treebank import gold_trees_from_brackets
+from training import train_lm
+from training.loop.recipe import parse_recipe
+from training.loop.training_log import TrainingDiverged
+
+WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
+RECIPE = """
+model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
+bptt_length: 12
+batch_size: 4
+eval_batch_size: 3
+num_epochs: 2
+log_every_steps: 1
+num_threads: 1
+"""
+NT_ASGD = ["--optimizer", "nt-asgd", "--learning_rate", "2", "--nonmonotone_interval", "1"]
+ADAMW = ["--optimizer", "adamw", "--learning_rate", "0.02", "--schedule", "cosine", "--warmup_steps", "3"]
+DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with `recipe.yaml`, `train.txt`, `valid.txt` and `gold.mrg`, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    generator = random.Random(0)
+    for name, count in (("train", 60), ("valid", 12)):
+        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
+        Path(f"{name}.txt").write_text("\n".join(lines) + "\n")
+    Path("gold.mrg").write_text(
+        "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
+        "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
+    )
+    Path("recipe.yaml").write_text(
+        RECIPE + f"train_files: [{tmp_path}/train.txt]\nvalidation_files: [{tmp_path}/valid.txt]\n"
+    )
+    return tmp_path
+
+
+@pytest.fixture
+def recurrent_project(project):
+    """The same with a model of type "rnn" in the recipe."""
+    recipe = Path("recipe.yaml")
+    recipe.write_text("model_type: rnn\n" + recipe.read_text().replace(", chunk_size: 4", ""))
+    return project
+
+
+@pytest.fixture
+def prpn_project(project):
+    """The same with a PRPN."""
+    recipe = Path("recipe.yaml")
+    recipe.write_text("model_type: prpn\n" + recipe.read_text().replace("chunk_size: 4", "num_slots: 4, lookback: 2"))
+    return project
+
+
+def command(output_dir, *overrides):
+    return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, overrides)]
+
+
+def train(output_dir, *overrides):
+    """Runs in this process, as a process of its own would. Returns the content of results.json."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    return train_lm.main(command(output_dir, *overrides))
+
+
+def log_of(output_dir, *names):
+    """Entries of log.jsonl that have all the names; speeds are left out."""
+    entries = [json.loads(line) for line in Path(output_dir, "log.jsonl").read_text().splitlines()]
+    return [
+        {key: value for key, value in entry.items() if key != "tokens_per_s"}
+        for entry in entries
+        if set(names) <= set(entry)
+    ]
+
+
+def weights_of(output_dir, name="last"):
+    return load_file(Path(output_dir, name, "model.safetensors"))
+
+
+def assert_same_run(output_dir, other):
+    """Bitwise the same weights in best/, last/ and the training state, and the same log."""
+    for name in ("best", "last", "last/training_state"):
+        weights, expected = weights_of(output_dir, name), weights_of(other, name)
+        assert all(torch.equal(weights[key], expected[key]) for key in expected.keys() | weights.keys())
+    assert log_of(output_dir) == log_of(other)
+
+
+def no_files_but(folder, *names):
+    return sorted(path.name for path in Path(folder).iterdir()) == sorted(names)
+
+
+def test_a_run_leaves_checkpoints_that_load_a_log_and_its_results(project):
+    results = train(
+        "run", *ADAMW, "--test_files", "valid.txt", "--gold_trees", "gold.mrg", "--trackers", "tensorboard"
+    )
+    tokenizer = AutoTokenizer.from_pretrained("run/best")
+    model = AutoModelForCausalLM.from_pretrained("run/best")
+    assert isinstance(model, ONLSTMForCausalLM)
+    assert AutoModelForCausalLM.from_pretrained("run/last").num_parameters() == results["parameters"]
+    assert AutoTokenizer.from_pretrained("run/last").get_vocab() == tokenizer.get_vocab()
+    assert len(model.parse(["the big cat sees a dog"], tokenizer)[0].words) == 6
+
+    lines = Path("valid.txt").read_text().splitlines()
+    stream = [token for line in lines for token in [*tokenizer(line)["input_ids"], tokenizer.eos_token_id]]
+    perplexities = [stream_log_likelihood(model, stream, rows).perplexity for rows in (3, 1)]
+    assert [results["validation_perplexity"], results["test_perplexity"]] == pytest.approx(perplexities)
+    gold = gold_trees_from_brackets(Path("gold.mrg").read_text().splitlines())
+    assert results["parsing"]["sentence_f1"] == parse_treebank(model, tokenizer, gold).sentence_f1
+    assert json.loads(Path("run/results.json").read_text()) == results
+    assert results["recipe"]["batch_size"] == 4 and results["recipe"]["model"]["hidden_size"] == 12
+
+    losses = log_of("run", "loss")
+    assert [entry["step"] for entry in losses] == list(range(1, results["updates"] + 1))
+    assert all(entry["perplexity"] == pytest.approx(math.exp(entry["loss"])) for entry in losses)
+    validations = log_of("run", "validation_perplexity", "parsing_f1")
+    assert [entry["epoch"] for entry in validations] == [1, 2]
+    assert min(entry["validation_perplexity"] for entry in validations) == pytest.approx(perplexities[0], rel=1e-5)
+    assert list(Path("run").rglob("events.out.tfevents.*"))
+
+
+def test_the_stream_carries_its_state_and_detaches_it(project, monkeypatch):
+    states, outputs = [], []
+    forward = ONLSTMForCausalLM.forward
+
+    def spied(self, *args, **kwargs):
+        output = forward(self, *args, **kwargs)
+        if self.training:
+            states.append(kwargs["state"])
+            outputs.append(output.state)
+        return output
+
+    monkeypatch.setattr(ONLSTMForCausalLM, "forward", spied)
+    train("run", *ADAMW, "--random_bptt", "false")
+    per_epoch = len(states) // 2
+    assert [number for number, state in enumerate(states) if state is None] == [0, per_epoch]
+    for before, state in zip(outputs, states[1:], strict=False):
+        if state is not None:
+            for layer, expected in zip(state.layers, before.layers, strict=True):
+                for tensor, value in zip(layer, expected, strict=True):
+                    assert torch.equal(tensor, value) and not tensor.requires_grad
+
+
+def test_independent_sentences_are_trained_and_scored_alone(project):
+    results = train("run", *ADAMW, "--independent_sentences", "--test_files", "valid.txt")
+    tokenizer = AutoTokenizer.from_pretrained("run/best")
+    model = AutoModelForCausalLM.from_pretrained("run/best")
+    scores = [
+        stream_log_likelihood(model, [*tokenizer(line)["input_ids"], tokenizer.eos_token_id])
+        for line in Path("valid.txt").read_text().splitlines()
+    ]
+    loss = -sum(score.total_log_likelihood for score in scores) / sum(score.num_tokens for score in scores)
+    assert results["validation_perplexity"] == pytest.approx(math.exp(loss), rel=1e-5)
+    assert results["test_perplexity"] == pytest.approx(math.exp(loss), rel=1e-5)
+    assert results["updates"] == 2 * (60 // 4)
+
+
+def write_dataset(folder):
+    folder.mkdir()
+    tree = "(S (NP (DT the) (NN cat)) (VP (VBZ likes) (NP (DT a) (JJ red) (NN bird))))"
+    for split, count in (("train", 40), ("validation", 5)):
+        rows = [{"text": "the cat likes a red bird", "tree": tree}] * count
+        (folder / f"{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.mark.parametrize("streaming", ["false", "true"])
+def test_a_dataset_folder_with_gold_trees_in_a_column(project, monkeypatch, streaming):
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", project / "cache")
+    write_dataset(project / "dataset")
+    Path("recipe.yaml").write_text(RECIPE)
+    options = ["--dataset", "dataset", "--gold_tree_column", "tree", "--streaming", streaming, "--max_steps", "12"]
+    results = train("run", *ADAMW, *options, "--num_epochs", "99", "--eval_every_steps", "6")
+    assert results["updates"] == 12
+    assert results["parsing"]["num_sentences"] == 5
+    first, second = log_of("run", "validation_loss", "parsing_f1")
+    assert second["validation_loss"] < first["validation_loss"]
+
+
+def test_learning_rates_follow_schedule_and_chunk_length(project):
+    train("run", *ADAMW, "--random_bptt", "false", "--max_steps", "8")
+    rates = [entry["learning_rate"] for entry in log_of("run", "learning_rate")]
+    expected = [1 / 3, 2 / 3, 1, *(0.5 + 0.5 * math.cos(math.pi * n / 5) for n in range(5))]
+    assert rates == pytest.approx([0.02 * factor for factor in expected])
+
+    train("random", *NT_ASGD)
+    recipe = parse_recipe(command("random", *NT_ASGD))
+    share = train_lm.Share(4)
+    batches = train_lm.build_batches(recipe, AutoTokenizer.from_pretrained("random/last"), share)
+    lengths = [batch.input_ids.shape[1] for epoch in (0, 1) for batch in batches.batches(epoch)]
+    rates = [entry["learning_rate"] for entry in log_of("random", "learning_rate")]
+    assert rates == pytest.approx([2 * length / 12 for length in lengths])
+    assert len(set(lengths)) > 3
+
+
+def spy_on_updates(monkeypatch):
+    """The weights after every update of the runs that follow."""
+    iterates = []
+    update = train_lm.TrainingRun.update
+
+    def spied(self, batches):
+        update(self, batches)
+        model = self.accelerator.unwrap_model(self.model)
+        iterates.append({name: value.detach().clone() for name, value in model.state_dict().items()})
+
+    monkeypatch.setattr(train_lm.TrainingRun, "update", spied)
+    return iterates
+
+
+def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monkeypatch):
+    train("first", *NT_ASGD, "--num_epochs", "1")
+    iterates = spy_on_updates(monkeypatch)
+    options = [
+        "--init_from",
+        "first/best",
+        "--average_from_start",
+        "--num_epochs",
+        "1",
+        "--model.input_dropout",
+        "0.2",
+    ]
+    Path("recipe.yaml").write_text(Path("recipe.yaml").read_text().replace("model:", "#"))
+    results = train("second", *NT_ASGD, *options)
+    start = weights_of("first", "best")
+    for name, value in weights_of("second", "last").items():
+        mean = torch.stack([start[name], *(iterate[name] for iterate in iterates)]).double().mean(dim=0)
+        torch.testing.assert_close(value.double(), mean, rtol=1e-5, atol=1e-6)
+        assert torch.equal(weights_of("second", "best")[name], value)
+        assert torch.equal(weights_of("second", "last/training_state")[name], iterates[-1][name])
+    assert AutoModelForCausalLM.from_pretrained("second/last").config.input_dropout == 0.2
+    (validation,) = log_of("second", "validation_perplexity")
+    assert validation["averaged_steps"] == len(iterates) + 1
+    assert results["validation_perplexity"] == pytest.approx(validation["validation_perplexity"], rel=1e-5)
+
+
+def fix_validation_losses(monkeypatch, losses):
+    remaining = iter(losses)
+
+    def score(self):
+        loss = next(remaining)
+        return {"validation_loss": loss, "validation_perplexity": math.exp(loss)}
+
+    monkeypatch.setattr(train_lm.TrainingRun, "_score_validation", score)
+
+
+def test_averaging_starts_where_validation_stalls_and_ends_the_run_where_it_stalls_again(project, monkeypatch):
+    losses = [2.5, 2.3, 2.4, 2.4, 2.35, 2.2, 2.1, 2.0, 2.05, 2.15, 2.0]
+    fix_validation_losses(monkeypatch, losses)
+    iterates = spy_on_updates(monkeypatch)
+    options = ["--nonmonotone_interval", "2", "--eval_every_steps", "2", "--num_epochs", "50"]
+    train("run", *NT_ASGD, *options, "--stop_when_averaging_stalls")
+    validations = log_of("run", "validation_loss")
+    # The fifth loss is worse than the best before the two checks that precede it (2.3), so is the tenth (2.1).
+    assert [entry["validation_loss"] for entry in validations] == losses[:10]
+    assert [entry["averaged_steps"] for entry in validations] == [0] * 5 + [3, 5, 7, 9, 11]
+    for name, value in weights_of("run", "last").items():
+        mean = torch.stack([iterate[name] for iterate in iterates[9:]]).double().mean(dim=0)
+        torch.testing.assert_close(value.double(), mean, rtol=1e-5, atol=1e-6)
+    best = torch.stack([iterate["lm_head.bias"] for iterate in iterates[9:16]]).double().mean(dim=0)
+    torch.testing.assert_close(weights_of("run", "best")["lm_head.bias"].double(), best, rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_are_clipped(project, monkeypatch):
+    iterates = spy_on_updates(monkeypatch)
+    train("run", *NT_ASGD, "--max_grad_norm", "0.01", "--random_bptt", "false", "--max_steps", "3")
+    names = [name for name in iterates[0] if name != "lm_head.weight"]
+    for before, after in zip(iterates, iterates[1:], strict=False):
+        step = torch.cat([(after[name] - before[name]).flatten() for name in names])
+        assert step.norm().item() == pytest.approx(2 * 0.01, rel=1e-2)
+
+
+def test_accumulated_chunks_are_one_mean_over_their_tokens(project, monkeypatch):
+    iterates = spy_on_updates(monkeypatch)
+    options = ["--gradient_accumulation_steps", "2", "--max_grad_norm", "inf", "--weight_decay", "0", *NO_DROPOUT]
+    penalties = ["--model.activation_regularization", "0", "--model.temporal_activation_regularization", "0"]
+    train("run", *NT_ASGD, *options, *penalties, "--max_steps", "1")
+
+    recipe = parse_recipe(command("run", *NT_ASGD, *options, *penalties))
+    tokenizer = AutoTokenizer.from_pretrained("run/last")
+    train_lm.set_seed(recipe.optimization.seed)
+    model = train_lm.build_model(recipe.model, tokenizer).train()
+    batches = train_lm.build_batches(recipe, tokenizer, train_lm.Share(4)).batches(0)
+    first, second = next(batches), next(batches)
+    assert first.num_items != second.num_items
+    one = model(input_ids=first.input_ids, shift_labels=first.shift_labels)
+    two = model(input_ids=second.input_ids, shift_labels=second.shift_labels, state=one.state.detach())
+    loss = (first.num_items * one.loss + second.num_items * two.loss) / (first.num_items + second.num_items)
+    loss.backward()
+    rate = 2 * (first.lr_scale + second.lr_scale) / 2
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(iterates[0][name], parameter.detach() - rate * parameter.grad, rtol=1e-4, atol=1e-6)
+    (entry,) = log_of("run", "loss")
+    assert entry["loss"] == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_the_last_update_of_an_epoch_takes_the_chunks_that_are_left(project):
+    train("run", *NT_ASGD, "--random_bptt", "false", "--gradient_accumulation_steps", "3")
+    progress = json.loads(Path("run/last/training_state/run.json").read_text())["progress"]
+    num_tokens = len(Path("train.txt").read_text().split()) + 60
+    num_chunks = math.ceil(num_tokens // 4 / 12)
+    assert num_chunks % 3
+    assert progress["step"] == 2 * math.ceil(num_chunks / 3)
+    assert (progress["epoch"], progress["batch"]) == (2, 0)
+
+
+def test_bfloat16_learns_nearly_the_same(project):
+    train("full", *ADAMW)
+    train("half", *ADAMW, "--mixed_precision", "bf16")
+    full, half = (log_of(name, "validation_loss")[-1]["validation_loss"] for name in ("full", "half"))
+    assert half == pytest.approx(full, rel=0.01) and half != full
+
+
+def test_the_seed_decides_the_weights(project):
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(name, *ADAMW, "--seed", seed, "--num_epochs", 1)
+    assert_same_run("a", "b")
+    assert not torch.equal(weights_of("a")["lm_head.bias"], weights_of("c")["lm_head.bias"])
+
+
+def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project):
+    with pytest.raises(ValueError, match='models of type "rnn" induce no trees: leave out the gold trees'):
+        train("run", *ADAMW, "--gold_trees", "gold.mrg")
+    assert not Path("run").exists()
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_at_update(monkeypatch, number):
+    """Ends the run in the middle of an update: gradients are there, the weights are as before."""
+    clip = train_lm.Accelerator.clip_grad_norm_
+    calls = []
+
+    def clip_or_stop(self, *args):
+        calls.append(args)
+        if len(calls) == number:
+            raise Stopped
+        return clip(self, *args)
+
+    monkeypatch.setattr(train_lm.Accelerator, "clip_grad_norm_", clip_or_stop)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        [*ADAMW, "--save_every_steps", "2"],
+        [*NT_ASGD, "--save_every_steps", "3", "--average_from_start"],
+        [*NT_ASGD, "--eval_every_steps", "3", "--log_every_steps", "4"],
+        [*ADAMW, "--save_every_steps", "2", "--gradient_accumulation_steps", "3"],
+        [*ADAMW, "--save_every_steps", "2", "--independent_sentences"],
+        [*ADAMW, "--save_every_steps", "3", "--streaming", "--max_steps", "13", "--mixed_precision", "bf16"],
+    ],
+    ids=["adamw", "averaging", "nt-asgd", "accumulation", "sentences", "streaming"],
+)
+def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
+    check_resumption(monkeypatch, options)
+
+
+@pytest.mark.parametrize("cell_type", ["lstm", "gru"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        [*ADAMW, "--save_every_steps", "2", "--mixed_precision", "bf16"],
+        [*NT_ASGD, "--save_every_steps", "3", "--average_from_start", "--independent_sentences"],
+    ],
+    ids=["stream", "sentences"],
+)
+def test_a_recurrent_baseline_is_stopped_and_resumed_too(recurrent_project, monkeypatch, cell_type, options):
+    check_resumption(monkeypatch, [*options, "--model.cell_type", cell_type])
+    assert AutoModelForCausalLM.from_pretrained("parts/best").config.cell_type == cell_type
+    assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
+
+
+@pytest.mark.parametrize("options", [ADAMW, NT_ASGD], ids=["adamw", "nt-asgd"])
+def test_a_prpn_is_stopped_and_resumed_too(prpn_project, monkeypatch, options):
+    check_resumption(monkeypatch, [*options, "--gold_trees", "gold.mrg"])
+    assert "parsing_f1" in log_of("parts", "validation_loss")[-1]
+
+
+def test_a_prpn_reads_characters_with_the_papers_memory(prpn_project):
+    sizes = ["--model.lookback", "10", "--model.num_slots", "20", "--split", "characters"]
+    train("run", *ADAMW, *sizes, "--batch_size", "2", "--bptt_length", "30")
+    config = AutoModelForCausalLM.from_pretrained("run/best").config
+    assert (config.lookback, config.num_slots) == (10, 20)
+    assert config.vocab_size < 40
+    assert log_of("run", "loss")[-1]["loss"] < log_of("run", "loss")[0]["loss"]
+
+
+def test_a_prpn_learns_from_sentences_on_their_own(prpn_project):
+    adam = ["--optimizer", "adam", "--adam_beta1", "0", "--learning_rate", "0.01", "--schedule", "plateau"]
+    train("run", *adam, "--independent_sentences", "true")
+    assert log_of("run", "loss")[-1]["loss"] < log_of("run", "loss")[0]["loss"]
+
+
+def check_resumption(monkeypatch, options):
+    train("whole", *options)
+    for number in (4, 1, 3):
+        with monkeypatch.context() as patch, pytest.raises(Stopped):
+            stop_at_update(patch, number)
+            train("parts", *options, "--resume")
+    with open("parts/log.jsonl", "a") as file:
+        file.write('{"step": 3, "lo')
+    train("parts", *options, "--resume")
+    assert_same_run("parts", "whole")
+    results = Path("parts/results.json").read_text()
+    train("parts", *options, "--resume")
+    assert json.loads(Path("parts/results.json").read_text()) == json.loads(results)
+
+
+def test_a_checkpoint_at_the_last_step_is_still_validated(project, monkeypatch):
+    options = [*ADAMW, "--max_steps", "4", "--save_every_steps", "2"]
+    train("whole", *options)
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(train_lm.TrainingRun, "_validate", lambda self: (_ for _ in ()).throw(Stopped))
+        train("parts", *options)
+    assert not Path("parts/best").exists()
+    train("parts", *options, "--resume")
+    assert_same_run("parts", "whole")
+    assert len(log_of("whole", "validation_loss")) == 1
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("kept", ["last", "best", "log.jsonl"])
+def test_an_earlier_run_is_not_overwritten(project, kept):
+    train("run", *ADAMW, "--max_steps", 2)
+    for path in Path("run").iterdir():
+        if path.name != kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = contents("run")
+    with pytest.raises(FileExistsError, match=rf"run holds an earlier run \({kept}\): pass --resume"):
+        train("run", *ADAMW)
+    assert contents("run") == before
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    ["model.safetensors", "tokenizer.json", "config.json", "training_state/run.json", "training_state/optimizer.bin",
+     "training_state/model.safetensors", "training_state/random_states_0.pkl", "training_state/process_0.pt",
+     "training_state/averaged.pt"],
+)  # fmt: skip
+def test_a_damaged_checkpoint_is_refused(project, damaged):
+    train("run", *NT_ASGD, "--max_steps", 2, "--average_from_start")
+    path = Path("run/last", damaged)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    before = contents("run")
+    with pytest.raises(ValueError, match=r"run/last.* cannot be loaded"):
+        train("run", *NT_ASGD, "--resume")
+    path.unlink()
+    with pytest.raises((ValueError, FileNotFoundError), match="run/last"):
+        train("run", *NT_ASGD, "--resume")
+    assert contents("run") == {file: content for file, content in before.items() if file != path}
+
+
+@pytest.mark.parametrize("change", ["--batch_size 2", "--seed 5", "--model.hidden_size 16", "--optimizer adamw"])
+def test_another_recipe_cannot_go_on_from_a_checkpoint(project, change):
+    train("run", *NT_ASGD, "--max_steps", 2)
+    name = change.split()[0].removeprefix("--").partition(".")[0]
+    with pytest.raises(ValueError, match=rf"{name} was .* and is .* now"):
+        train("run", *NT_ASGD, *change.split(), "--resume")
+
+
+def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(project):
+    options = ["--max_grad_norm", "inf", "--save_every_steps", "1", "--warmup_steps", "4"]
+    with pytest.raises(TrainingDiverged, match=r"diverged before update \d+: .* last good checkpoint is run/last"):
+        train("run", "--learning_rate", "1e38", *options)
+    assert all(value.isfinite().all() for value in weights_of("run").values())
+    assert not Path("run/results.json").exists()
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_weights_that_are_not_finite_are_never_saved(project, monkeypatch, bad):
+    update = train_lm.TrainingRun.update
+
+    def spoiled(self, batches):
+        update(self, batches)
+        if self.progress.step == 4:
+            self.accelerator.unwrap_model(self.model).lm_head.bias.data[0] = bad
+
+    monkeypatch.setattr(train_lm.TrainingRun, "update", spoiled)
+    with pytest.raises(TrainingDiverged, match="before update 4: the weights contain NaN or infinity"):
+        train("run", *ADAMW, "--eval_every_steps", "2")
+    for name in ("best", "last", "last/training_state"):
+        assert all(value.isfinite().all() for value in weights_of("run", name).values())
+    assert json.loads(Path("run/last/training_state/run.json").read_text())["progress"]["step"] == 2
+
+
+def foreign_checkpoint(folder, spoil=None, **fields):
+    """A checkpoint of another vocabulary, with its tokenizer."""
+    tokenizer = build_word_tokenizer([" ".join(WORDS[:8])])
+    config = ONLSTMConfig(
+        vocab_size=len(tokenizer), embedding_size=8, hidden_size=8, num_hidden_layers=2, chunk_size=4,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    config.update(fields)
+    model = ONLSTMForCausalLM(config)
+    if spoil is not None:
+        model.lm_head.bias.data[0] = spoil
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--train_files nowhere.txt", "no text file nowhere.txt"),
+        ("--test_files nowhere.txt", "no text file nowhere.txt"),
+        ("--gold_trees nowhere.mrg", "no treebank nowhere.mrg"),
+        ("--gold_trees valid.txt", "valid.txt"),
+        ("--train_files empty.txt", "empty.txt is empty"),
+        ("--validation_files empty.txt", "empty.txt is empty"),
+        ("--train_files latin.txt", "latin.txt is not UTF-8"),
+        ("--validation_files latin.txt", "latin.txt is not UTF-8"),
+        ("--batch_size 1000", "too few for 1000 rows"),
+        ("--model.hidden_sise 4", "no fields hidden_sise"),
+        ("--model.hidden_size many", "hidden_size must be"),
+        ("--model.input_dropout many", "input_dropout"),
+        ("--model.chunk_size 5", "chunk_size=5 must divide"),
+        ("--model.vocab_size 5", "the model's vocabulary 5"),
+        ("--model_type nonsense", "nonsense"),
+        ("--trackers nonsense", "tracker nonsense is not known or not installed"),
+        ("--tokenizer nowhere", "tokenizer nowhere cannot be loaded"),
+        ("--init_from nowhere", "nowhere has no config.json"),
+        ("--init_from nan", "nan contain NaN or infinity"),
+        ("--init_from broken", "broken cannot be loaded"),
+        ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 17 tokens"),
+        ("--init_from foreign --model.hidden_sise 4", "no fields hidden_sise"),
+        ("--init_from partial", "lacks weights: lm_head.bias"),
+        ("--dataset nowhere --gold_trees gold.mrg", "either dataset or train_files"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(project, options, message):
+    Path("empty.txt").write_text("\n \n")
+    Path("latin.txt").write_bytes("the café\n".encode("latin-1") * 50)
+    if "--init_from" in options:
+        Path("recipe.yaml").write_text(Path("recipe.yaml").read_text().replace("model:", "#"))
+        foreign_checkpoint("foreign")
+        foreign_checkpoint("nan", spoil=math.nan)
+        foreign_checkpoint("broken")
+        Path("broken/model.safetensors").write_bytes(b"no weights")
+        foreign_checkpoint("partial")
+        weights = load_file("partial/model.safetensors")
+        del weights["lm_head.bias"]
+        train_lm.torch.save(weights, "partial/pytorch_model.bin")
+        Path("partial/model.safetensors").unlink()
+        build_word_tokenizer([" ".join(WORDS)]).save_pretrained("bigger")
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        train("run", *NT_ASGD, *options.split())
+    assert not Path("run").exists()
+
+
+def environment(**variables):
+    return os.environ | {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"} | variables
+
+
+def test_plain_text_needs_no_optional_library_and_errors_are_one_line(project, project_root):
+    script = project_root / "training" / "train_lm.py"
+    code = (
+        "import runpy, sys\n"
+        "sys.modules.update(dict.fromkeys(['datasets', 'evaluate', 'nltk']))\n"
+        f"sys.argv = ['train_lm.py', *{command('run', *ADAMW, '--max_steps', 4)!r}]\n"
+        f"sys.path.insert(0, {str(script.parent)!r})\n"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
+        "assert sys.modules['datasets'] is None\n"
+        "sys.argv += ['--resume', '--max_steps', '40', '--learning_rate', '1e38', '--max_grad_norm', 'inf']\n"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+    assert Path("run/results.json").exists(), done.stderr
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "train_lm.py: training diverged before update" in done.stderr.splitlines()[-1]
+    # The progress bar has loss, perplexity and speed, and the time that is left.
+    assert all(text in done.stderr for text in ("4/4", "loss=", "ppl=", "tokens_per_s=", "00:00<"))
+
+
+def train_until(arguments, fatal_event):
+    """Trains, and kills its process at the nth touch of the file system below `run`, or in the -nth update."""
+    events = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate", "shutil.rmtree"}
+    seen = 0
+
+    def count():
+        nonlocal seen
+        seen += 1
+        if seen == abs(fatal_event):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def hook(event, values):
+        # Within rmtree, paths are relative to an open folder.
+        paths = [os.fsdecode(value) for value in values if isinstance(value, str | bytes | os.PathLike)]
+        if event in events and any("run" in Path(path).parts or not os.path.isabs(path) for path in paths[:2]):
+            count()
+
+    if fatal_event > 0:
+        sys.addaudithook(hook)
+    elif fatal_event < 0:
+        clip = train_lm.Accelerator.clip_grad_norm_
+
+        def counted(self, *args):
+            count()
+            return clip(self, *args)
+
+        train_lm.Accelerator.clip_grad_norm_ = counted
+    with open(os.devnull, "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
+        train_lm.main(arguments)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [[*ADAMW, "--save_every_steps", "3"], [*NT_ASGD, "--save_every_steps", "3", "--average_from_start"]],
+    ids=["adamw", "averaging"],
+)
+def test_a_run_that_is_killed_anywhere_and_resumed_is_the_run_that_was_not(
+    project, project_root, monkeypatch, options
+):
+    monkeypatch.setenv("PYTHONPATH", str(project_root / "training"))
+    for name, value in environment().items():
+        monkeypatch.setenv(name, value)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["train_lm"])
+
+    def run(name, fatal_event):
+        arguments = command(project / name, *options, "--resume")
+        process = context.Process(target=train_until, args=(arguments, fatal_event))
+        process.start()
+        process.join(timeout=100)
+        return process.exitcode
+
+    assert run("whole", 0) == 0
+    # The first lie in the first writing of best/ and last/; later ones come after the reading of last/.
+    fatal_events = [2, 9, 31, 47, -2, 55, 60, 83, 97, 111, -4, 120, 131, 148, 163, 190, -3, 222]
+    exit_codes = [run("run", fatal_event) for fatal_event in fatal_events]
+    assert exit_codes.count(-signal.SIGKILL) > 12 and set(exit_codes) <= {0, -signal.SIGKILL}
+    assert run("run", 0) == 0
+    assert_same_run("run", "whole")
+    assert no_files_but("run", "best", "last", "log.jsonl", "results.json")
+
+
+@pytest.fixture
+def launch_two(project_root):
+    """Trains in two processes on the CPU through `accelerate launch`."""
+
+    def launch(output_dir, *overrides):
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        # `--cpu` alone starts one process; `--multi_gpu` is what makes the launcher start several.
+        options = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(port)]
+        script = str(project_root / "training" / "train_lm.py")
+        done = subprocess.run(
+            [sys.executable, "-m", "accelerate.commands.launch", *options, script, *command(output_dir, *overrides)],
+            env=environment(ACCELERATE_USE_CPU="true"),
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+
+    return launch
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "options",
+    [NT_ASGD, ["--optimizer", "adamw", "--learning_rate", "0.02", "--independent_sentences"]],
+    ids=["stream", "sentences"],
+)
+def test_two_processes_are_one_with_twice_the_batch(project, launch_two, options):
+    options = [*options, *NO_DROPOUT, "--gold_trees", "gold.mrg"]
+    train("one", *options, "--max_steps", 12)
+    launch_two("two", *options, "--batch_size", 2, "--max_steps", 5)
+    assert Path("two/last/training_state/process_1.pt").exists()
+    launch_two("two", *options, "--batch_size", 2, "--max_steps", 12, "--resume")
+    losses, expected = log_of("two", "loss"), log_of("one", "loss")
+    assert [entry["loss"] for entry in losses] == pytest.approx([entry["loss"] for entry in expected], abs=1e-4)
+    assert len(losses) == 12
+    assert log_of("two", "parsing_f1")[-1] == pytest.approx(log_of("one", "parsing_f1")[-1], rel=1e-4)
+    assert json.loads(Path("two/results.json").read_text())["updates"] == 12

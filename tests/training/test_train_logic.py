@@ -1,0 +1,190 @@
+"""Whole runs on logical inference with tiny models: what they leave, and that being interrupted changes nothing."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState, GradientState
+from safetensors.torch import load_file
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from onlstm_hf import generate_logic_pairs
+from onlstm_hf.hub.cards.logic import logic_card
+from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
+from onlstm_hf.logic.pairs import build_logic_dataset
+from training import train_logic
+from training.language_models.text_batches import Share
+from training.logic.batches import LogicBatches, build_logic_tokenizer, collate, encode_pairs, load_logic_splits
+from training.logic.recipe import LogicDataArguments, parse_logic_recipe
+
+RECIPE = """
+model_type: {model_type}
+model: {{embedding_size: 8, hidden_size: 12, num_hidden_layers: 1, layer_sizes: [12], tie_word_embeddings: false}}
+num_pairs: 700
+max_train_operators: 4
+batch_size: 32
+learning_rate: 0.01
+num_epochs: 3
+log_every_steps: 2
+num_threads: 1
+"""
+
+
+def reset_accelerate():
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for model_type in ("onlstm", "rnn"):
+        Path(f"{model_type}.yaml").write_text(RECIPE.format(model_type=model_type))
+
+
+def train(output_dir, *overrides, recipe="rnn"):
+    reset_accelerate()
+    return train_logic.main([f"{recipe}.yaml", "--output_dir", output_dir, *map(str, overrides)])
+
+
+def log_of(output_dir):
+    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
+    return [{key: value for key, value in entry.items() if key != "pairs_per_s"} for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    return list(generate_logic_pairs(300, seed=4))
+
+
+def test_a_run_learns_and_leaves_a_classifier_its_log_and_its_results():
+    results = train("run", "--model.chunk_size", "4", "--model.parse_layer", "0", recipe="onlstm")
+    assert json.loads(Path("run/results.json").read_text()) == results
+    splits = load_logic_splits(LogicDataArguments(num_pairs=700, max_train_operators=4))
+    assert results["training_pairs"] == len(splits.train)
+
+    model = AutoModelForSequenceClassification.from_pretrained("run/best")
+    tokenizer = AutoTokenizer.from_pretrained("run/best")
+    assert list(model.config.id2label.values()) == list(RELATIONS)
+    for number, of_number in splits.test.items():
+        right = 0
+        for pair in of_number:
+            left, other = (tokenizer(side, return_tensors="pt")["input_ids"] for side in pair[1:])
+            label = model.eval()(left, input_ids_pair=other).logits.argmax().item()
+            right += model.config.id2label[label] == pair.relation
+        group = results["test"]["by_operators"][str(number)]
+        assert (group["correct"], group["total"]) == (right, len(of_number))
+
+    card = logic_card("ada/logic", model.config, results).text
+    assert f"{len(splits.train):,} pairs of the 700 that onlstm_hf generates with seed 0 with at most 4" in card
+    assert f"On all of them {100 * results['test']['accuracy']:.1f} %" in card
+
+    log = log_of("run")
+    losses = [entry["loss"] for entry in log if "loss" in entry]
+    assert sum(losses[-3:]) < sum(losses[:3])
+    accuracies = [entry["validation_accuracy"] for entry in log if "validation_accuracy" in entry]
+    assert len(accuracies) == 3
+    assert results["validation_accuracy"] == max(accuracies)
+    assert results["best_epoch"] == accuracies.index(max(accuracies)) + 1
+
+
+def test_a_run_that_is_resumed_is_the_run_that_never_stopped():
+    train("whole")
+    train("parts", "--num_epochs", 1)
+    with pytest.raises(FileExistsError, match="--resume"):
+        train("parts")
+    with pytest.raises(ValueError, match="seed was 1111 and is 5 now"):
+        train("parts", "--resume", "true", "--seed", 5)
+    train("parts", "--resume", "true")
+    for name in ("best", "last"):
+        weights, expected = (load_file(Path(run, name, "model.safetensors")) for run in ("parts", "whole"))
+        assert all(torch.equal(weights[key], expected[key]) for key in expected)
+    assert log_of("parts") == log_of("whole")
+    scores = [json.loads(Path(run, "results.json").read_text())["test"] for run in ("parts", "whole")]
+    assert scores[0] == scores[1]
+
+
+def test_the_learning_rate_is_halved_when_validation_does_not_improve():
+    # Without a change of the weights the accuracy stays what it was after the first epoch.
+    train("run", "--learning_rate", "1e-30", "--num_epochs", 5, "--patience", 1, "--adam_epsilon", 1)
+    rates = [entry["learning_rate"] for entry in log_of("run") if "validation_accuracy" in entry]
+    assert rates == pytest.approx([1e-30, 1e-30, 1e-30, 5e-31, 5e-31])
+
+
+def test_every_tenth_training_pair_is_held_out(pairs):
+    splits = split_by_operators(pairs)
+    known = [pair for number in range(4) for pair in splits[f"train{number}"]]
+    build_logic_dataset(splits).save_to_disk("pairs")
+    loaded = load_logic_splits(LogicDataArguments(pairs="pairs", max_train_operators=3))
+    assert loaded.validation == known[9::10]
+    assert sorted(loaded.train + loaded.validation) == sorted(known)
+    assert loaded.test == {n: splits[f"test{n}"] for n in range(13) if splits[f"test{n}"]}
+
+
+def test_the_authors_files_are_read(shared_dir):
+    splits = load_logic_splits(LogicDataArguments(pairs=str(shared_dir / "data" / "logic")))
+    assert (len(splits.train), len(splits.validation)) == (121_977, 13_552)
+    assert list(splits.test) == list(range(13)) and len(splits.test[7]) == 4707
+
+
+def test_pairs_that_cannot_be_loaded_are_an_error():
+    with pytest.raises(ValueError, match="cannot load the pairs nowhere"):
+        load_logic_splits(LogicDataArguments(pairs="nowhere"))
+    with pytest.raises(ValueError, match="both are needed"):
+        load_logic_splits(LogicDataArguments(num_pairs=50, max_train_operators=0))
+
+
+@pytest.mark.parametrize("num_processes", [1, 3])
+def test_all_processes_together_see_every_pair_once_an_epoch(pairs, num_processes):
+    encoded = encode_pairs(pairs, build_logic_tokenizer())
+    sources = [LogicBatches(encoded, Share(7, index, num_processes), seed=1) for index in range(num_processes)]
+    seen, weights = Counter(), []
+    for steps in zip(*(source.batches(2) for source in sources), strict=True):
+        seen.update(id(pair) for rows, _ in steps for pair in rows)
+        weights.append(sum(weight for _, weight in steps))
+        num_rows = sum(len(rows) for rows, _ in steps)
+        for rows, weight in steps:
+            assert weight / num_processes == pytest.approx(len(rows) / num_rows)
+    assert seen == Counter(map(id, encoded))
+    assert len(weights) == len(sources[0])
+    orders = [[id(pair) for rows, _ in sources[0].batches(epoch) for pair in rows] for epoch in (2, 2, 3)]
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
+    encoded = encode_pairs(pairs, build_logic_tokenizer())
+    batches = [rows for rows, _ in LogicBatches(encoded, Share(8), seed=0).batches(0)]
+    spreads = [max(p.lengths[0] for p in rows) - min(p.lengths[0] for p in rows) for rows in batches]
+    assert sum(spreads) / len(spreads) < 5
+    inputs = collate(batches[0])
+    for index, pair in enumerate(batches[0]):
+        assert inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist() == pair.left.tolist()
+        assert inputs["input_ids_pair"][index, : len(pair.right)].tolist() == pair.right.tolist()
+        assert inputs["attention_mask_pair"][index].sum() == len(pair.right)
+
+
+@pytest.mark.parametrize("name", ["logic_onlstm", "logic_lstm", "logic_tree_lstm"])
+def test_the_recipes_have_the_authors_settings(project_root, name):
+    recipe = parse_logic_recipe([str(project_root / "training" / "recipes" / f"{name}.yaml")])
+    model = train_logic.build_pair_model(recipe, build_logic_tokenizer())
+    assert model.classifier.output.in_features == 400 and model.config.num_labels == 7
+    assert {model.config.input_dropout, model.config.classifier_dropout} == {0.2}
+    assert model.model.embeddings.weight.abs().max() <= 0.1
+    optimization = recipe.optimization
+    assert (optimization.batch_size, optimization.num_epochs, optimization.adam_epsilon) == (128, 50, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["--holdout_every", "1"], "holdout_every must be at least 2"),
+        (["--bptt_length", "3"], "unknown arguments: --bptt_length 3; see train_logic.py --help"),
+        (["--model.hidden", "3"], "RNNConfig has no fields hidden"),
+        (["--pairs_seed", "-1"], "pairs_seed must be at least 0"),
+    ],
+)
+def test_bad_fields_are_refused(overrides, message):
+    with pytest.raises(ValueError, match=message):
+        train("run", *overrides)

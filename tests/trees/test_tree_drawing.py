@@ -1,0 +1,260 @@
+import math
+import sys
+from xml.etree import ElementTree
+
+import numpy
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlstm_hf.trees.drawing import (
+    WordMeasure,
+    compared_trees_to_svg,
+    distances_to_svg,
+    figure_style,
+    save_figure,
+    tree_to_svg,
+    tree_to_text,
+    words_to_svg,
+)
+from onlstm_hf.trees.induced_tree import InducedTree, tree_from_distances
+
+SVG = "{http://www.w3.org/2000/svg}"
+NASTY_WORDS = ["<script>alert(1)</script>", "a&b", "]]>", "\"'", "\x00\x1b[31m", "\ud800", "\uffff", "\u202e", "", " "]
+TREE = InducedTree.from_nested(["the", ["old", "cat"]])
+
+
+def shown_texts(svg):
+    return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
+
+
+def test_short_sentences_stand_under_their_tree():
+    assert str(TREE).split("\n") == [
+        " ┌──────┐",
+        " │    ┌─┴──┐",
+        "the  old  cat",
+    ]
+
+
+def test_constituents_of_three_parts():
+    assert tree_to_text(InducedTree.from_nested(["a", ["b", "c", "d"], "e"])).split("\n") == [
+        "┌─────┬─────┐",
+        "│  ┌──┼──┐  │",
+        "a  b  c  d  e",
+    ]
+
+
+def test_wide_and_combining_characters_take_their_terminal_columns():
+    assert tree_to_text(InducedTree.from_nested([["日本語", "e\u0301"], "😀"])).split("\n") == [
+        "     ┌─────┐",
+        "  ┌──┴──┐  │",
+        "日本語  e\u0301  😀",
+    ]
+
+
+def test_long_sentences_are_outlined_one_word_a_line():
+    tree = InducedTree.from_nested([["the", ["old", "cat"]], "sat"])
+    assert tree_to_text(tree, width=15).split("\n") == [
+        "┬─┬─the",
+        "│ └─┬─old",
+        "│   └─cat",
+        "└─sat",
+    ]
+
+
+@given(st.integers(2, 300), st.integers(40, 120), st.randoms())
+def test_text_stays_in_its_width(num_words, width, random):
+    tree = tree_from_distances([random.random() for _ in range(num_words)], ["word"] * num_words)
+    drawing = tree_to_text(tree, width=width)
+    assert max(len(line) for line in drawing.split("\n")) <= width
+    assert drawing.count("word") == num_words
+
+
+def test_outlines_number_what_is_too_deep_to_indent():
+    tree = tree_from_distances(range(200, 0, -1), ["word"] * 200)
+    lines = tree_to_text(tree).split("\n")
+    assert lines[0] == "┬─word"
+    assert lines[150].endswith("·151· word")
+
+
+def test_text_of_no_word_and_one_word():
+    assert str(InducedTree.from_nested([])) == ""
+    assert str(InducedTree.from_nested("cat")) == "cat"
+
+
+def test_text_has_no_control_characters():
+    drawing = tree_to_text(InducedTree.from_nested(["\x1b[31mred", ["a\nb", "\x9b"]]))
+    assert drawing.split("\n")[-1] == "[31mred  a b  ␣"
+
+
+def test_words_of_an_svg_are_text_whatever_they_contain():
+    svg = tree_to_svg(InducedTree.from_nested(NASTY_WORDS), title="<b>&\x00")
+    root = ElementTree.fromstring(svg.encode())
+    assert shown_texts(svg) == ["<b>&", *NASTY_WORDS[:4], "[31m", "␣", "␣", "␣", "␣", "␣"]
+    assert root.find(f".//{SVG}script") is None
+
+
+@given(st.lists(st.text(st.characters()), max_size=6))
+def test_svg_is_valid_xml_for_any_words(words):
+    tree = tree_from_distances(range(len(words)), words)
+    svg = distances_to_svg(tree, [range(len(words))], ["\x01"])
+    root = ElementTree.fromstring(svg.encode())
+    assert len(root.findall(f"{SVG}circle")) == 1 + len(words)
+
+
+def test_svg_tells_screen_readers_the_sentence_and_the_tree():
+    root = ElementTree.fromstring(TREE.to_svg())
+    title, description = root.find(f"{SVG}title"), root.find(f"{SVG}desc")
+    assert root.get("role") == "img"
+    assert root.get("aria-labelledby") == f"{title.get('id')} {description.get('id')}"
+    assert title.text == "Tree of: the old cat"
+    assert "(the (old cat))" in description.text
+    assert ElementTree.fromstring(TREE.to_svg(title="Heading")).find(f"{SVG}title").text == "Heading"
+
+
+def test_notebooks_show_the_svg():
+    assert TREE._repr_svg_() == TREE.to_svg() == tree_to_svg(TREE)
+
+
+@pytest.mark.parametrize("words", [["i", "l", "i"], ["MWMW"] * 5, ["日本語"] * 5, ["😀😀"] * 3, ["a", "b" * 300, "c"]])
+def test_words_of_an_svg_do_not_overlap_and_are_not_cut(words):
+    svg = distances_to_svg(tree_from_distances(range(len(words)), words), [range(len(words))])
+    root = ElementTree.fromstring(svg)
+    # In the widest fonts in common use, Latin letters are at most as wide as they are high, others a third wider.
+    em = {"i": 0.28, "l": 0.28, "M": 1.0, "W": 1.0, "日": 1.0, "本": 1.0, "語": 1.0, "😀": 1.3}
+    edges = [0.0]
+    for element in root.findall(f"{SVG}text"):
+        if element.text in words:
+            half = float(element.get("font-size")) * sum(em.get(letter, 0.65) for letter in element.text) / 2
+            edges += [float(element.get("x")) - half, float(element.get("x")) + half]
+    edges.append(float(root.get("width")))
+    assert len(edges) == 2 * len(words) + 2
+    assert edges == sorted(edges)
+
+
+def test_every_layer_has_a_point_below_every_word():
+    distances = numpy.array([[0.1, 0.9, 0.3], [40.0, 20.0, 30.0]])
+    root = ElementTree.fromstring(distances_to_svg(TREE, distances, ["forget", "input"]))
+    word_x = [element.get("x") for element in root.findall(f"{SVG}text") if element.text in TREE.words]
+    pins = [circle for circle in root.findall(f"{SVG}circle") if circle.find(f"{SVG}title") is not None]
+    assert [pin.get("cx") for pin in pins] == word_x * 2
+    assert [pin.find(f"{SVG}title").text for pin in pins[3:]] == ["the: 40", "old: 20", "cat: 30"]
+    heights = [-float(pin.get("cy")) for pin in pins]
+    for layer, drawn in zip(distances, (heights[:3], heights[3:]), strict=True):
+        assert numpy.allclose(numpy.corrcoef(layer, drawn)[0, 1], 1)
+    assert {"forget", "input", "0", "1", "20", "40"} <= {element.text for element in root.iter(f"{SVG}text")}
+    assert len({pin.get("fill") for pin in pins}) == 2
+
+
+@given(st.lists(st.floats(-1e9, 1e9), min_size=3, max_size=3))
+def test_points_lie_on_their_scale(distances):
+    root = ElementTree.fromstring(tree_to_svg(TREE, distances))
+    grid = [path.get("d") for path in root.findall(f"{SVG}path") if path.get("class") == "grid-stroke"]
+    heights = [float(line.split("L")[1].split()[1]) for line in grid]
+    pins = [circle for circle in root.findall(f"{SVG}circle") if circle.find(f"{SVG}title") is not None]
+    assert 2 <= len(grid) <= 5
+    assert all(min(heights) - 0.1 <= float(pin.get("cy")) <= max(heights) + 0.1 for pin in pins)
+    assert max(heights) < float(root.get("height"))
+
+
+def test_scales_of_close_distances_have_different_labels():
+    svg = tree_to_svg(TREE, [0.9999812, 0.9999835, 0.9999821])
+    labels = [text for text in shown_texts(svg) if text.startswith("0.9")]
+    assert len(labels) >= 2 and len(set(labels)) == len(labels)
+
+
+def test_distances_that_are_not_finite_get_no_point():
+    root = ElementTree.fromstring(tree_to_svg(TREE, [math.inf, math.nan, 0.5]))
+    pins = [title.text for title in root.iterfind(f"{SVG}circle/{SVG}title")]
+    assert pins == ["cat: 0.5"]
+
+
+def test_words_are_drawn_without_a_tree_and_measures_in_their_units():
+    measures = [WordMeasure("surprisal", [4.0, 8.0, 6.0], "bits"), WordMeasure("layer 1", [0.1, 0.2, 0.3])]
+    svg = words_to_svg(TREE.words, measures)
+    root = ElementTree.fromstring(svg)
+    pins = [title.text for title in root.iterfind(f"{SVG}circle/{SVG}title")]
+    assert pins == ["the: 4", "old: 8", "cat: 6", "the: 0.1", "old: 0.2", "cat: 0.3"]
+    assert {"surprisal", "bits", "layer 1", "distance"} <= set(shown_texts(svg))
+    assert "tree" not in svg.lower()
+    assert not [path for path in root.findall(f"{SVG}path") if path.get("class") == "ink-stroke"]
+
+
+def test_a_page_can_give_pictures_the_theme_of_its_own():
+    svg = TREE.to_svg([0.1, 0.2, 0.3])
+    classes = {element.get("class") for element in ElementTree.fromstring(svg)} - {None}
+    for theme, other in (("light", "dark"), ("dark", "light")):
+        rules = set(figure_style(theme, "body.chosen").split("}")) - {""}
+        selectors = {rule.partition("{")[0] for rule in rules}
+        assert selectors >= {f"body.chosen .onlstm-figure .{name}" for name in classes}
+        assert not rules & set(figure_style(other, "body.chosen").split("}"))
+    assert figure_style("dark") in svg
+
+
+def test_wrong_numbers_of_distances_and_names_are_refused():
+    with pytest.raises(ValueError, match="2 for 3 words"):
+        tree_to_svg(TREE, [0.1, 0.2])
+    with pytest.raises(ValueError, match="got 1 for 2 layers"):
+        distances_to_svg(TREE, [[1, 2, 3], [1, 2, 3]], ["only one"])
+
+
+def test_figures_are_written_whole_or_not_at_all(tmp_path):
+    path = tmp_path / "tree.svg"
+    path.write_text("old")
+    save_figure(TREE.to_svg(), path)
+    assert path.read_text(encoding="utf-8") == TREE.to_svg()
+    with pytest.raises(ValueError, match=".svg or .png"):
+        save_figure(TREE.to_svg(), tmp_path / "tree.jpeg")
+    with pytest.raises(FileNotFoundError, match="does not exist"):
+        save_figure(TREE.to_svg(), tmp_path / "missing" / "tree.svg")
+    assert [file.name for file in tmp_path.iterdir()] == ["tree.svg"]
+
+
+def test_png_figures_have_twice_the_pixels(tmp_path):
+    pytest.importorskip("resvg_py", reason='PNG needs pip install "onlstm_hf[plot]"')
+    svg = TREE.to_svg()
+    save_figure(svg, tmp_path / "tree.png")
+    content = (tmp_path / "tree.png").read_bytes()
+    root = ElementTree.fromstring(svg)
+    assert content[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(content[16:20], "big") == 2 * int(root.get("width"))
+    assert int.from_bytes(content[20:24], "big") == 2 * int(root.get("height"))
+
+
+def test_pictures_too_large_for_png_are_refused(tmp_path):
+    pytest.importorskip("resvg_py", reason='PNG needs pip install "onlstm_hf[plot]"')
+    svg = tree_from_distances(range(1000), ["word"] * 1000).to_svg()
+    with pytest.raises(ValueError, match="save it as .svg"):
+        save_figure(svg, tmp_path / "tree.png")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_png_without_its_extra_names_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(ImportError, match=r"onlstm_hf\[plot\]"):
+        save_figure(TREE.to_svg(), tmp_path / "tree.png")
+
+
+def test_constituents_that_the_gold_tree_lacks_are_dashed():
+    gold = InducedTree.from_nested([["the", "old", "cat"], ["sat", "there"]])
+    induced = InducedTree.from_nested(["the", [["old", "cat"], ["sat", "there"]]])
+    svg = compared_trees_to_svg(gold, {"gold again": gold, "induced": induced, "<&\x00": induced})
+    root = ElementTree.fromstring(svg)
+    brackets = root.findall(f"{SVG}path")
+    dashed = [path.get("stroke-dasharray") is not None for path in brackets]
+    assert dashed == 6 * [False] + 2 * [True, False, True, False]
+    shown = shown_texts(svg)
+    assert shown.count("sat") == 4
+    assert "gold again: 2 of 2 constituents are gold" in shown and "induced: 1 of 3 constituents are gold" in shown
+    assert f"gold: {gold.to_bracket()}; gold again" in root.find(f"{SVG}desc").text
+
+
+def test_trees_of_no_word_and_one_word_can_be_compared():
+    for nested in ([], "cat"):
+        tree = InducedTree.from_nested(nested)
+        assert "induced: 0 of 0 constituents are gold" in shown_texts(compared_trees_to_svg(tree, {"induced": tree}))
+
+
+def test_only_trees_of_the_same_words_can_be_compared():
+    with pytest.raises(ValueError, match="induced is a tree of other words than the gold tree: 'a b'"):
+        compared_trees_to_svg(TREE, {"induced": InducedTree.from_nested(["a", "b"])})

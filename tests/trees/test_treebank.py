@@ -1,0 +1,229 @@
+import gzip
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlstm_hf.trees.treebank import (
+    AS_WRITTEN,
+    EMPTY_ELEMENT_TAGS,
+    GoldTree,
+    Preprocessing,
+    gold_trees_from_brackets,
+    read_treebank,
+)
+
+COST = """
+( (S (NP-SBJ-1 (DT The) (NN plan) )
+     (VP (VBZ costs)
+         (NP=2 (QP ($ $) (CD 1.5) (CD million) ) (-NONE- *U*) )
+         (S (NP-SBJ (-NONE- *-1) ) (VP (TO to) (VP (VB run) ))) )
+     (. .) ))
+"""
+COST_TREE = GoldTree(
+    ("the", "plan", "costs", "N.N", "million", "to", "run"),
+    (("S", 0, 7), ("NP", 0, 2), ("VP", 2, 7), ("NP", 3, 5), ("QP", 3, 5), ("S", 5, 7), ("VP", 5, 7)),
+)
+
+
+def test_default_is_the_protocol_of_the_papers():
+    assert GoldTree.from_bracket(COST) == COST_TREE
+
+
+@pytest.mark.parametrize("outer", ["( %s )", "(TOP %s)", "(ROOT %s)", "%s"])
+def test_wrapper_around_the_sentence_is_no_constituent(outer):
+    sentence = "(S (NP (DT a) (NN cat)) (VP (VBZ sits)))"
+    tree = GoldTree.from_bracket(outer % sentence)
+    assert tree.constituents == (("S", 0, 3), ("NP", 0, 2))
+
+
+def test_whole_sentence_is_a_span_even_without_a_bracket_of_its_own():
+    tree = GoldTree.from_bracket("( (NP (DT a) (NN cat)) (VP (VBZ sits)) )")
+    assert tree.constituents == (("NP", 0, 2),)
+    assert tree.spans() == [(0, 3), (0, 2)]
+
+
+def test_spans_hold_each_constituent_once_and_match_the_nested_form():
+    assert COST_TREE.spans() == [(0, 7), (0, 2), (2, 7), (3, 5), (5, 7)]
+    assert COST_TREE.to_nested() == [["the", "plan"], ["costs", ["N.N", "million"], ["to", "run"]]]
+
+
+def test_kept_punctuation_and_case():
+    tree = GoldTree.from_bracket(
+        "( (S (NP (NNP Mr.) (NNP O'Neil)) (, ,) (VP (VBD left) (-NONE- *)) (. .)) )",
+        Preprocessing(dropped_tags=EMPTY_ELEMENT_TAGS, lowercase=False),
+    )
+    assert tree.words == ("Mr.", "O'Neil", ",", "left", ".")
+    assert tree.constituents == (("S", 0, 5), ("NP", 0, 2))
+
+
+def test_tags_and_labels_of_another_treebank():
+    chinese = "( (IP-HLN (NP-PN-SBJ (NR 上海) (NR 浦东)) (VP (VV 开发)) (PU 。)) )"
+    tree = GoldTree.from_bracket(chinese, Preprocessing(dropped_tags=frozenset({"PU", "-NONE-"})))
+    assert tree == GoldTree(("上海", "浦东", "开发"), (("IP", 0, 3), ("NP", 0, 2)))
+    french = "(SENT (NP##nbr=s## (D le) (N chat)) (V dort))"
+    preprocessing = Preprocessing(function_tag_separators="#")
+    assert GoldTree.from_bracket(french, preprocessing).constituents[1] == ("NP", 0, 2)
+
+
+def test_as_written_keeps_every_leaf_and_label():
+    tree = GoldTree.from_bracket(COST, AS_WRITTEN)
+    assert tree.words == ("The", "plan", "costs", "$", "1.5", "million", "*U*", "*-1", "to", "run", ".")
+    assert tree.constituents[1] == ("NP-SBJ-1", 0, 2)
+
+
+@pytest.mark.parametrize(
+    ("digits", "expected"),
+    [
+        ("runs", ["N", "N.N", "N,N", "N\\/N", "N-year", "mid-Ns"]),
+        ("numbers", ["N", "N", "N", "N", "10-year", "mid-1980s"]),
+        ("keep", ["1990", "1.5", "2,700", "3\\/8", "10-year", "mid-1980s"]),
+    ],
+)
+def test_digit_rules(digits, expected):
+    preprocessing = Preprocessing(digits=digits)
+    assert [preprocessing.word(w) for w in ["1990", "1.5", "2,700", "3\\/8", "10-year", "mid-1980s"]] == expected
+
+
+def test_unknown_digit_rule_is_an_error():
+    with pytest.raises(ValueError, match="digits must be"):
+        Preprocessing(digits="words")
+
+
+def test_sentences_of_no_and_one_word():
+    assert GoldTree.from_bracket("( (NP (-NONE- *)) )") == GoldTree((), ())
+    one = GoldTree.from_bracket("( (INTJ (UH Yes) (. .)) )")
+    assert one == GoldTree(("yes",), ())
+    assert one.spans() == [] and one.to_nested() == "yes" and one.to_bracket() == "(TOP yes)"
+    assert GoldTree.from_bracket("(UH Yes)").words == ("yes",)
+
+
+@st.composite
+def gold_trees(draw):
+    """Trees of any shape with labels, unary brackets over several words among them."""
+    words = draw(st.lists(st.sampled_from(["a", "N", "über", "-LRB-", "1\\/2", "🌳"]), max_size=9))
+    constituents = []
+
+    def grow(start, end):
+        if end - start < 2:
+            return
+        for _ in range(draw(st.integers(0, 2))):
+            constituents.append((draw(st.sampled_from(["NP", "VP-PRD", "S=2"])), start, end))
+        inner = draw(st.lists(st.integers(start + 1, end - 1), min_size=1, max_size=3, unique=True))
+        limits = [start, *sorted(inner), end]
+        for left, right in zip(limits, limits[1:], strict=False):
+            grow(left, right)
+
+    grow(0, len(words))
+    return GoldTree(tuple(words), tuple(constituents))
+
+
+@given(gold_trees())
+def test_bracket_form_is_read_back_without_loss(tree):
+    assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
+
+
+def test_words_that_would_break_the_bracket_form_are_refused():
+    with pytest.raises(ValueError, match="'two words' cannot stand in a bracketed tree"):
+        GoldTree(("two words",), ()).to_bracket()
+
+
+@pytest.mark.parametrize("constituent", [("NP", 0, 3), ("NP", 1, 2), ("NP", -1, 2)])
+def test_constituents_outside_the_sentence_or_of_one_word_are_refused(constituent):
+    with pytest.raises(ValueError, match="at least two words"):
+        GoldTree(("a", "cat"), (constituent,))
+
+
+def test_ten_thousand_levels():
+    depth = 10_000
+    tree = GoldTree.from_bracket("(S (X w) " * depth + "(S (X w) (X w))" + ")" * depth)
+    assert len(tree.words) == depth + 2
+    assert len(tree.spans()) == depth + 1
+    assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
+
+
+def test_reads_the_column_of_a_dataset():
+    datasets = pytest.importorskip("datasets")
+    column = datasets.Dataset.from_dict({"tree": [COST, "(NP (DT a) (NN cat))"]})["tree"]
+    assert gold_trees_from_brackets(column) == [COST_TREE, GoldTree(("a", "cat"), (("NP", 0, 2),))]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("(S (NP a) ", "gold tree 1: malformed brackets.*line 1"),
+        ("(S (X a)) (S (X b))", "gold tree 1: expected one bracketed tree, got 2"),
+        (" ", "gold tree 1: expected one bracketed tree, got 0"),
+        ("(((the cat) sat) down)", "gold tree 1: .*gold trees need labels"),
+    ],
+)
+def test_bad_gold_strings_are_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        gold_trees_from_brackets(["(S (X a))", text])
+
+
+def test_reads_files_folders_and_several_paths_in_order(tmp_path):
+    first, second, upper = tmp_path / "a.mrg", tmp_path / "b" / "c.mrg", tmp_path / "D.MRG"
+    second.parent.mkdir()
+    first.write_text("( (S (X one)) )\n\n( (S (X two)) )", encoding="utf-8")
+    second.write_text("\ufeff(S (X drei))", encoding="utf-8")
+    upper.write_text("(S (X four))", encoding="utf-8")
+    (tmp_path / "notes.txt").write_text("no tree", encoding="utf-8")
+    expected = {first: ["one", "two"], second: ["drei"], upper: ["four"]}
+
+    def words(paths):
+        return [tree.words[0] for tree in read_treebank(paths)]
+
+    assert words(first) == words(str(first)) == ["one", "two"]
+    assert words(tmp_path) == [word for path in sorted(expected) for word in expected[path]]
+    assert words([upper, str(second)]) == ["four", "drei"]
+    assert [tree.words for tree in read_treebank(tmp_path / "b", Preprocessing(dropped_tags={"X"}))] == [()]
+
+
+def test_unusable_files_are_named_with_the_reason(tmp_path):
+    with pytest.raises(FileNotFoundError, match="treebank not found: .*absent"):
+        read_treebank(tmp_path / "absent.mrg")
+    with pytest.raises(FileNotFoundError, match="no .mrg file in the folder"):
+        read_treebank(tmp_path)
+    path = tmp_path / "bad.mrg"
+    for content, message in [
+        (b" \n", "bad.mrg is empty"),
+        (b"(S (X a))\n(S (X b)\n", "bad.mrg: malformed brackets: .*line 2"),
+        (b"(S (X a))\n(S (X b)))\n", "bad.mrg: malformed brackets: .*line 2"),
+        (b"(S (X a))\n(S (X caf\xe9))\n", "bad.mrg is not UTF-8 text: byte 0xe9 in line 2"),
+    ]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_treebank(path)
+
+
+def as_the_authors_read_it(tree):
+    """The nested list of `data_ptb.py` of the authors' code, written for an `nltk.Tree`."""
+    nltk = pytest.importorskip("nltk")
+    if isinstance(tree[0], str):
+        is_word = re.fullmatch(r"[A-Z]+\$?", tree.label()) is not None
+        return re.sub("[0-9]+", "N", tree[0].lower()) if is_word else []
+    assert all(isinstance(child, nltk.Tree) for child in tree)
+    children = [child for child in map(as_the_authors_read_it, tree) if child != []]
+    return children[0] if len(children) == 1 else children
+
+
+def test_sample_is_read_as_by_the_authors(shared_dir):
+    nltk = pytest.importorskip("nltk")
+    path = shared_dir / "data/wsj_sample/wsj_0001-0199.mrg"
+    texts = re.split(r"\n(?=\()", path.read_text(encoding="utf-8").strip())
+    gold = read_treebank(path)
+    assert len(gold) == len(texts) == 3914
+    for tree, text in list(zip(gold, texts, strict=True))[::5]:
+        assert tree.to_nested() == as_the_authors_read_it(nltk.Tree.fromstring(text))
+
+
+def test_sample_has_the_words_of_the_golden_trees(shared_dir):
+    def words(nested):
+        return [nested] if isinstance(nested, str) else [word for subtree in nested for word in words(subtree)]
+
+    with gzip.open(shared_dir / "golden/wsj_sample_random_trees.jsonl.gz", "rt", encoding="utf-8") as lines:
+        golden = [words(json.loads(line)) for line in lines]
+    assert [list(tree.words) for tree in read_treebank(shared_dir / "data/wsj_sample")] == golden

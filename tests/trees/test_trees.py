@@ -1,0 +1,314 @@
+import copy
+import json
+import pickle
+from dataclasses import FrozenInstanceError
+
+import numpy
+import pytest
+import torch
+from hypothesis import example, given
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from onlstm_hf.trees.induced_tree import BracketNode, InducedTree, read_brackets, tree_from_distances
+
+# Few different values, so that ties are common.
+DISTANCES = st.lists(st.integers(0, 4) | st.floats(-1e6, 1e6) | st.just(float("inf")), min_size=1, max_size=12)
+WORDS = st.text(alphabet="ab()-LRB\\u0 \n\u3000é😀", max_size=8)
+NESTED = st.recursive(WORDS, lambda subtree: st.lists(subtree, min_size=1, max_size=4), max_leaves=15)
+NUM_WORDS = 10_000
+
+
+def numbered(num_words):
+    return [f"w{index}" for index in range(num_words)]
+
+
+def papers_tree(distances, words):
+    """The papers' rule as their recursion states it."""
+    if len(words) == 1:
+        return words[0]
+    largest = max(distances)
+    at = next(index for index, distance in enumerate(distances) if distance == largest)
+    right = words[at] if at + 1 == len(words) else [words[at], papers_tree(distances[at + 1 :], words[at + 1 :])]
+    return right if at == 0 else [papers_tree(distances[:at], words[:at]), right]
+
+
+def unbiased_tree(distances, words):
+    if len(words) == 1:
+        return words[0]
+    at = max(range(1, len(words)), key=lambda index: (distances[index], -index))
+    return [unbiased_tree(distances[:at], words[:at]), unbiased_tree(distances[at:], words[at:])]
+
+
+def collapsed(nested):
+    """The nested form without constituents of one part."""
+    if isinstance(nested, str):
+        return nested
+    parts = [collapsed(part) for part in nested]
+    return parts[0] if len(parts) == 1 else parts
+
+
+def spans_of(nested, start=0):
+    """The end of a subtree and its spans of two words or more, straight from the definition."""
+    if isinstance(nested, str):
+        return start + 1, set()
+    end, spans = start, set()
+    for part in nested:
+        end, part_spans = spans_of(part, end)
+        spans |= part_spans
+    return end, spans | ({(start, end)} if end - start > 1 else set())
+
+
+def leaves(nested):
+    return [nested] if isinstance(nested, str) else [word for part in nested for word in leaves(part)]
+
+
+@given(DISTANCES)
+def test_papers_rule_equals_its_recursion(distances):
+    words = numbered(len(distances))
+    assert tree_from_distances(distances, words).to_nested() == papers_tree(distances, words)
+
+
+@given(DISTANCES)
+def test_unbiased_rule_equals_its_recursion(distances):
+    words = numbered(len(distances))
+    assert tree_from_distances(distances, words, branching_bias="none").to_nested() == unbiased_tree(distances, words)
+
+
+@given(DISTANCES, st.floats(allow_nan=False))
+def test_unbiased_rule_does_not_use_the_first_distance(distances, other):
+    words = numbered(len(distances))
+    tree = tree_from_distances(distances, words, branching_bias="none")
+    assert tree == tree_from_distances([other, *distances[1:]], words, branching_bias="none")
+
+
+@given(DISTANCES)
+def test_rule_of_ranges_equals_its_recursion(distances):
+    """The unbiased rule on the sentence backwards, where the last of equal distances comes first."""
+    words = numbered(len(distances))
+
+    def split(start, end):
+        if end - start == 1:
+            return words[start]
+        last = max(range(start + 1, end), key=lambda index: (distances[index], index))
+        return [split(start, last), split(last, end)]
+
+    tree = tree_from_distances(distances, words, branching_bias="ranges")
+    assert tree.to_nested() == (split(0, len(words)) if words else [])
+
+
+@pytest.mark.parametrize("name", ["onlstm_small", "onlstm_chunk1"])
+def test_trees_equal_those_of_the_authors_code(shared_dir, name):
+    forget_distances = load_file(shared_dir / "golden" / f"{name}.safetensors")["eval.distance_forget"]
+    golden_trees = json.loads((shared_dir / "golden" / f"{name}.json").read_text())["trees"]
+    num_layers, num_words, batch_size = forget_distances.shape
+    assert len(golden_trees) == num_layers * batch_size
+    for golden in golden_trees:
+        distances = forget_distances[golden["layer"], :, golden["batch"]]
+        assert tree_from_distances(distances, numbered(num_words)).to_nested() == golden["tree"]
+
+
+def test_splits_at_the_largest_distance_by_either_rule():
+    words = ["the", "cat", "sat", "down"]
+    distances = [3, 1, 4, 2]
+    assert tree_from_distances(distances, words).to_bracket() == "((the cat) (sat down))"
+    assert tree_from_distances([4, 1, 3, 2], words).to_bracket() == "(the (cat (sat down)))"
+    assert tree_from_distances([4, 1, 3, 2], words, branching_bias="none").to_bracket() == "((the cat) (sat down))"
+
+
+@pytest.mark.parametrize("bias", ["right", "none", "ranges"])
+def test_no_word_one_word_and_two_words(bias):
+    nested = [tree_from_distances([1.0] * n, ["a", "b"][:n], bias).to_nested() for n in range(3)]
+    assert nested == [[], "a", ["a", "b"]]
+
+
+def test_arrays_and_tensors_make_the_same_tree_as_lists():
+    distances, words = [0.5, 0.25, 0.75], ["a", "b", "c"]
+    trees = [
+        tree_from_distances(distances, words),
+        tree_from_distances(tuple(distances), tuple(words)),
+        tree_from_distances(numpy.array(distances, dtype=numpy.float32), numpy.array(words)),
+        tree_from_distances(torch.tensor(distances, dtype=torch.bfloat16, requires_grad=True), words),
+    ]
+    assert {tree.to_bracket() for tree in trees} == {"((a b) c)"}
+    assert {tree.distances for tree in trees} == {(0.5, 0.25, 0.75)}
+    assert all(type(word) is str for tree in trees for word in tree.words)
+
+
+@pytest.mark.parametrize(
+    ("distances", "words", "bias", "message"),
+    [
+        ([1.0], ["a", "b"], "right", "1 distances for 2 words"),
+        ([1.0, float("nan")], ["a", "b"], "right", "'b' is NaN"),
+        ([1.0, 2.0], ["a", "b"], "left", "branching_bias"),
+        ([[1.0, 2.0]], ["a"], "right", "flat sequence"),
+        (numpy.float64(1.0), ["a"], "right", "flat sequence"),
+        ([1.0, 2.0], "ab", "right", "sequence of strings"),
+        ([1.0, 2.0], ["a", 2], "right", "sequence of strings"),
+    ],
+)
+def test_bad_distances_are_refused(distances, words, bias, message):
+    with pytest.raises(ValueError, match=message):
+        tree_from_distances(distances, words, bias)
+
+
+@given(NESTED)
+def test_nested_lists_become_words_and_spans_and_come_back(nested):
+    tree = InducedTree.from_nested(nested)
+    assert list(tree.words) == leaves(nested)
+    assert tree.spans() == sorted(spans_of(nested)[1], key=lambda span: (span[0], -span[1]))
+    assert tree.to_nested() == collapsed(nested)
+    assert InducedTree.from_spans(tree.words, reversed(tree.spans())) == tree
+
+
+@given(NESTED)
+@example(["-LRB(", "(LRB-", "-LRB-RRB-", "\\u0020"])
+def test_brackets_come_back_whatever_the_words_contain(nested):
+    tree = InducedTree.from_nested(nested)
+    text = tree.to_bracket()
+    assert "\n" not in text
+    assert InducedTree.from_bracket(text) == tree
+    assert InducedTree.from_bracket(text, labelled=False) == tree
+
+
+@given(NESTED)
+def test_labels_around_brackets_are_left_out(nested):
+    def labelled(subtree):
+        if isinstance(subtree, str):
+            return f"(T {InducedTree.from_nested(subtree).to_bracket()[1:-1]})"
+        return f"(X {' '.join(map(labelled, subtree))})"
+
+    tree = InducedTree.from_nested(nested)
+    text = labelled(nested)
+    assert InducedTree.from_bracket(text, labelled=True) == tree
+    if len(tree.words) > 1:
+        assert InducedTree.from_bracket(text) == InducedTree.from_bracket(f"( {text} )") == tree
+
+
+def test_brackets_with_and_without_labels():
+    expected = InducedTree.from_nested([["the", "cat"], "sat"])
+    assert InducedTree.from_bracket("((the cat) sat)") == expected
+    assert InducedTree.from_bracket("( (S (NP (DT the) (NN cat))\n   (VP (VBD sat))) )") == expected
+    assert InducedTree.from_bracket("(S (NP the cat) sat)", labelled=True) == expected
+
+
+def test_escapes_follow_the_penn_treebank():
+    tree = InducedTree.from_nested(["(", ["1/2", ")"]])
+    assert tree.to_bracket() == "(-LRB- (1/2 -RRB-))"
+    assert InducedTree.from_bracket(r"(X (-LRB- -LRB-) (X (CD 1\/2) (-RRB- -RRB-)))") == tree
+    assert InducedTree.from_nested(["-LRB-", ["New York", ""]]).to_bracket() == r"(\-LRB- (New\u0020York \))"
+
+
+def test_a_first_word_that_could_be_a_label_is_set_apart():
+    tree = InducedTree.from_nested(["NP", ["DT", "the"], ["NN", "cat"]])
+    assert tree.to_bracket() == "((NP) (DT the) (NN cat))"
+    assert InducedTree.from_bracket("(NP (DT the) (NN cat))").words == ("the", "cat")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "got 0"),
+        ("(a b) (c d)", "got 2"),
+        ("(a b) c", "'c' outside brackets at line 1, column 7"),
+        ("cat", "'cat' outside brackets"),
+        ("(a b))", r"'\)' outside brackets at line 1, column 6"),
+        ("(a\n (b c)", r"'\(' is never closed at line 1, column 1"),
+        ("(a\n  ())", "nothing between .* at line 2, column 3"),
+    ],
+)
+def test_malformed_brackets_are_refused_with_their_position(text, message):
+    with pytest.raises(ValueError, match=message):
+        InducedTree.from_bracket(text)
+
+
+def test_a_label_without_words_is_refused():
+    with pytest.raises(ValueError, match="no words"):
+        InducedTree.from_bracket("(S (NP) (VP sat))", labelled=True)
+
+
+def test_reader_yields_each_tree_with_labels_as_written():
+    first, second = read_brackets("( (S (-LRB- -LRB-)) )\n\n((a) b)")
+    assert first == BracketNode(None, [BracketNode("S", [BracketNode("-LRB-", ["-LRB-"])])])
+    assert second == BracketNode(None, [BracketNode("a", []), "b"])
+    assert list(read_brackets(" \n")) == []
+
+
+@pytest.mark.parametrize("nested", [3, ["a", 3], ["a", []], [[]], {"a": "b"}, ["a", None]])
+def test_what_is_no_nested_list_of_words_is_refused(nested):
+    with pytest.raises(ValueError, match="no words|subtree"):
+        InducedTree.from_nested(nested)
+
+
+def test_spans_complete_the_sentence_and_need_not_be_sorted():
+    tree = InducedTree.from_spans(["a", "b", "c", "d"], [(2, 4), (0, 2), (1, 2), (2, 4)])
+    assert tree.to_nested() == [["a", "b"], ["c", "d"]]
+    assert InducedTree.from_spans(["a", "b", "c"], []).to_nested() == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("spans", "message"),
+    [([(0, 2), (1, 3)], "cross"), ([(0, 4)], "not a span"), ([(-1, 2)], "not a span"), ([(2, 2)], "not a span")],
+)
+def test_impossible_spans_are_refused(spans, message):
+    with pytest.raises(ValueError, match=message):
+        InducedTree.from_spans(["a", "b", "c"], spans)
+
+
+def test_depth_and_arity():
+    trees = [InducedTree.from_nested(nested) for nested in ([], "a", ["a", "b", "c"], ["a", ["b", "c"], "d"])]
+    assert [tree.depth for tree in trees] == [0, 0, 1, 2]
+    assert [tree.is_binary for tree in trees] == [True, True, False, False]
+    assert InducedTree.from_nested(["a", ["b", ["c", "d"]]]).is_binary
+
+
+def test_nltk_trees_have_the_same_shape_and_come_back():
+    nltk = pytest.importorskip("nltk")
+    tree = InducedTree.from_nested([["the", "cat"], "sat"])
+    assert tree.to_nltk("S") == nltk.Tree.fromstring("(S (S the cat) sat)")
+    assert InducedTree.from_nested(tree.to_nltk()) == tree
+    assert InducedTree.from_nested("a").to_nltk() == nltk.Tree("X", ["a"])
+    assert InducedTree.from_nested([]).to_nltk() == nltk.Tree("X", [])
+
+
+def test_trees_are_values():
+    tree = tree_from_distances([1.0, 2.0], ["a", "b"])
+    same_without_distances = InducedTree.from_nested(["a", "b"])
+    assert tree == same_without_distances and hash(tree) == hash(same_without_distances)
+    assert tree != InducedTree.from_nested(["a", "c"])
+    with pytest.raises(FrozenInstanceError):
+        tree.words = ("c", "d")
+    for copied in (pickle.loads(pickle.dumps(tree)), copy.deepcopy(tree)):
+        assert copied == tree and copied.distances == (1.0, 2.0)
+
+
+def test_repr_is_short():
+    assert repr(InducedTree.from_nested(["the", ["old", "cat"]])) == "InducedTree((the (old cat)))"
+    assert len(repr(tree_from_distances(range(500), numbered(500)))) < 100
+
+
+@pytest.mark.parametrize("bias", ["right", "none"])
+@pytest.mark.parametrize(
+    ("distances", "right_branching"),
+    [(range(NUM_WORDS, 0, -1), True), (range(NUM_WORDS), False), ([1.0] * NUM_WORDS, True)],
+)
+def test_ten_thousand_words_in_one_chain(distances, right_branching, bias):
+    tree = tree_from_distances(distances, numbered(NUM_WORDS), bias)
+    chain = (
+        [(i, NUM_WORDS) for i in range(NUM_WORDS - 1)]
+        if right_branching
+        else [(0, i) for i in range(2, NUM_WORDS + 1)]
+    )
+    assert set(tree.spans()) == set(chain)
+    assert tree.depth == NUM_WORDS - 1
+    assert InducedTree.from_bracket(tree.to_bracket()) == tree
+    assert InducedTree.from_nested(tree.to_nested()) == tree
+    assert pickle.loads(pickle.dumps(tree)) == tree
+    assert len(repr(tree)) < 100
+    assert str(tree).count("\n") == NUM_WORDS - 1
+    assert tree.to_svg().count("<path") == NUM_WORDS - 1
+
+
+def test_labelled_brackets_ten_thousand_deep():
+    text = "(S (A a) " * NUM_WORDS + "(B b)" + ")" * NUM_WORDS
+    assert InducedTree.from_bracket(text).depth == NUM_WORDS

@@ -1,0 +1,55 @@
+import json
+
+import pytest
+
+from onlstm_hf.utils.files import read_lines, read_text_file, write_json, written_file, written_folder
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_an_interrupted_file_stays_as_it_was_and_leaves_nothing_behind(tmp_path):
+    path = tmp_path / "text.txt"
+    with written_file(path) as file:
+        file.write("old\n")
+    with pytest.raises(Killed), written_file(path) as file:
+        file.write("half of the n")
+        raise Killed
+    assert path.read_bytes() == b"old\n"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_bytes_and_json_are_written_whole(tmp_path):
+    with written_file(tmp_path / "bytes", binary=True) as file:
+        file.write(b"\x00\xff")
+    assert (tmp_path / "bytes").read_bytes() == b"\x00\xff"
+    write_json(tmp_path / "results.json", {"F1": 0.5, "word": "é"})
+    assert json.loads((tmp_path / "results.json").read_text(encoding="utf-8")) == {"F1": 0.5, "word": "é"}
+
+
+def test_an_interrupted_folder_never_gets_its_name(tmp_path):
+    with pytest.raises(Killed), written_folder(tmp_path / "figures") as folder:
+        (folder / "1.svg").write_text("<svg/>")
+        raise Killed
+    assert list(tmp_path.iterdir()) == []
+    with written_folder(tmp_path / "figures") as folder:
+        (folder / "1.svg").write_text("<svg/>")
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["1.svg"]
+
+
+def test_lines_come_without_their_ends_and_the_byte_order_mark(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"\xef\xbb\xbfthe cat\r\n\nsleeps")
+    assert list(read_text_file(path)) == ["the cat", "", "sleeps"]
+
+
+def test_unreadable_text_is_named_with_its_place(tmp_path):
+    with pytest.raises(ValueError, match="the letter is not UTF-8: byte 0xe9 in line 2"):
+        list(read_lines([b"the cat\n", b"caf\xe9\n"], "the letter"))
+    with pytest.raises(ValueError, match="the letter is empty"):
+        list(read_lines([b" \n"], "the letter"))
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        read_text_file(tmp_path / "missing.txt")
+    with pytest.raises(IsADirectoryError, match="is a folder"):
+        read_text_file(tmp_path)

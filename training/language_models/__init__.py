@@ -1,0 +1,1 @@
+"""The text that language models are trained and validated on."""

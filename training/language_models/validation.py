@@ -1,0 +1,59 @@
+"""How a model is scored during training and at its end: held-out text and gold trees."""
+
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from onlstm_hf.scoring.protocols import StreamScore, score_sentences, stream_log_likelihood
+from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
+from training.language_models.text_batches import encode_stream, load_column, load_texts, text_of
+from training.loop.recipe import DataArguments
+
+
+@dataclass(frozen=True)
+class HeldOutText:
+    """A text to be scored the way the model is trained: as one stream, or sentence by sentence.
+
+    Attributes:
+        sentences: the text.
+        stream: its token ids `[N]`, an `<eos>` at the end of each sentence.
+        tokenizer: which gave them.
+        independent: whether each sentence starts from an empty state.
+    """
+
+    sentences: list[str]
+    stream: torch.Tensor
+    tokenizer: PreTrainedTokenizerBase
+    independent: bool
+
+    def score(self, model: PreTrainedModel, batch_size: int, progress: bool = False) -> StreamScore:
+        """Log likelihood of the whole text. The batch size changes that of a stream a little: each row starts anew."""
+        if not self.independent:
+            return stream_log_likelihood(model, self.stream, batch_size, progress=progress)
+        scores = [score.total() for score in score_sentences(model, self.tokenizer, self.sentences, batch_size)]
+        return StreamScore(sum(score.total_log_likelihood for score in scores), len(self.stream))
+
+
+def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedTokenizerBase) -> HeldOutText | None:
+    """The `"validation"` or `"test"` text, `None` where the recipe names none.
+
+    Raises:
+        ValueError: if it is empty.
+    """
+    texts = load_texts(data, part)
+    if texts is None:
+        return None
+    sentences = [text for text in (text_of(item, data.text_column) for item in texts) if text.strip()]
+    stream = encode_stream(sentences, tokenizer, data.text_column, part)
+    return HeldOutText(sentences, stream, tokenizer, data.independent_sentences)
+
+
+def load_gold_trees(data: DataArguments) -> list[GoldTree] | None:
+    """Gold trees from a file or from a column of the validation split, `None` where the recipe names none."""
+    if data.gold_trees is not None:
+        return read_treebank(data.gold_trees)
+    if data.gold_tree_column is not None:
+        rows = load_column(data, "validation", data.gold_tree_column)
+        return gold_trees_from_brackets(row[data.gold_tree_column] for row in rows)
+    return None

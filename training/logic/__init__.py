@@ -1,0 +1,1 @@
+"""The pairs of formulas that classifiers are trained on."""

@@ -1,0 +1,1 @@
+"""What every training run does, whatever it learns: recipe, updates, checkpoints, log."""

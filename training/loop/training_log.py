@@ -1,0 +1,140 @@
+"""What a run reports while it trains: a progress bar, `log.jsonl`, and the trackers of Accelerate."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from tqdm.auto import tqdm
+
+from training.loop.progress import Progress
+
+DIVERGED_ABOVE_GUESSING = 2.0
+
+
+class TrainingDiverged(RuntimeError):
+    """Loss or weights are not finite, or the loss is far above that of guessing."""
+
+
+class TrainingLog:
+    """Loss, perplexity and speed since the last entry, the loss averaged over tokens and processes.
+
+    Args:
+        accelerator: the run's.
+        output_dir: folder of the run.
+        progress: of the run; every entry has its update and epoch.
+        vocab_size: a loss counts as diverged at twice that of guessing among so many words.
+        total_steps: updates of the whole run, for the time that is left; `None` if that is not known.
+        state: `state_dict()` of the log of the run that is resumed.
+        unit: what is predicted and counted.
+    """
+
+    def __init__(
+        self,
+        accelerator: Accelerator,
+        output_dir: Path,
+        progress: Progress,
+        vocab_size: int,
+        total_steps: int | None,
+        state: dict | None = None,
+        unit: str = "tokens",
+    ):
+        self.accelerator, self.output_dir, self.progress = accelerator, output_dir, progress
+        self.unit = unit
+        self.guessing_loss = math.log(vocab_size)
+        self._clear()
+        if state is not None:
+            self.summed_loss, self.num_items = state["summed_loss"].to(accelerator.device), state["num_items"]
+        if accelerator.is_main_process:
+            # What was logged after the checkpoint will be logged again.
+            with open(self.path, "ab") as file:
+                file.truncate(min(progress.log_size, file.tell()))
+        self.bar = tqdm(total=total_steps, initial=progress.step, unit="step", disable=not accelerator.is_main_process)
+
+    @property
+    def path(self) -> Path:
+        return self.output_dir / "log.jsonl"
+
+    def _clear(self) -> None:
+        self.summed_loss = torch.zeros((), device=self.accelerator.device)
+        self.num_items = 0.0
+        self.num_tokens, self.start = 0.0, time.perf_counter()
+
+    def state_dict(self) -> dict:
+        """What this process has gathered for the next entry."""
+        return {"summed_loss": self.summed_loss.cpu(), "num_items": self.num_items}
+
+    def size(self) -> int:
+        """Bytes of `log.jsonl`."""
+        return os.path.getsize(self.path)
+
+    def add(self, cross_entropy: torch.Tensor, num_items: float) -> None:
+        """Counts one update: its mean cross-entropy over `num_items` tokens of each process."""
+        self.summed_loss += cross_entropy * num_items
+        self.num_items += num_items
+        self.num_tokens += num_items * self.accelerator.num_processes
+        self.bar.update()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leaves the time that the block takes out of the speed."""
+        start = time.perf_counter()
+        yield
+        self.start += time.perf_counter() - start
+
+    def mean_loss(self) -> float | None:
+        """The training loss since the last entry, `None` where there was no update.
+
+        Raises:
+            TrainingDiverged: as `check_loss`.
+        """
+        if not self.num_items:
+            return None
+        loss = self.accelerator.reduce(self.summed_loss / self.num_items, reduction="mean").item()
+        self.check_loss(loss, "training loss")
+        return loss
+
+    def check_loss(self, loss: float, name: str) -> None:
+        """Raises `TrainingDiverged` if a loss is not finite or far above that of guessing."""
+        if not math.isfinite(loss) or loss > DIVERGED_ABOVE_GUESSING * self.guessing_loss:
+            raise self.diverged(f"the {name} is {loss:.4g} (guessing gives {self.guessing_loss:.4g})")
+
+    def diverged(self, reason: str) -> TrainingDiverged:
+        """The error that ends a run, with what is left of it."""
+        checkpoint = self.output_dir / "last"
+        kept = f"The last good checkpoint is {checkpoint}" if checkpoint.exists() else "There is no checkpoint yet"
+        return TrainingDiverged(
+            f"training diverged before update {self.progress.step}: {reason}. {kept}; try a lower learning_rate or "
+            "max_grad_norm"
+        )
+
+    def write_training(self, learning_rate: float) -> None:
+        """Writes an entry on the updates since the last one."""
+        loss = self.mean_loss()
+        perplexity, speed = math.exp(loss), self.num_tokens / (time.perf_counter() - self.start)
+        speed_name = f"{self.unit}_per_s"
+        self.bar.set_postfix({"loss": f"{loss:.3f}", "ppl": f"{perplexity:.1f}", speed_name: f"{speed:.0f}"})
+        self._write({"loss": loss, "perplexity": perplexity, speed_name: speed, "learning_rate": learning_rate})
+        self._clear()
+
+    def write_validation(self, scores: dict[str, float]) -> None:
+        """Writes the result of a validation, and shows it above the progress bar."""
+        self._write(scores)
+        if self.accelerator.is_main_process:
+            shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+            self.bar.write(f"update {self.progress.step}, epoch {self.progress.epoch}: {shown}")
+
+    def _write(self, values: dict[str, float]) -> None:
+        self.accelerator.log(values, step=self.progress.step)
+        if self.accelerator.is_main_process:
+            entry = {"step": self.progress.step, "epoch": self.progress.epoch, **values}
+            with open(self.path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(entry) + "\n")
+
+    def close(self) -> None:
+        self.bar.close()
