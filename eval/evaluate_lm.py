@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
 from eval.report.tables import format_table
-from eval.utils import check_writable, describe_checkpoint, import_extra, load_column
+from eval.utils import check_writable, describe_checkpoint, import_extra, read_string_column
 from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
 from onlstm_hf.utils.files import read_text_file
@@ -99,7 +99,7 @@ def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
     """The lines that are not blank of each text, by the name of the text."""
     texts = {path: list(read_text_file(path)) for path in options.files or ()}
     for split, name in _splits(options).items():
-        texts[name] = load_column(options.dataset, options.config, split, options.column)
+        texts[name] = read_string_column(options.dataset, options.config, split, options.column)
     texts = {name: [line for line in lines if line.strip()] for name, lines in texts.items()}
     for name, lines in texts.items():
         if not lines:

@@ -28,7 +28,7 @@ from eval.report.parsing_table import (
     summarize,
 )
 from eval.report.tables import check_table_name, format_table, write_table
-from eval.utils import check_writable, describe_checkpoint, load_column
+from eval.utils import check_writable, describe_checkpoint, read_string_column
 from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import average_trees
@@ -209,7 +209,9 @@ def read_gold_trees(options: argparse.Namespace) -> list[GoldTree]:
     is_penn_style = path.is_file() or path.suffix.lower() == ".mrg" or any(path.rglob("*.[mM][rR][gG]"))
     if is_penn_style:
         return read_treebank(path)
-    return gold_trees_from_brackets(load_column(options.treebank, options.config, options.split, options.column))
+    return gold_trees_from_brackets(
+        read_string_column(options.treebank, options.config, options.split, options.column)
+    )
 
 
 def score(trees: Trees, gold: list[GoldTree], max_words: int | None, seed: int) -> dict[str, ParsingScores]:

@@ -28,7 +28,8 @@ from eval.syntactic_tests import (
 from eval.utils import check_writable, describe_checkpoint, import_extra
 from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
-from onlstm_hf.text.unknown_words import differ_in_unknown_word, encode_sentences, spell_as_treebank
+from onlstm_hf.text.spelling import spell_as_treebank
+from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
 from onlstm_hf.utils.results_file import write_results
 
@@ -173,7 +174,7 @@ def score_items(
         raise ValueError("the tokenizer needs an eos_token, which stands before and after each sentence")
     end = (tokenizer.eos_token_id,) if end_counts else ()
     sentences = list(dict.fromkeys(sentence for item in items for sentence in item.sentences))
-    encoded = dict(zip(sentences, encode_sentences(tokenizer, sentences), strict=True))
+    encoded = dict(zip(sentences, tokenize_sentences(tokenizer, sentences), strict=True))
     framed = [(begin, *encoded[sentence].ids, *end) for sentence in sentences]
     log_probabilities = dict(zip(sentences, sequence_log_probabilities(model, framed, batch_size), strict=True))
     metric = evaluate.load(str(Path(__file__).resolve().parent / "minimal_pairs"), keep_in_memory=True)

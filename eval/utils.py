@@ -22,7 +22,7 @@ def import_extra(name: str, extra: str = "train") -> ModuleType:
         raise ImportError(f'this needs {name}: pip install "onlstm_hf[{extra}]"') from error
 
 
-def load_column(dataset: str, config: str | None, split: str, column: str) -> list[str]:
+def read_string_column(dataset: str, config: str | None, split: str, column: str) -> list[str]:
     """A column of strings of a Hugging Face dataset, given by its name on the Hub or its folder.
 
     Raises:

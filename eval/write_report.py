@@ -26,8 +26,8 @@ INTRODUCTION = """\
 
 `python eval/write_report.py` makes this file from the files in `eval/results`; nothing in it is typed by hand. A
 number in brackets names the run that a row comes from. Its command, at the end, gives the row again (speed and
-training within what machines, threads and random numbers change), with the data in the folder that the environment variable
-`ONLSTM_SHARED` names: `data/ptb` (the Penn Treebank text for language
+training within what machines, threads and random numbers change), with the data in the folder that the environment
+variable `ONLSTM_SHARED` names: `data/ptb` (the Penn Treebank text for language
 modelling), `data/wsj_sample` (its free sample of trees), `data/syneval` (Marvin & Linzen 2018), `data/blimp`
 (Warstadt et al. 2020) and `data/logic` (Bowman et al. 2015). Rows marked as published are those of the papers."""
 

@@ -17,7 +17,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from onlstm_hf.models.configuration_onlstm import ONLSTMConfig
 from onlstm_hf.models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
 from onlstm_hf.ops.dropout import drop_connect
-from onlstm_hf.ops.ordered_neurons.operator import OrderedNeuronsOutput, cumax
+from onlstm_hf.ops.ordered_neurons.equations import cumax
+from onlstm_hf.ops.ordered_neurons.operator import OrderedNeuronsOutput
 
 
 class CumaxLSTMConfig(ONLSTMConfig):

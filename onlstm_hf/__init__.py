@@ -16,7 +16,8 @@ from .models.modeling_rnn import RNNForCausalLM, RNNForSequencePairClassificatio
 from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification
 from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 from .text.tokenization import build_word_tokenizer
-from .trees.induced_tree import InducedTree, tree_from_distances
+from .trees.distances import tree_from_distances
+from .trees.induced_tree import InducedTree
 from .version import __version__
 
 for _config, _models in {

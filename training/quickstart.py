@@ -17,7 +17,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.hub.cards.language_model import main_row
-from onlstm_hf.scoring.parsing_scores import right_branching_tree, score_baselines, score_parses
+from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
+from onlstm_hf.trees.baselines import right_branching_tree
 from onlstm_hf.trees.drawing import save_figure, tree_to_text
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 import onlstm_hf
 from onlstm_hf.models.recurrent.state import ModelState
-from onlstm_hf.scoring.protocols import parse_treebank
+from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from training.language_models.text_batches import (
@@ -40,7 +40,7 @@ from training.language_models.text_batches import (
     StreamedTextBatches,
     check_files,
     encode_lines,
-    encode_stream,
+    encode_text,
     load_texts,
 )
 from training.language_models.validation import load_gold_trees, load_held_out_text
@@ -64,7 +64,7 @@ def build_batches(recipe: Recipe, tokenizer: PreTrainedTokenizerBase, share: Sha
     if data.independent_sentences:
         sentences = list(encode_lines(texts, tokenizer, data.text_column))
         return SentenceBatches(sentences, tokenizer.eos_token_id, share, data.max_sentence_length, seed)
-    stream = encode_stream(texts, tokenizer, data.text_column, "training")
+    stream = encode_text(texts, tokenizer, data.text_column, "training")
     return StreamBatches(stream, tokenizer.eos_token_id, share, data.bptt_length, data.random_bptt, seed)
 
 

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 
 from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
-from onlstm_hf.parsing.mixin import evaluation_mode
-from onlstm_hf.scoring.protocols import stream_chunks, target_log_probabilities
+from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
+from onlstm_hf.utils.evaluation_mode import evaluation_mode
 
 
 class CachePointer(NamedTuple):

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from onlstm_hf.ops.vocabulary_loss import next_token_loss
-from onlstm_hf.scoring.protocols import stream_chunks, target_log_probabilities
+from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
 
 
 class DynamicEvaluationDiverged(ValueError):

@@ -17,7 +17,7 @@ from eval.adaptation.dynamic_evaluation import (
     gradient_root_mean_squares,
 )
 from onlstm_hf.cli.main import positive_integer
-from onlstm_hf.scoring.protocols import StreamScore, encode_stream
+from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
 from onlstm_hf.utils.files import read_text_file
 
 
@@ -197,10 +197,10 @@ def adapt(
         every candidate (`None` where it diverged); and the log probabilities of the tokens of each text.
     """
     method = METHODS[adaptation.name]
-    streams = {name: encode_stream(tokenizer, lines) for name, lines in texts.items()}
+    streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
     gradient_rms = None
     if adaptation.gradient_lines is not None:
-        text = encode_stream(tokenizer, adaptation.gradient_lines)[: adaptation.gradient_tokens]
+        text = encode_sentence_stream(tokenizer, adaptation.gradient_lines)[: adaptation.gradient_tokens]
         gradient_rms = gradient_root_mean_squares(model, text)
 
     def score(stream: torch.Tensor, candidates: Sequence[tuple]) -> list[torch.Tensor | None]:

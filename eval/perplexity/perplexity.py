@@ -116,14 +116,15 @@ def _score_texts(texts, protocol, model=None, tokenizer=None, batch_size=None) -
 
     An `<eos>` stands before what is scored, and every token is predicted, the first one included.
     """
-    from onlstm_hf.scoring.protocols import encode_stream, score_sentences, stream_log_likelihood
+    from onlstm_hf.scoring.sentences import score_sentences
+    from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_likelihood
 
     if model is None or tokenizer is None:
         raise ValueError("texts are scored by a model: pass model=... and tokenizer=...")
     if protocol == "sentence":
         scores = [score.total() for score in score_sentences(model, tokenizer, texts, batch_size or 64)]
     else:
-        scores = [stream_log_likelihood(model, encode_stream(tokenizer, texts), batch_size or 1)]
+        scores = [stream_log_likelihood(model, encode_sentence_stream(tokenizer, texts), batch_size or 1)]
     return (
         np.array([score.total_log_likelihood for score in scores]),
         np.array([score.num_tokens for score in scores]),

@@ -12,7 +12,7 @@ from eval.speed.contestants import PRECISIONS
 from eval.speed.measurement import Spread, in_own_process, ratio, synchronize, take_turns
 from eval.speed.prpn_word_by_word import logits_word_by_word
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
-from onlstm_hf.trees.induced_tree import tree_from_distances
+from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.utils.process_memory import keep_freed_memory
 
 WORD_BY_WORD = "word by word float32"

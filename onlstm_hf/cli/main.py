@@ -15,7 +15,8 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..conversion.checkpoints import convert_original_checkpoint
 from ..hub.push import push_metric, push_model
-from ..scoring.protocols import StreamScore, score_sentences
+from ..scoring.sentences import score_sentences
+from ..scoring.stream import StreamScore
 from ..trees.drawing import save_figure, tree_to_text
 from ..trees.induced_tree import InducedTree
 from ..utils.checkpoints import add_code_option, default_model, load_checkpoint, quiet_transformers

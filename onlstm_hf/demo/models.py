@@ -6,7 +6,7 @@ from pathlib import Path
 from threading import Lock
 from urllib.parse import urlencode
 
-from ..text.unknown_words import spell_as_treebank
+from ..text.spelling import spell_as_treebank
 from ..text.word_alignment import encode_sentence
 from ..utils.checkpoints import load_checkpoint
 from .sentence_analysis import (

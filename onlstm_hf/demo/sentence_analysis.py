@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..scoring.parsing_scores import ParsingScores, score_parses
-from ..scoring.protocols import score_encoded_sentences
-from ..text.unknown_words import differ_in_unknown_word, encode_sentences
+from ..scoring.sentences import score_encoded_sentences
+from ..text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from ..text.word_alignment import encode_sentence, encode_words
+from ..trees.brackets import has_labels, read_brackets
 from ..trees.drawing import WordMeasure, words_to_svg
-from ..trees.induced_tree import InducedTree, has_labels, read_brackets
+from ..trees.induced_tree import InducedTree
 from ..trees.treebank import GoldTree
 
 
@@ -138,7 +139,7 @@ def compare_pair(
         ValueError: if the tokenizer does not fit the model or does not tell the places of its tokens.
     """
     pair = [grammatical, ungrammatical]
-    unknown = differ_in_unknown_word(*encode_sentences(tokenizer, pair))
+    unknown = differ_in_unknown_word(*tokenize_sentences(tokenizer, pair))
     return PairComparison(*read_sentences(model, tokenizer, pair), unknown)
 
 

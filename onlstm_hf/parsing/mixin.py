@@ -1,32 +1,32 @@
 """`parse()`: from sentences to the trees that a language model induces."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import tqdm
 
 from ..text.word_alignment import encode_sentence, encode_words
+from ..trees.distances import tree_from_distances
 from ..trees.drawing import distances_to_svg
-from ..trees.induced_tree import InducedTree, tree_from_distances
+from ..trees.induced_tree import InducedTree
+from ..utils.evaluation_mode import evaluation_mode
 from .pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
+from .sentences import (
+    MAX_TOKENS_PER_BATCH,
+    SentenceUnits,
+    batches,
+    first_of_each_unit,
+    is_one_sentence,
+    token_ids,
+    token_names,
+    windows,
+)
 
 # Sentences are encoded and sorted by length one window after the other, so that memory is bounded on any input.
 BATCHES_PER_WINDOW = 64
-MAX_TOKENS_PER_WINDOW = 1 << 20
-MAX_TOKENS_PER_BATCH = 1 << 14
 PROGRESS_AFTER_SECONDS = 2.0
-
-
-class EncodedSentence(NamedTuple):
-    """A sentence as the model reads it: its units (words or tokens), token ids, and each token's unit."""
-
-    units: list[str]
-    input_ids: list[int]
-    unit_of_token: list[int]
 
 
 class ParsingMixin:
@@ -97,11 +97,11 @@ class ParsingMixin:
                 f"{type(sentences).__name__} (of a tokenizer's output give the input_ids)"
             )
 
-        is_single = _is_one_sentence(sentences)
+        is_single = is_one_sentence(sentences)
         if is_single:
             sentences = [sentences]
         encoded = (self._encode(sentence, tokenizer, units) for sentence in sentences)
-        start_ids = [*_token_ids(self.config, "eos"), *_token_ids(tokenizer, "eos")][:1]
+        start_ids = [*token_ids(self.config, "eos"), *token_ids(tokenizer, "eos")][:1]
         bar = tqdm(
             total=len(sentences) if hasattr(sentences, "__len__") else None,
             unit="sentence",
@@ -110,9 +110,9 @@ class ParsingMixin:
         )
         trees: list[InducedTree] = []
         with bar, evaluation_mode(self):
-            for window in _windows(encoded, batch_size * BATCHES_PER_WINDOW):
+            for window in windows(encoded, batch_size * BATCHES_PER_WINDOW):
                 distances: dict[int, list[float]] = {}
-                for batch in _batches(window, batch_size):
+                for batch in batches(window, batch_size):
                     rows = [window[index] for index in batch]
                     batch_distances = self._unit_distances(
                         rows, start_ids, max_length, layer=layer, **distance_options
@@ -179,7 +179,7 @@ class ParsingMixin:
         names = [f"layer {layer + 1}{', which makes the tree' if layer == chosen else ''}" for layer in layers]
         return by_layer[chosen], dict(zip(names, by_layer, strict=True))
 
-    def _encode(self, sentence, tokenizer: PreTrainedTokenizerBase | None, units: str) -> EncodedSentence:
+    def _encode(self, sentence, tokenizer: PreTrainedTokenizerBase | None, units: str) -> SentenceUnits:
         if hasattr(sentence, "tolist"):  # a row of a tensor or array
             sentence = sentence.tolist()
         is_text = isinstance(sentence, str)
@@ -210,8 +210,8 @@ class ParsingMixin:
                 "the tokenizer does not belong to this model"
             )
         if is_ids or units == "tokens":
-            return EncodedSentence(_token_names(input_ids, tokenizer), input_ids, list(range(len(input_ids))))
-        return EncodedSentence(words, input_ids, word_of_token)
+            return SentenceUnits(token_names(input_ids, tokenizer), input_ids, list(range(len(input_ids))))
+        return SentenceUnits(words, input_ids, word_of_token)
 
     def _without_edges(self, ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
         """The ids without special tokens and padding before the first and after the last word."""
@@ -219,13 +219,13 @@ class ParsingMixin:
             token
             for owner in (self.config, tokenizer)
             for kind in ("bos", "eos", "pad")
-            for token in _token_ids(owner, kind)
+            for token in token_ids(owner, kind)
         }
         inside = [position for position, token in enumerate(ids) if token not in edges]
         return ids[inside[0] : inside[-1] + 1] if inside else []
 
     def _unit_distances(
-        self, batch: list[EncodedSentence], start_ids: list[int], max_length: int, **distance_options
+        self, batch: list[SentenceUnits], start_ids: list[int], max_length: int, **distance_options
     ) -> list[list[float]]:
         """The distance of each unit of each sentence of a batch."""
         if not any(sentence.input_ids for sentence in batch):
@@ -244,78 +244,6 @@ class ParsingMixin:
         if not distances.isfinite().all():
             raise ValueError("the model computed distances that are not finite: its weights contain NaN or infinity")
         return [
-            _first_of_each_unit(row, sentence.unit_of_token)
+            first_of_each_unit(row, sentence.unit_of_token)
             for row, sentence in zip(distances[:, len(start_ids) :].tolist(), batch, strict=True)
         ]
-
-
-@contextmanager
-def evaluation_mode(model: PreTrainedModel) -> Iterator[None]:
-    """No dropout and no gradients within the block; the model's mode is what it was after it."""
-    was_training = model.training
-    model.eval()
-    try:
-        with torch.inference_mode():
-            yield
-    finally:
-        model.train(was_training)
-
-
-def _first_of_each_unit(token_distances: list[float], unit_of_token: list[int]) -> list[float]:
-    """Of each run of tokens of the same unit the first distance; distances past the last token are padding."""
-    previous_units = [None, *unit_of_token]
-    return [
-        distance
-        for distance, unit, previous in zip(token_distances, unit_of_token, previous_units, strict=False)
-        if unit != previous
-    ]
-
-
-def _token_ids(owner: PreTrainedConfig | PreTrainedTokenizerBase | None, kind: str) -> list[int]:
-    """The ids of a kind of special token (`"eos"`) of a configuration or tokenizer: none, one, or several."""
-    value = getattr(owner, f"{kind}_token_id", None)
-    if value is None:
-        return []
-    return list(value) if isinstance(value, list | tuple) else [value]
-
-
-def _token_names(ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
-    """The tokenizer's names; the number where there is no tokenizer, or it is smaller than the model's vocabulary."""
-    names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
-    return [str(token) if name is None else name for token, name in zip(ids, names, strict=True)]
-
-
-def _is_one_sentence(sentences) -> bool:
-    if isinstance(sentences, torch.Tensor):
-        return sentences.dim() < 2
-    if isinstance(sentences, str):
-        return True
-    if hasattr(sentences, "tolist"):  # an array
-        sentences = sentences.tolist()
-    return isinstance(sentences, list | tuple) and len(sentences) > 0 and isinstance(sentences[0], int)
-
-
-def _windows(sentences: Iterable[EncodedSentence], size: int) -> Iterator[list[EncodedSentence]]:
-    """Neighbouring sentences, at most `size` of them and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
-    window, num_tokens = [], 0
-    for sentence in sentences:
-        window.append(sentence)
-        num_tokens += len(sentence.input_ids)
-        if len(window) == size or num_tokens >= MAX_TOKENS_PER_WINDOW:
-            yield window
-            window, num_tokens = [], 0
-    if window:
-        yield window
-
-
-def _batches(window: list[EncodedSentence], batch_size: int) -> Iterator[list[int]]:
-    """Indices of sentences of similar length, at most `MAX_TOKENS_PER_BATCH` tokens with their padding."""
-    batch: list[int] = []
-    for index in sorted(range(len(window)), key=lambda i: len(window[i].input_ids)):
-        length = len(window[index].input_ids)
-        if batch and (len(batch) == batch_size or (len(batch) + 1) * length > MAX_TOKENS_PER_BATCH):
-            yield batch
-            batch = []
-        batch.append(index)
-    if batch:
-        yield batch

@@ -7,7 +7,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
-from ..parsing.mixin import evaluation_mode
+from ..utils.evaluation_mode import evaluation_mode
 
 _PADDING = -1
 

@@ -1,19 +1,15 @@
-"""Sentences as a model reads them: their spelling, their tokens, and which of their words the model does not know."""
+"""Sentences in tokens, and which of their words a model does not know."""
 
 from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
-from functools import cache
 from typing import NamedTuple
 
-from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerBase
-
-from .tokenization import build_word_tokenizer
 
 TOKENIZED_AT_ONCE = 10_000
 
 
-class EncodedSentence(NamedTuple):
+class SentenceTokens(NamedTuple):
     """A sentence in tokens.
 
     Attributes:
@@ -25,7 +21,7 @@ class EncodedSentence(NamedTuple):
     units: tuple[int | str, ...]
 
 
-def encode_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> Iterator[EncodedSentence]:
+def tokenize_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> Iterator[SentenceTokens]:
     """Encodes sentences without special tokens.
 
     Raises:
@@ -45,10 +41,10 @@ def encode_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str
                 text[first:last] if token == unknown_id else token
                 for token, (first, last) in zip(ids, places, strict=True)
             ]
-            yield EncodedSentence(tuple(ids), tuple(units))
+            yield SentenceTokens(tuple(ids), tuple(units))
 
 
-def differ_in_unknown_word(first: EncodedSentence, second: EncodedSentence) -> bool:
+def differ_in_unknown_word(first: SentenceTokens, second: SentenceTokens) -> bool:
     """Whether a word that only one of two sentences has in its place is outside the vocabulary."""
     if not any(isinstance(unit, str) for unit in first.units + second.units):
         return False
@@ -59,16 +55,3 @@ def differ_in_unknown_word(first: EncodedSentence, second: EncodedSentence) -> b
         if tag != "equal"
         for unit in first.units[start:end] + second.units[other_start:other_end]
     )
-
-
-def spell_as_treebank(sentence: str) -> str:
-    """The sentence as the Penn Treebank text for language modelling has it: `He hasn't left.` is `he has n't left`."""
-    tokenizer = _treebank_tokenizer()
-    words = tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str(sentence))
-    return " ".join(word for word, _ in words if any(character.isalnum() for character in word))
-
-
-@cache
-def _treebank_tokenizer() -> Tokenizer:
-    """A tokenizer of which only the splitting of text into words is used."""
-    return build_word_tokenizer(vocabulary=["N"], split="treebank", lowercase=True, digits_to_n=True).backend_tokenizer

@@ -1,133 +1,15 @@
-"""Trees over the words of a sentence: from syntactic distances, bracketed text or spans, and back."""
+"""A constituency tree over the words of a sentence: from spans, nested lists or bracketed text, and back."""
 
 from __future__ import annotations
 
-import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any
 
+from .brackets import BracketNode, escape_word, has_labels, read_brackets, unescape_word
 from .drawing import tree_to_svg, tree_to_text
-
-
-class BracketNode(NamedTuple):
-    """One pair of brackets as it stands in the text, before anyone decides what its parts mean.
-
-    `label` is the text right after the opening bracket, `None` where another bracket follows at once. In a Penn-style
-    tree it is the label or tag (`(NP (DT the) (NN cat))`); in an unlabelled tree it is the first word (`(the cat)`).
-    `children` are the remaining parts in order: brackets and bare words. Words stand as they were written.
-    """
-
-    label: str | None
-    children: list[BracketNode | str]
-
-
-def read_brackets(text: str) -> Iterator[BracketNode]:
-    """Reads every bracketed tree of a text, one after the other, to any depth.
-
-    Args:
-        text: any number of trees, for instance the content of a `.mrg` file: `( (S (NP (DT the) (NN cat)) ...) )`.
-
-    Yields:
-        The outermost brackets of each tree.
-
-    Raises:
-        ValueError: for brackets that do not match, `()` and words outside brackets, with line and column.
-    """
-
-    def malformed(problem: str, position: int) -> ValueError:
-        line = text.count("\n", 0, position) + 1
-        column = position - text.rfind("\n", 0, position)
-        return ValueError(f"malformed brackets: {problem} at line {line}, column {column}")
-
-    open_brackets: list[tuple[int, list]] = []  # where each bracket opened, and its parts so far
-    for token in re.finditer(r"[()]|[^\s()]+", text):
-        if token[0] == "(":
-            open_brackets.append((token.start(), []))
-        elif not open_brackets:
-            raise malformed(f"{token[0]!r} outside brackets", token.start())
-        elif token[0] == ")":
-            start, parts = open_brackets.pop()
-            if not parts:
-                raise malformed("nothing between '(' and ')'", start)
-            has_label = isinstance(parts[0], str)
-            node = BracketNode(parts[0], parts[1:]) if has_label else BracketNode(None, parts)
-            if open_brackets:
-                open_brackets[-1][1].append(node)
-            else:
-                yield node
-        else:
-            open_brackets[-1][1].append(token[0])
-    if open_brackets:
-        raise malformed("'(' is never closed", open_brackets[-1][0])
-
-
-def tree_from_distances(
-    distances: Sequence[float], words: Sequence[str], branching_bias: str = "right"
-) -> InducedTree:
-    """Builds the binary tree that splits a sentence at its largest syntactic distance, and its parts likewise.
-
-    Of equal distances the first counts as the largest, except with the rule `"ranges"`.
-
-    Args:
-        distances: one number per word (a sequence, or a NumPy array or tensor of shape `[num_words]`). The distance of
-            a word tells how far it is from the words before it. The tree keeps them.
-        words: the words of the sentence.
-        branching_bias: `"right"` is the papers' rule: where word `i` has the largest distance, split into
-            `[words before i, [word i, words after i]]` (Shen et al., ICLR 2018 and ICLR 2019). Random distances give
-            more right than left branches under it (Dyer, Melis & Blunsom 2019). `"none"` has no such bias: it splits
-            into `[words before i, words from i]`, so the distance of the first word is not used. `"ranges"` is the
-            rule of the dependency ranges, which the gates of a PRPN are at infinite temperature (Shen et al., ICLR
-            2018, appendix on partial overlap): what stands before word `i` in its constituent reaches back to the
-            last word with a larger distance. That is `"none"` with the last of equal distances as the largest.
-
-    Returns:
-        The tree. 10,000 words take milliseconds, whatever the distances.
-
-    Raises:
-        ValueError: if the lengths differ, a distance is NaN, or the bias is unknown.
-    """
-    words = _as_words(words)
-    if hasattr(distances, "tolist"):
-        distances = distances.tolist()
-    try:
-        distances = [float(distance) for distance in distances]
-    except TypeError as error:
-        raise ValueError("distances must be one flat sequence of numbers, one per word") from error
-    if len(distances) != len(words):
-        raise ValueError(f"expected one distance per word, got {len(distances)} distances for {len(words)} words")
-    for word, distance in zip(words, distances, strict=True):
-        if math.isnan(distance):
-            raise ValueError(f"the distance of the word {word!r} is NaN; check the model's weights and input")
-
-    if branching_bias == "right":
-        spans = []
-        for word_index, (start, end) in enumerate(_ranges_of_maxima(distances)):
-            spans += [(start, end), (word_index, end)]
-    elif branching_bias == "none":
-        spans = [(start, end + 1) for start, end in _ranges_of_maxima(distances[1:])]
-    elif branching_bias == "ranges":
-        last_word = len(words) - 1
-        backwards = _ranges_of_maxima(distances[:0:-1])
-        spans = [(last_word - end, last_word - start + 1) for start, end in backwards]
-    else:
-        raise ValueError(f'branching_bias must be "right", "none" or "ranges", got {branching_bias!r}')
-    return InducedTree.from_spans(words, spans, distances)
-
-
-def _ranges_of_maxima(values: Sequence[float]) -> list[tuple[int, int]]:
-    """For each index, the widest range `(start, end)` around it in which its value is the first maximum."""
-    starts, ends = [0] * len(values), [len(values)] * len(values)
-    still_maxima: list[int] = []  # of a range that reaches the present index; their values never increase
-    for index, value in enumerate(values):
-        while still_maxima and values[still_maxima[-1]] < value:
-            ends[still_maxima.pop()] = index
-        if still_maxima:
-            starts[index] = still_maxima[-1] + 1
-        still_maxima.append(index)
-    return list(zip(starts, ends, strict=True))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -164,7 +46,7 @@ class InducedTree:
         Raises:
             ValueError: for a span outside the sentence, spans that cross, or a wrong number of distances.
         """
-        words = _as_words(words)
+        words = as_words(words)
         if distances is not None and len(distances) != len(words):
             raise ValueError(f"expected one distance per word, got {len(distances)} distances for {len(words)} words")
         constituents = {(int(start), int(end)) for start, end in spans}
@@ -228,7 +110,7 @@ class InducedTree:
             return node.children if labelled or node.label is None else [node.label, *node.children]
 
         words, spans = _words_and_spans(roots[0], children)
-        return cls.from_spans([_unescape(word) for word in words], spans)
+        return cls.from_spans([unescape_word(word) for word in words], spans)
 
     @property
     def depth(self) -> int:
@@ -276,7 +158,7 @@ class InducedTree:
         In a tree that is not binary the first word gets brackets of its own, `((a) (b c) (d e))`, where it would
         otherwise look like a label.
         """
-        words = [_escape(word) for word in self.words]
+        words = [escape_word(word) for word in self.words]
         if len(words) < 2:
             return f"({''.join(words)})"
         text = " ".join(
@@ -312,7 +194,7 @@ class InducedTree:
         return open_constituents[0]
 
 
-def _as_words(words: Sequence[str]) -> tuple[str, ...]:
+def as_words(words: Sequence[str]) -> tuple[str, ...]:
     if isinstance(words, str) or not all(isinstance(word, str) for word in words):
         raise ValueError("words must be a sequence of strings, one per word; split the sentence first")
     return tuple(str(word) for word in words)
@@ -344,36 +226,3 @@ def _words_and_spans(
         else:
             unfinished.append((len(words), iter(children_of(child))))
     return words, spans
-
-
-def has_labels(root: BracketNode) -> bool:
-    """Whether the brackets are those of a Penn-style tree of two words or more, `( (S ...) )` included."""
-    if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
-        root = root.children[0]
-    nodes = [root]
-    has_two_words = False
-    for node in nodes:  # which grows as the walk goes down
-        subtrees = [child for child in node.children if isinstance(child, BracketNode)]
-        is_tagged_word = len(node.children) == 1 and not subtrees
-        is_constituent = len(node.children) == len(subtrees) > 0
-        if node.label is None or not (is_tagged_word or is_constituent):
-            return False
-        has_two_words = has_two_words or len(subtrees) > 1
-        nodes += subtrees
-    return has_two_words
-
-
-def _escape(word: str) -> str:
-    word = re.sub(r"\\|-(?=[LR]RB[-()])", r"\\\g<0>", word)
-    word = word.replace("(", "-LRB-").replace(")", "-RRB-")
-    return re.sub(r"\s", lambda space: f"\\u{ord(space[0]):04x}", word) or "\\"
-
-
-def _unescape(text: str) -> str:
-    def original(escape: re.Match[str]) -> str:
-        side, code, character = escape.groups()
-        if side:
-            return "(" if side == "L" else ")"
-        return chr(int(code, 16)) if code else character
-
-    return re.sub(r"-([LR])RB-|\\u([0-9a-f]{4})|\\(.?)", original, text)

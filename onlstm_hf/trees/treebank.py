@@ -8,7 +8,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from .induced_tree import BracketNode, InducedTree, read_brackets
+from .brackets import BracketNode, read_brackets
+from .induced_tree import InducedTree
 
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
 CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})

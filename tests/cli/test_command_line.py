@@ -16,7 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LM
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, convert_original_state_dict
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.cli.main import main
-from onlstm_hf.scoring.protocols import score_sentences
+from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.utils import checkpoints
 from tests.helpers.original_files import MakesAFolder, onlstm_checkpoint, prpn_checkpoint, save_in_zip
 from tests.helpers.tiny_models import MODEL_TYPES

@@ -16,7 +16,7 @@ from onlstm_hf.demo.sentence_analysis import (
     split_text,
 )
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.scoring.protocols import score_sentences
+from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.trees.treebank import GoldTree
 from tests.helpers.tiny_models import MODEL_TYPES
 

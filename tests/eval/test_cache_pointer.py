@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from eval.adaptation import cache_pointer
 from eval.adaptation.cache_pointer import CachePointer, CacheWindow, cached_log_probabilities
-from onlstm_hf.scoring.protocols import stream_log_likelihood
+from onlstm_hf.scoring.stream import stream_log_likelihood
 from tests.helpers.tiny_models import KINDS, VOCAB_SIZE
 
 EOS, LENGTH = 4, 37

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
-from onlstm_hf.scoring.protocols import stream_log_likelihood
+from onlstm_hf.scoring.stream import stream_log_likelihood
 from tests.helpers.tiny_models import KINDS, VOCAB_SIZE
 
 EOS, LENGTH = 4, 23

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.logic.scores import score_logic
-from onlstm_hf.scoring.parsing_scores import baseline_trees, score_parses
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.baselines import baseline_trees
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import AS_WRITTEN, GoldTree, gold_trees_from_brackets, read_treebank
 from tests.helpers.tiny_models import KINDS

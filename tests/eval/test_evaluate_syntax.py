@@ -8,8 +8,9 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from eval import evaluate_syntax
 from eval.syntactic_tests import MARVIN_LINZEN_PUBLISHED, MARVIN_LINZEN_SETS, Item, load_blimp, load_marvin_linzen
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
-from onlstm_hf.scoring.protocols import score_sentences
-from onlstm_hf.text.unknown_words import differ_in_unknown_word, encode_sentences, spell_as_treebank
+from onlstm_hf.scoring.sentences import score_sentences
+from onlstm_hf.text.spelling import spell_as_treebank
+from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
 
 pytest.importorskip("datasets")
 pytest.importorskip("evaluate")
@@ -138,7 +139,7 @@ def test_pairs_of_unknown_words_are_ties_and_counted(onlstm, tokenizer, marvin_l
     ],
 )
 def test_only_unknown_words_that_differ_matter(tokenizer, first, second, expected):
-    assert differ_in_unknown_word(*encode_sentences(tokenizer, [first, second])) is expected
+    assert differ_in_unknown_word(*tokenize_sentences(tokenizer, [first, second])) is expected
 
 
 @pytest.mark.parametrize(

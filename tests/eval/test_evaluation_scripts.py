@@ -16,7 +16,7 @@ from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_pr
 from eval.utils import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
-from onlstm_hf.scoring.protocols import encode_stream
+from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.treebank import AS_WRITTEN, GoldTree, read_treebank
 
@@ -158,8 +158,8 @@ def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
     adapted = results["adaptation"]
     caches = [CachePointer(*setting) for setting in product((2, 30), (0.0, 0.5), (0.1, 0.4))]
     streams = {
-        text_file: encode_stream(tokenizer, [line for line in LINES if line]),
-        str(other): encode_stream(tokenizer, other.read_text().splitlines()),
+        text_file: encode_sentence_stream(tokenizer, [line for line in LINES if line]),
+        str(other): encode_sentence_stream(tokenizer, other.read_text().splitlines()),
     }
     losses = [-found.mean().item() for found in cached_log_probabilities(model, streams[str(other)][:20], caches)]
     best = caches[losses.index(min(losses))]
@@ -198,7 +198,7 @@ def test_dynamic_evaluation_leaves_out_what_diverges(
     arguments = [checkpoint, "--files", text_file, "--adapt", method, "--tune", text_file, "--output", str(output)]
     settings = ["--learning-rate", "1e38", "0.01", "--decay", "0.1", "--segment-length", "4"]
     gradient_rms, fields = None, ("learning_rate", "decay", "segment_length")
-    stream = encode_stream(tokenizer, [line for line in LINES if line])
+    stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
     if method == "dynamic-rms":
         settings += ["--epsilon", "2", "--gradient-text", text_file, "--gradient-tokens", "12"]
         gradient_rms, fields = gradient_root_mean_squares(model, stream[:12]), (*fields, "epsilon")

@@ -7,7 +7,7 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from onlstm_hf.scoring.protocols import score_sentences
+from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]

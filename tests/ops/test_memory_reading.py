@@ -3,7 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.memory_reading.operator import ReadingWeights, read_sequence
+from onlstm_hf.ops.memory_reading.equations import ReadingWeights
+from onlstm_hf.ops.memory_reading.operator import read_sequence
 from onlstm_hf.ops.structured_attention import attend, attend_to_windows
 
 INPUT_SIZE = 5

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from onlstm_hf.ops.memory_reading import native as native
 from onlstm_hf.ops.memory_reading import operator as module
-from onlstm_hf.ops.memory_reading.operator import ReadingWeights, read_sequence
+from onlstm_hf.ops.memory_reading.equations import ReadingWeights
+from onlstm_hf.ops.memory_reading.operator import read_sequence
 from onlstm_hf.ops.native_library import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.ops.test_memory_reading import arguments, leaves

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from onlstm_hf.ops.ordered_neurons import operator as module
-from onlstm_hf.ops.ordered_neurons.operator import cumax, ordered_neurons
+from onlstm_hf.ops.ordered_neurons.equations import cumax
+from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
 
 
 class Problem(NamedTuple):

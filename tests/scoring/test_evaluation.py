@@ -6,14 +6,9 @@ import torch
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring import protocols as evaluation
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.scoring.protocols import (
-    StreamScore,
-    check_token_ids,
-    parse_treebank,
-    score_encoded_sentences,
-    score_sentences,
-    stream_log_likelihood,
-)
+from onlstm_hf.scoring.sentences import score_encoded_sentences, score_sentences
+from onlstm_hf.scoring.stream import StreamScore, check_token_ids, stream_log_likelihood
+from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree
 
 VOCAB_SIZE, EOS = 11, 4

@@ -11,16 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.scoring.parsing_scores import (
+from onlstm_hf.scoring.parsing_scores import LabelRecall, score_baselines, score_parses
+from onlstm_hf.trees.baselines import (
     BASELINES,
-    LabelRecall,
     balanced_tree,
     baseline_trees,
     left_branching_tree,
     random_split_tree,
     right_branching_tree,
-    score_baselines,
-    score_parses,
     uniform_random_tree,
     upper_bound_tree,
 )

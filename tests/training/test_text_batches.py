@@ -19,7 +19,7 @@ from training.language_models.text_batches import (
     check_files,
     draw_chunk_lengths,
     encode_lines,
-    encode_stream,
+    encode_text,
     load_texts,
     pad_sentences,
 )
@@ -180,7 +180,7 @@ def test_text_that_fills_no_batch_is_refused(tokenizer):
     with pytest.raises(ValueError, match="1 sentences, too few for a batch of 2"):
         SentenceBatches([[3, EOS]], EOS, Share(2), 10, seed=0)
     with pytest.raises(ValueError, match="the training text is empty"):
-        encode_stream(["", "  "], tokenizer, "text", "training")
+        encode_text(["", "  "], tokenizer, "text", "training")
 
 
 def test_every_line_ends_with_eos_and_empty_ones_are_left_out(tokenizer):
@@ -188,7 +188,7 @@ def test_every_line_ends_with_eos_and_empty_ones_are_left_out(tokenizer):
     assert [tokenizer.decode(ids) for ids in encoded] == ["the cat sleeps <eos>", "a dog sees the small cat <eos>"]
     rows = [{"words": line} for line in LINES[:3]]
     assert list(encode_lines(rows, tokenizer, "words")) == encoded
-    assert encode_stream(LINES[:3], tokenizer, "text", "training").tolist() == [*encoded[0], *encoded[1]]
+    assert encode_text(LINES[:3], tokenizer, "text", "training").tolist() == [*encoded[0], *encoded[1]]
 
 
 def test_a_row_without_text_is_refused(tokenizer):

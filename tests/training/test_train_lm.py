@@ -19,7 +19,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
-from onlstm_hf.scoring.protocols import parse_treebank, stream_log_likelihood
+from onlstm_hf.scoring.stream import stream_log_likelihood
+from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import gold_trees_from_brackets
 from training import train_lm
 from training.loop.recipe import parse_recipe

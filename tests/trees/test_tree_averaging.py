@@ -6,15 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlstm_hf.scoring.parsing_scores import (
-    left_branching_tree,
-    random_split_tree,
-    right_branching_tree,
-    score_parses,
-    uniform_random_tree,
-)
+from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.averaging import average_trees
-from onlstm_hf.trees.induced_tree import InducedTree, tree_from_distances
+from onlstm_hf.trees.baselines import left_branching_tree, random_split_tree, right_branching_tree, uniform_random_tree
+from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree
 
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.drawing import (
     WordMeasure,
     compared_trees_to_svg,
@@ -17,7 +18,7 @@ from onlstm_hf.trees.drawing import (
     tree_to_text,
     words_to_svg,
 )
-from onlstm_hf.trees.induced_tree import InducedTree, tree_from_distances
+from onlstm_hf.trees.induced_tree import InducedTree
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY_WORDS = ["<script>alert(1)</script>", "a&b", "]]>", "\"'", "\x00\x1b[31m", "\ud800", "\uffff", "\u202e", "", " "]

@@ -10,7 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
 
-from onlstm_hf.trees.induced_tree import BracketNode, InducedTree, read_brackets, tree_from_distances
+from onlstm_hf.trees.brackets import BracketNode, read_brackets
+from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.induced_tree import InducedTree
 
 # Few different values, so that ties are common.
 DISTANCES = st.lists(st.integers(0, 4) | st.floats(-1e6, 1e6) | st.just(float("inf")), min_size=1, max_size=12)

@@ -83,12 +83,12 @@ def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
         ValueError: if the dataset has no such split or column.
     """
     if arguments.dataset is not None:
-        return load_column(arguments, part, arguments.text_column, arguments.streaming and part == "train")
+        return load_dataset_column(arguments, part, arguments.text_column, arguments.streaming and part == "train")
     files = getattr(arguments, f"{part}_files")
     return None if files is None else TextLines(files)
 
 
-def load_column(arguments: DataArguments, part: str, column: str, streaming: bool = False) -> Iterable | None:
+def load_dataset_column(arguments: DataArguments, part: str, column: str, streaming: bool = False) -> Iterable | None:
     """One column of a split of the HF dataset, `None` where the recipe names no such split."""
     split = getattr(arguments, f"{part}_split")
     if split is None:
@@ -141,7 +141,7 @@ def text_of(item: str | dict, text_column: str) -> str:
     return text
 
 
-def encode_stream(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str, name: str) -> torch.Tensor:
+def encode_text(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str, name: str) -> torch.Tensor:
     """All lines one after the other as one tensor `[N]` of token ids.
 
     Raises:

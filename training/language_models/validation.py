@@ -5,9 +5,10 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from onlstm_hf.scoring.protocols import StreamScore, score_sentences, stream_log_likelihood
+from onlstm_hf.scoring.sentences import score_sentences
+from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
-from training.language_models.text_batches import encode_stream, load_column, load_texts, text_of
+from training.language_models.text_batches import encode_sentence_stream, load_dataset_column, load_texts, text_of
 from training.loop.recipe import DataArguments
 
 
@@ -45,7 +46,7 @@ def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedToke
     if texts is None:
         return None
     sentences = [text for text in (text_of(item, data.text_column) for item in texts) if text.strip()]
-    stream = encode_stream(sentences, tokenizer, data.text_column, part)
+    stream = encode_sentence_stream(sentences, tokenizer, data.text_column, part)
     return HeldOutText(sentences, stream, tokenizer, data.independent_sentences)
 
 
@@ -54,6 +55,6 @@ def load_gold_trees(data: DataArguments) -> list[GoldTree] | None:
     if data.gold_trees is not None:
         return read_treebank(data.gold_trees)
     if data.gold_tree_column is not None:
-        rows = load_column(data, "validation", data.gold_tree_column)
+        rows = load_dataset_column(data, "validation", data.gold_tree_column)
         return gold_trees_from_brackets(row[data.gold_tree_column] for row in rows)
     return None

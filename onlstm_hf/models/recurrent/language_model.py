@@ -12,14 +12,9 @@ from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
 from transformers.utils import ModelOutput
 
+from ...ops.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
 from ...ops.linear import weight_and_bias
-from ...ops.vocabulary_loss import (
-    IGNORED_LABEL,
-    check_vocabulary,
-    next_token_loss,
-    next_token_targets,
-    projected_next_token_loss,
-)
+from ...ops.vocabulary_loss import next_token_loss, projected_next_token_loss
 from ...utils.download_check import PLACE, check_download
 from ...utils.remote_code import can_travel, with_references, write_code
 from .configuration import RecurrentConfig

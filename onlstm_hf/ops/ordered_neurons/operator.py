@@ -14,6 +14,7 @@ import torch
 
 from ..fast_path import FastPath, choose_path
 from ..linear import matmul
+from .equations import reference, state_dtype
 from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
@@ -41,11 +42,6 @@ class OrderedNeuronsOutput(NamedTuple):
     cell: torch.Tensor
     forget_distances: torch.Tensor
     input_distances: torch.Tensor
-
-
-def cumax(logits: torch.Tensor) -> torch.Tensor:
-    """Cumulative softmax over the last dimension (equation 6): a soft, monotone switch from 0 to 1."""
-    return logits.softmax(dim=-1).cumsum(dim=-1)
 
 
 def ordered_neurons(
@@ -83,7 +79,7 @@ def ordered_neurons(
     _check_shapes(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask)
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
-    run = _reference if implementation == "reference" else _fast
+    run = reference if implementation == "reference" else _fast
     outputs, last_cell, distances = run(
         input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, implementation
     )
@@ -91,60 +87,9 @@ def ordered_neurons(
     return OrderedNeuronsOutput(outputs, last_cell, 1 - one_minus_forget, input_distances)
 
 
-def ordered_neurons_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One step of the recurrence: equations 7 to 14 of the paper.
-
-    Args:
-        gates: `[B, G]`, the affine map of input and previous hidden state, before the nonlinearities.
-        cell: `[B, C, K]`, the previous cell state.
-
-    Returns:
-        The hidden state `[B, H]`, the cell state `[B, C, K]`, and the master input and forget gates `[B, 2, C]`.
-    """
-    batch_size, num_chunks, chunk_size = cell.shape
-    size = num_chunks * chunk_size
-    master_input, master_forget, candidate, input_gate, forget_gate, output_gate = gates.split(
-        [num_chunks, num_chunks, size, size, size, size], dim=-1
-    )
-    master_input_gate = 1 - cumax(master_input)
-    master_forget_gate = cumax(master_forget)
-    candidate, input_gate, forget_gate, output_gate = (
-        units.view(batch_size, num_chunks, chunk_size)
-        for units in (candidate.tanh(), input_gate.sigmoid(), forget_gate.sigmoid(), output_gate.sigmoid())
-    )
-
-    master_input_chunks, master_forget_chunks = master_input_gate.unsqueeze(-1), master_forget_gate.unsqueeze(-1)
-    overlap = master_forget_chunks * master_input_chunks
-    forget_gate = forget_gate * overlap + (master_forget_chunks - overlap)
-    input_gate = input_gate * overlap + (master_input_chunks - overlap)
-    cell = forget_gate * cell + input_gate * candidate
-    hidden = output_gate * cell.tanh()
-    return hidden.reshape(batch_size, size), cell, torch.stack([master_input_gate, master_forget_gate], dim=1)
-
-
-def _reference(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, _):
-    """The definition: one step after the other, differentiated by autograd."""
-    input_dtype, dtype = input_gates.dtype, _state_dtype(input_gates)
-    input_gates, hidden, cell = input_gates.to(dtype), hidden.to(dtype), cell.to(dtype)
-    recurrent_weight = recurrent_weight.to(dtype) * recurrent_scale
-    if recurrent_mask is not None:
-        recurrent_weight = recurrent_weight * recurrent_mask
-    outputs, distances = [], []
-    for step, gates in enumerate(input_gates):
-        gates = gates + torch.nn.functional.linear(hidden, recurrent_weight).to(dtype)
-        next_hidden, next_cell, master_gates = ordered_neurons_step(gates, cell)
-        if mask is not None:
-            next_hidden = torch.where(mask[step, :, None], next_hidden, hidden)
-            next_cell = torch.where(mask[step, :, None, None], next_cell, cell)
-        hidden, cell = next_hidden, next_cell
-        outputs.append(hidden)
-        distances.append(master_gates.mean(dim=-1))
-    return torch.stack(outputs).to(input_dtype), cell, torch.stack(distances)
-
-
 def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, implementation):
     """One opaque operator for the whole sequence: no graph over time, a hand-derived backward pass."""
-    input_dtype, dtype = input_gates.dtype, _state_dtype(input_gates)
+    input_dtype, dtype = input_gates.dtype, state_dtype(input_gates)
     product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
     if input_dtype != torch.bfloat16:
         input_gates = input_gates.to(dtype)
@@ -159,10 +104,6 @@ def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, re
         *tensors, mask, recurrent_mask, recurrent_scale, product_in_bfloat16, differentiable, implementation
     )
     return outputs.to(input_dtype), last_cell, distances
-
-
-def _state_dtype(tensor: torch.Tensor) -> torch.dtype:
-    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 def _product_dtype(tensor: torch.Tensor, state_dtype: torch.dtype) -> torch.dtype:

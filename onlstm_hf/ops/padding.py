@@ -1,0 +1,48 @@
+"""Padding moved to where it can change nothing, and back."""
+
+import torch
+
+
+class Padding:
+    """Moves padding to the end of every row, where nothing follows that it could change, and back again.
+
+    Args:
+        mask: `[B, T]` booleans, `False` at padding, or `None` where there is none.
+
+    Attributes:
+        mask: the same with the padding at the end.
+    """
+
+    def __init__(self, mask: torch.Tensor | None):
+        self.mask = mask
+        if mask is not None:
+            self.order = mask.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
+            self.inverse = self.order.argsort(dim=1)
+            self.lengths = mask.sum(dim=1)
+            self.mask = mask.gather(1, self.order)
+
+    def to_end(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`[B, T, ...]` with the padding at the end."""
+        return tensor if self.mask is None else _taken(tensor, self.order)
+
+    def back(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`[B, T, ...]` with the padding where it was."""
+        return tensor if self.mask is None else _taken(tensor, self.inverse)
+
+    def back_or_zero(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same, with 0 at padding."""
+        if self.mask is None:
+            return tensor
+        mask = self.mask.view(*self.mask.shape, *(1,) * (tensor.dim() - 2))
+        return self.back(tensor * mask)
+
+    def last(self, tape: torch.Tensor, size: int) -> torch.Tensor:
+        """Of a tape `[B, size + T, ...]`, with the padding at its end, the last `size` real entries of each row."""
+        if self.mask is None:
+            return tape[:, tape.shape[1] - size :]
+        return _taken(tape, self.lengths.unsqueeze(1) + torch.arange(size, device=tape.device))
+
+
+def _taken(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Entries `[B, N, ...]` of `tensor` `[B, T, ...]` at `indices` `[B, N]`."""
+    return tensor.gather(1, indices.view(*indices.shape, *(1,) * (tensor.dim() - 2)).expand(-1, -1, *tensor.shape[2:]))

@@ -1,0 +1,92 @@
+"""Log probabilities of sentences that stand alone."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from ..utils.evaluation_mode import evaluation_mode
+from .stream import StreamScore, check_token_ids, target_log_probabilities
+
+MAX_TOKENS_PER_CALL = 2048
+
+
+class SentenceScore(NamedTuple):
+    """A sentence by itself, as a language model predicts it after one `<eos>`.
+
+    Attributes:
+        tokens: its tokens and the `<eos>` at its end.
+        log_probabilities: natural log probability of each token, given all before it.
+    """
+
+    tokens: list[str]
+    log_probabilities: list[float]
+
+    def total(self) -> StreamScore:
+        return StreamScore(sum(self.log_probabilities), len(self.log_probabilities))
+
+
+def score_sentences(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str], batch_size: int = 64
+) -> list[SentenceScore]:
+    """Log probabilities of sentences that stand alone, in the order of the input.
+
+    Args:
+        model: a language model that takes and returns a `state`.
+        tokenizer: its tokenizer.
+        sentences: strings; an empty one is scored as `<eos>` after `<eos>`.
+        batch_size: sentences in one pass, sorted by length and padded.
+
+    Raises:
+        ValueError: see `score_encoded_sentences`.
+    """
+    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
+    return score_encoded_sentences(model, tokenizer, encoded, batch_size)
+
+
+def score_encoded_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: Sequence[Sequence[int]],
+    batch_size: int = 64,
+) -> list[SentenceScore]:
+    """`score_sentences` for sentences that are token ids already, without special tokens.
+
+    Raises:
+        ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
+    """
+    eos = tokenizer.eos_token_id
+    if eos is None:
+        raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
+    framed = [torch.tensor([eos, *ids, eos]) for ids in encoded]
+    if framed:
+        check_token_ids(torch.cat(framed), model)
+    scores: list[SentenceScore | None] = [None] * len(framed)
+    order = sorted(range(len(framed)), key=lambda index: len(framed[index]))
+    for start in range(0, len(order), batch_size):
+        indices = order[start : start + batch_size]
+        for index, row in zip(indices, _log_probabilities(model, [framed[i] for i in indices]), strict=True):
+            scores[index] = SentenceScore(tokenizer.convert_ids_to_tokens(framed[index][1:].tolist()), row)
+    return scores
+
+
+def _log_probabilities(model: PreTrainedModel, sequences: list[torch.Tensor]) -> list[list[float]]:
+    """The log probability of every token of each sequence but its first."""
+    padded = pad_sequence(sequences, batch_first=True).to(model.device)
+    lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=model.device)
+    inputs, targets = padded[:, :-1], padded[:, 1:]
+    mask = (torch.arange(inputs.shape[1], device=model.device) < lengths[:, None]).long()
+    pieces, state = [], None
+    length = max(1, MAX_TOKENS_PER_CALL // len(sequences))
+    with evaluation_mode(model):
+        for start in range(0, inputs.shape[1], length):
+            piece = slice(start, start + length)
+            output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True)
+            state = output.state
+            pieces.append(target_log_probabilities(output.logits, targets[:, piece]))
+    rows = torch.cat(pieces, dim=1)
+    if not rows[mask.bool()].isfinite().all():
+        raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
+    return [row[:length] for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)]
