@@ -31,7 +31,7 @@ from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree, read_treebank
 from onlstm_hf.utils.files import write_json
-from training.language_models.text_batches import TextLines, encode_sentence_stream
+from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
 PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees")
@@ -127,7 +127,7 @@ def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] |
 def _perplexity(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, files: list[str], batch_size: int
 ) -> float:
-    stream = encode_sentence_stream(TextLines(files), tokenizer, "text", ", ".join(files))
+    stream = encode_text(TextLines(files), tokenizer, "text", ", ".join(files))
     return stream_log_likelihood(model, stream, batch_size, progress=True).perplexity
 
 

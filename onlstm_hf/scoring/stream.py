@@ -76,7 +76,7 @@ def stream_log_likelihood(
     return StreamScore(total, num_tokens)
 
 
-def encode_stream(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> torch.Tensor:
+def encode_sentence_stream(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str]) -> torch.Tensor:
     """The token ids `[N]` of sentences as one stream, each followed by the tokenizer's `<eos>`.
 
     Raises:

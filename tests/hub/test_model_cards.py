@@ -11,7 +11,7 @@ from onlstm_hf.hub.cards.language_model import main_row, model_card
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import read_treebank
-from training.language_models.text_batches import TextLines, encode_sentence_stream
+from training.language_models.text_batches import TextLines, encode_text
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINTS = sorted(path.parent for path in (PROJECT_ROOT / "model_cards").glob("*/config.json"))
@@ -91,8 +91,6 @@ def test_its_parsing_scores_can_be_had_again(folder, shared_dir):
 @each_checkpoint
 def test_its_validation_perplexity_can_be_had_again(folder, shared_dir):
     model, tokenizer = load(folder)
-    stream = encode_sentence_stream(
-        TextLines([shared_dir / "data" / "ptb" / "valid.txt"]), tokenizer, "text", "validation"
-    )
+    stream = encode_text(TextLines([shared_dir / "data" / "ptb" / "valid.txt"]), tokenizer, "text", "validation")
     expected = json.loads((folder / "results.json").read_text())["perplexity"]["validation"]
     assert stream_log_likelihood(model, stream, batch_size=10).perplexity == pytest.approx(expected, rel=1e-3)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
-from onlstm_hf.scoring import protocols as evaluation
+from onlstm_hf.scoring import sentences as sentence_scores
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.scoring.sentences import score_encoded_sentences, score_sentences
 from onlstm_hf.scoring.stream import StreamScore, check_token_ids, stream_log_likelihood
@@ -223,7 +223,7 @@ def log_probabilities_step_by_step(model, ids):
 @pytest.mark.parametrize("batch_size", [1, 3, 64])
 @pytest.mark.parametrize("max_tokens", [2048, 4])
 def test_sentence_scores_are_those_of_reading_token_by_token(monkeypatch, model, batch_size, max_tokens):
-    monkeypatch.setattr(evaluation, "MAX_TOKENS_PER_CALL", max_tokens)
+    monkeypatch.setattr(sentence_scores, "MAX_TOKENS_PER_CALL", max_tokens)
     vocabulary = ["the", "cat", "sat", "on", "<eos>", "<unk>", "mat", "old", "dog", "that", "saw"]
     tokenizer = build_word_tokenizer(vocabulary=vocabulary, pad_token="<eos>")
     sentences = ["the cat sat on the mat", "it saw dogs", "dog", "the old dog that the cat saw sat on the old mat", ""]

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
-from training.language_models.text_batches import encode_sentence_stream, load_dataset_column, load_texts, text_of
+from training.language_models.text_batches import encode_text, load_dataset_column, load_texts, text_of
 from training.loop.recipe import DataArguments
 
 
@@ -46,7 +46,7 @@ def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedToke
     if texts is None:
         return None
     sentences = [text for text in (text_of(item, data.text_column) for item in texts) if text.strip()]
-    stream = encode_sentence_stream(sentences, tokenizer, data.text_column, part)
+    stream = encode_text(sentences, tokenizer, data.text_column, part)
     return HeldOutText(sentences, stream, tokenizer, data.independent_sentences)
 
 
