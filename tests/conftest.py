@@ -18,6 +18,8 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 import torch  # noqa: E402
 from accelerate.state import AcceleratorState, GradientState  # noqa: E402
 
+from tests.helpers.requirements import missing  # noqa: E402
+
 
 @pytest.fixture(scope="session")
 def project_root() -> Path:
@@ -29,7 +31,7 @@ def shared_dir() -> Path:
     """Reference data and golden numbers of the authors' code, which are not part of the repository."""
     path = Path(os.environ.get("ONLSTM_SHARED", PROJECT_ROOT.parent / "shared"))
     if not path.is_dir():
-        pytest.skip(f"reference data not found at {path}; set ONLSTM_SHARED to its folder")
+        missing("data", f"reference data not found at {path}; set ONLSTM_SHARED to its folder")
     return path
 
 

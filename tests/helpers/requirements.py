@@ -1,0 +1,39 @@
+"""What tests need beside the package, and what happens where it is missing.
+
+A test that lacks something is skipped, with the reason. `ONLSTM_STRICT=1` makes such tests fail instead, and
+`ONLSTM_STRICT=data,browser` only those that lack one of the things named: where a machine is known to have them, no
+test may pass by not being run.
+"""
+
+import os
+from typing import NoReturn
+
+import pytest
+
+KINDS = ("data", "compiler", "browser", "instructions", "libraries")
+
+
+def missing(kind: str, reason: str) -> NoReturn:
+    """Skips the test that runs, or fails it where the thing must not be missing.
+
+    Args:
+        kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, instructions of the CPU,
+            libraries of Python.
+        reason: what is missing, and how to get it.
+    """
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
+    if is_required(kind):
+        pytest.fail(f"{reason} (ONLSTM_STRICT requires: {kind})", pytrace=False)
+    pytest.skip(reason)
+
+
+def is_required(kind: str) -> bool:
+    """Whether a thing must be there. A `ValueError` tells a mistyped name from one that is not required."""
+    asked = os.environ.get("ONLSTM_STRICT", "")
+    if asked in ("", "0", "1"):
+        return asked == "1"
+    names = asked.split(",")
+    if unknown := sorted(set(names) - set(KINDS)):
+        raise ValueError(f"ONLSTM_STRICT names {', '.join(unknown)}; there is {', '.join(KINDS)}")
+    return kind in names
