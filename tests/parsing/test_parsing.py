@@ -10,6 +10,7 @@ from transformers import PreTrainedTokenizerFast
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, tree_from_distances
 from onlstm_hf.parsing import mixin as parsing
+from onlstm_hf.parsing import sentences as batching
 
 WORDS = [f"w{index}" for index in range(40)]
 SENTENCES = st.lists(st.lists(st.sampled_from([*WORDS, "unseen", "🐈"]), max_size=9), max_size=12)
@@ -195,7 +196,7 @@ def test_batches_give_the_trees_of_single_sentences_in_the_order_of_the_input(se
 
 
 def test_a_batch_has_sentences_of_similar_length_and_few_enough_tokens(model, monkeypatch):
-    monkeypatch.setattr(parsing, "MAX_TOKENS_PER_BATCH", 100)
+    monkeypatch.setattr(batching, "MAX_TOKENS_PER_BATCH", 100)
     calls = ModelCalls(model, monkeypatch)
     lengths = numpy.random.default_rng(0).integers(0, 60, size=200)
     model.parse([some_words(length) for length in lengths], TOKENIZER, batch_size=16)
@@ -227,7 +228,7 @@ def test_the_input_is_read_one_window_at_a_time(model, monkeypatch):
 
 
 def test_a_window_of_long_sentences_is_a_short_one(model, monkeypatch):
-    monkeypatch.setattr(parsing, "MAX_TOKENS_PER_WINDOW", 50)
+    monkeypatch.setattr(batching, "MAX_TOKENS_PER_WINDOW", 50)
     calls = ModelCalls(model, monkeypatch)
     sentences = [some_words(20, seed) for seed in range(7)]
     assert model.parse(sentences, TOKENIZER) == [expected_tree(MODEL, words) for words in sentences]

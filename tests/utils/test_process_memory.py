@@ -8,7 +8,7 @@ import pytest
 
 ALLOCATIONS = """
 import resource, sys, torch
-from onlstm_hf.process_memory import keep_freed_memory
+from onlstm_hf.utils.process_memory import keep_freed_memory
 if sys.argv[1] == "keep":
     assert keep_freed_memory()
 def page_faults():

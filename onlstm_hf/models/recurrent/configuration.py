@@ -1,7 +1,9 @@
 """What the configurations of all recurrent language models have in common."""
 
 from transformers import PreTrainedConfig
-from transformers.pipelines import PIPELINE_REGISTRY
+
+# Fields that name code beside the weights.
+CARRIED_CODE = ("auto_map", "custom_pipelines")
 
 
 class RecurrentConfig(PreTrainedConfig):
@@ -48,11 +50,12 @@ class RecurrentConfig(PreTrainedConfig):
     def from_dict(cls, config_dict, **kwargs):
         """As in Transformers, but refuses the configuration of another kind of model.
 
-        Where this package is imported, its own pipelines do their tasks, and not those that the checkpoint carries.
+        Where the class is that of this package, so are the model's and the pipeline's: what the checkpoint says of the
+        code that it carries is left out.
         """
         model_type = config_dict.get("model_type", cls.model_type)
         if model_type != cls.model_type:
             raise ValueError(f'this is the configuration of a "{model_type}" model, and "{cls.model_type}" is needed')
-        if config_dict.get("custom_pipelines", {}).keys() <= PIPELINE_REGISTRY.supported_tasks.keys():
-            config_dict = {name: value for name, value in config_dict.items() if name != "custom_pipelines"}
+        if cls._auto_class is None:  # Transformers sets it where the class itself comes with the checkpoint
+            config_dict = {name: value for name, value in config_dict.items() if name not in CARRIED_CODE}
         return super().from_dict(config_dict, **kwargs)
