@@ -1,6 +1,7 @@
 """`pipeline("constituency-parsing")`: from raw sentences to plain records of the trees that a model induces."""
 
 import inspect
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
 from types import GeneratorType
@@ -61,6 +62,11 @@ class ConstituencyParsingPipeline(Pipeline):
         if not isinstance(inputs, str | Dataset | GeneratorType):
             inputs = list(inputs) if isinstance(inputs, Sized) else (sentence for sentence in inputs)
         return super().__call__(inputs, **options) if inputs != [] else []
+
+    def save_pretrained(self, save_directory: str | os.PathLike, **options) -> None:
+        """Saves the model, which names this pipeline and brings its code, and the tokenizer."""
+        self.model.save_pretrained(save_directory, **options)
+        self.tokenizer.save_pretrained(save_directory, **options)
 
     def _sanitize_parameters(self, **options) -> tuple[dict, dict, dict]:
         known = [name for name in _parse_options(type(self.model)) if name not in OWN_OPTIONS]
