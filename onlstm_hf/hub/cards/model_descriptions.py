@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from transformers import PreTrainedConfig
 
+from .published import published_f1, published_perplexity
+
 ORDERED_NEURONS = """@inproceedings{shen2019ordered,
   title={Ordered Neurons: Integrating Tree Structures into Recurrent Neural Networks},
   author={Shen, Yikang and Tan, Shawn and Sordoni, Alessandro and Courville, Aaron},
@@ -56,20 +58,23 @@ def describe_model(config: PreTrainedConfig) -> ModelDescription:
     if config.model_type not in _DESCRIPTIONS:
         raise ValueError(
             f'there is no model card for models of type "{config.model_type}", only for {", ".join(_DESCRIPTIONS)}: '
-            "add a description to onlstm_hf/model_descriptions.py"
+            "add a description to onlstm_hf/hub/cards/model_descriptions.py"
         )
     return _DESCRIPTIONS[config.model_type](config)
 
 
 def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
+    validation, test = (published_perplexity("ON-LSTM", part) for part in ("valid", "test"))
+    f1 = published_f1("ON-LSTM, layer 2")
     return ModelDescription(
         kind=f"An ON-LSTM ({ORDERED_NEURONS_LINK})",
         ability="It predicts the next word, and its forget gates give a constituency tree of each sentence, although "
         "it was never shown a tree.",
         example="print(model.parse({sentence}, tokenizer))",
-        published="Published for the paper's 25-million-parameter model: validation 58.29, test 56.17.",
+        published=f"Published for the paper's {test['parameters'].replace(' ', '-')}-parameter model: "
+        f"validation {validation['perplexity']}, test {test['perplexity']}.",
         published_parsing="Published for the paper's model on another test set, section 23 of the full treebank "
-        "(layer 2, mean of five seeds): 47.7 on all sentences, 65.1 on WSJ10.",
+        f"(layer 2, mean of five seeds): {f1['wsj']['mean']} on all sentences, {f1['wsj10']['mean']} on WSJ10.",
         caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
         "the score comes from the right-branching rule by which distances become trees "
         '(`branching_bias="none"` is the rule without it). It is meant for research and teaching: do not use it where '
@@ -80,14 +85,16 @@ def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
 
 
 def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
+    test, f1 = published_perplexity("PRPN", "test"), published_f1("PRPN-LM")
     return ModelDescription(
         kind="A PRPN ([Shen, Lin, Huang & Courville, ICLR 2018](https://arxiv.org/abs/1711.02013))",
         ability="It predicts the next word, and its parsing network gives a constituency tree of each sentence, "
         "although it was never shown a tree.",
         example="print(model.parse({sentence}, tokenizer))",
-        published="Published for the paper's model (44 million parameters): test 61.98.",
+        published=f"Published for the paper's model ({test['parameters']} parameters): test {test['perplexity']}.",
         published_parsing="Published for the paper's language model on another test set, section 23 of the full "
-        "treebank (mean of five seeds, as measured by Shen et al. 2019): 37.4 on all sentences; on WSJ10, 70.5.",
+        f"treebank (mean of five seeds, as measured by Shen et al. 2019): {f1['wsj']['mean']} on all sentences; "
+        f"on WSJ10, {f1['wsj10']['mean']}.",
         caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
         "the score comes from the right-branching rule by which distances become trees "
         '(`branching_bias="none"` is the rule without it, `hard=True` that of the gates). It is meant for research '
@@ -103,6 +110,7 @@ def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
 
 
 def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
+    validation, test = (published_perplexity("AWD-LSTM", part) for part in ("valid", "test"))
     return ModelDescription(
         kind=f"{CELLS[config.cell_type]} with the regularisation of the AWD-LSTM "
         "([Merity, Keskar & Socher, ICLR 2018](https://arxiv.org/abs/1708.02182))",
@@ -110,7 +118,8 @@ def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
         "its `parse` says so.",
         example='inputs = tokenizer({beginning}, return_tensors="pt")\n'
         "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))",
-        published="Published for the AWD-LSTM of 24 million parameters: validation 60.0, test 57.3.",
+        published=f"Published for the AWD-LSTM of {test['parameters']} parameters: "
+        f"validation {validation['perplexity']}, test {test['perplexity']}.",
         published_parsing=None,
         caution="It is meant for research and teaching: do not use it where a text generator is needed.",
         tags=("awd-lstm", config.cell_type),
@@ -168,5 +177,5 @@ def describe_classifier(config: PreTrainedConfig) -> ClassifierDescription:
         )
     raise ValueError(
         f'there is no card for classifiers of type "{config.model_type}", only for onlstm, rnn and tree_lstm: add a '
-        "description to onlstm_hf/model_descriptions.py"
+        "description to onlstm_hf/hub/cards/model_descriptions.py"
     )

@@ -1,0 +1,32 @@
+from pathlib import Path
+
+import pytest
+import yaml
+
+from onlstm_hf.hub.cards import published
+from onlstm_hf.hub.cards.published import published_f1, published_figures, published_perplexity
+
+CONTENT = yaml.safe_load(Path(published.__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+SOURCES = CONTENT["sources"]
+TASKS = [task for task in CONTENT if task != "sources"]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_figure_has_a_source_and_tells_how_it_got_here(task):
+    citations = {source["text"] for source in SOURCES.values()}
+    figures = published_figures(task)
+    assert figures
+    for row in figures:
+        assert row["system"] and row["source"] in citations and row["seen"] in ("paper", "secondary", "computed")
+
+
+def test_every_source_is_cited_and_says_what_it_is():
+    assert {row["source"] for task in TASKS for row in CONTENT[task]} == set(SOURCES)
+    assert all(set(source) == {"text", "title"} for source in SOURCES.values())
+
+
+def test_a_system_is_found_by_its_name():
+    assert (
+        published_perplexity("ON-LSTM", "test")["perplexity"] < published_perplexity("ON-LSTM", "valid")["perplexity"]
+    )
+    assert published_f1("PRPN-LM")["wsj"]["mean"] < published_f1("ON-LSTM, layer 2")["wsj"]["mean"]
