@@ -16,9 +16,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
+from eval.data.columns import read_string_column
+from eval.extras import import_extra
+from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import format_table
-from eval.utils import check_writable, describe_checkpoint, import_extra, read_string_column
+from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.cli.main import positive_integer, run_program
+from onlstm_hf.hub.cards.published import published_figures
 from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.results_file import write_results
@@ -27,12 +31,7 @@ PROTOCOLS = {
     "stream": "one stream, the state carried from line to line; every token counts, the <eos> of each line included",
     "sentence": "every line stands alone after one <eos>; every token counts, the <eos> of each line included",
 }
-PUBLISHED = [
-    {"model": "ON-LSTM", "text": "Penn Treebank valid", "perplexity": 58.29, "standard_deviation": 0.10},
-    {"model": "ON-LSTM", "text": "Penn Treebank test", "perplexity": 56.17, "standard_deviation": 0.12},
-    {"model": "PRPN", "text": "Penn Treebank test", "perplexity": 61.98},
-    {"model": "LSTM, 2 layers (PRPN paper)", "text": "Penn Treebank test", "perplexity": 65.81},
-]
+PUBLISHED = published_figures(LANGUAGE_MODELLING)
 BATCH_SIZES = {"stream": 1, "sentence": 64}
 
 
@@ -84,7 +83,7 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     print(report(scores, adapted))
     if options.output:
         results = {
-            "task": "language modelling",
+            "task": LANGUAGE_MODELLING,
             **describe_checkpoint(options.model, model),
             "protocol": {"name": options.protocol, "description": PROTOCOLS[options.protocol]},
             "batch_size": batch_size,
@@ -180,14 +179,7 @@ def report(scores: dict[str, dict[str, float]], adapted: dict | None = None) -> 
         for name, row in shown.items()
     ]
     published = [
-        [
-            f"{row['model']}, {row['text']} (published)",
-            "",
-            f"{row['perplexity']:.2f}",
-            f"{row['perplexity']:.2f}",
-            "",
-        ]
-        for row in PUBLISHED
+        [f"{row['system']}, {row['text']} (published)", "", *[str(row["perplexity"])] * 2, ""] for row in PUBLISHED
     ]
     table = format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
     if not adapted:

@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
+from eval.data.columns import read_string_column
 from eval.report.parsing_table import (
     PUBLISHED,
     PUBLISHED_MAX_WORDS,
@@ -27,8 +28,9 @@ from eval.report.parsing_table import (
     published_rows,
     summarize,
 )
+from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import check_table_name, format_table, write_table
-from eval.utils import check_writable, describe_checkpoint, read_string_column
+from eval.report.tasks import PARSING
 from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import average_trees
@@ -165,7 +167,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         draw_trees(options, gold, parses, further)
     if options.output:
         results = {
-            "task": "unsupervised constituency parsing",
+            "task": PARSING,
             "models": [model | {"scores": _as_dictionaries(model["scores"])} for model in models],
             "others": _as_dictionaries(others),
             "summary": summaries,

@@ -9,23 +9,18 @@ causal language model of Transformers can stand beside the models of this packag
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.tables import format_table
-from eval.syntactic_tests import (
-    MARVIN_LINZEN_PUBLISHED,
-    MARVIN_LINZEN_SETS,
-    PUBLISHED_MODELS,
-    Item,
-    load_blimp,
-    load_marvin_linzen,
-)
-from eval.utils import check_writable, describe_checkpoint, import_extra
+from eval.data.syntactic_tests import Item, load_blimp, load_marvin_linzen
+from eval.extras import import_extra
+from eval.report.results_files import check_writable, describe_checkpoint
+from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHED_NOTE, syntax_table
+from eval.report.tasks import SYNTAX
 from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
 from onlstm_hf.text.spelling import spell_as_treebank
@@ -46,11 +41,6 @@ SPELLINGS = {
     "as-written": "sentences as they are written",
     "treebank": "sentences spelt as Penn Treebank text: lower case, no punctuation, clitics split off, N for numbers",
 }
-PUBLISHED_NOTE = (
-    "published: Shen et al. (2019), Table 3; models trained on 90 million words of Wikipedia, not on the text of the "
-    "models beside them"
-)
-MARVIN_LINZEN, BLIMP = "Marvin & Linzen", "BLiMP"
 # Which sentences of an item are compared, in the order of the metric.
 COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
 
@@ -115,10 +105,10 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
         }
         results.append({**describe_checkpoint(name, model), "scores": scores})
     description = f"{PROTOCOL}; {END[options.end]}; {SPELLINGS[options.spelling]}"
-    print(f"{description}\n\n" + "\n\n".join(report(test, items, results) for test, items in tests.items()))
+    print(f"{description}\n\n" + "\n\n".join(syntax_table(test, items, results) for test, items in tests.items()))
     if options.output:
         results = {
-            "task": "targeted syntactic evaluation",
+            "task": SYNTAX,
             "protocol": {"description": description, "spelling": options.spelling, "end": options.end},
             "max_items": options.max_items,
             "data": {MARVIN_LINZEN: options.marvin_linzen, BLIMP: options.blimp},
@@ -126,8 +116,8 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
             "published": {
                 "description": PUBLISHED_NOTE,
                 "marvin_linzen": {
-                    name: dict(zip(PUBLISHED_MODELS, row, strict=True))
-                    for name, row in MARVIN_LINZEN_PUBLISHED.items()
+                    name: {model["system"]: model["accuracy"][name] for model in PUBLISHED}
+                    for name in PUBLISHED[0]["accuracy"]
                 },
             },
         }
@@ -190,61 +180,6 @@ def score_items(
             for item in items
         ],
     )
-
-
-def report(test: str, items: Sequence[Item], results: Sequence[dict]) -> str:
-    """The table of one test: the accuracy of each model, and its accuracy on the pairs that it knows the words of."""
-    published = PUBLISHED_MODELS if test == MARVIN_LINZEN else ()
-    header = [test, "pairs"]
-    for result in results:
-        header += [Path(result["model"]).name, "known pairs only"]
-    header += [f"{name} (published)" for name in published]
-
-    scores = [result["scores"][test] for result in results]
-    rows = []
-    for label, part, name in _layout(test, items, scores[0]):
-        row = [label]
-        if part is not None:
-            cells = [score[part][name] for score in scores] if part else scores
-            row += [str(cells[0]["num_pairs"]), *(text for cell in cells for text in accuracies(cell))]
-            row += [f"{figure:.2f}" for figure in MARVIN_LINZEN_PUBLISHED.get(name, ())]
-        rows.append(row + [""] * (len(header) - len(row)))
-    ties = [f"{result['model']}: {score['num_ties']} ties" for result, score in zip(results, scores, strict=True)]
-    return "\n".join([format_table(header, rows), *ties, *([PUBLISHED_NOTE] if published else [])])
-
-
-def _layout(test: str, items: Sequence[Item], scores: dict) -> Iterator[tuple[str, str | None, str]]:
-    """The lines of a table: the label, and where in the scores its figures are (`""`: all, `None`: there are none)."""
-    if test == MARVIN_LINZEN:
-        for section, names in marvin_linzen_sections(scores["by_group"]).items():
-            yield section, None, ""
-            for name in names:
-                yield f"  {name}", "by_group", name
-    else:
-        condition_groups = {item.condition: item.group for item in items}
-        for group in sorted(scores["by_group"]):
-            yield group, "by_group", group
-            for condition in scores["by_condition"]:
-                if condition_groups[condition] == group:
-                    yield f"  {condition}", "by_condition", condition
-    yield "all", "", ""
-
-
-def marvin_linzen_sections(names: Iterable[str]) -> dict[str, list[str]]:
-    """Those of the test cases that there are, in the order of the paper's table, by its sections."""
-    names = list(names)
-    sections = {
-        section: [name for group in groups for name in names if name == group or name.startswith(f"{group} (")]
-        for section, groups in MARVIN_LINZEN_SETS.items()
-    }
-    return {section: found for section, found in sections.items() if found}
-
-
-def accuracies(score: dict) -> tuple[str, str]:
-    """The accuracy on all pairs, and that on the pairs whose words the model knows, with their share."""
-    known = 1 - score["num_out_of_vocabulary"] / score["num_pairs"]
-    accuracy = score["in_vocabulary_accuracy"]
-    return f"{score['accuracy']:.2f}", "-" if accuracy is None else f"{accuracy:.2f} of {known:.0%}"
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from eval.utils import import_extra
+from eval.extras import import_extra
 
 COLOURS = ("tab:red", "tab:blue", "tab:green", "tab:purple", "tab:brown", "tab:olive", "tab:pink")
 

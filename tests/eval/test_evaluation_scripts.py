@@ -13,7 +13,7 @@ import torch
 from eval import evaluate_lm, evaluate_parsing
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
-from eval.utils import describe_checkpoint
+from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.scoring.stream import encode_sentence_stream
@@ -284,7 +284,7 @@ def test_parsing_scores_are_those_of_the_induced_trees(
             assert results["others"][part][name] == as_json(expected)
     assert results["others"]["all"]["upper bound"]["sentence_f1"] < 1
     assert results["note"] == "seen in training"
-    assert results["published"]["rows"][0]["wsj"] == {"mean": 47.7, "max": 49.4}
+    assert results["published"]["rows"][0]["wsj"] == {"mean": 47.7, "standard_deviation": 1.5, "max": 49.4}
 
 
 def test_the_table_has_layers_baselines_and_published_figures(capsys, checkpoint, model, tokenizer, treebank):
@@ -308,7 +308,7 @@ def test_the_table_has_layers_baselines_and_published_figures(capsys, checkpoint
         ]
     for name in ("layer 1", "left branching", "right branching", "balanced", "random (uniform splits)", "upper bound"):
         assert f"\n{name} " in table
-    assert "ON-LSTM, layer 2 (published)" in table and "47.7        49.4" in table and "65.1        66.8" in table
+    assert "ON-LSTM, layer 2 (published)" in table and "47.7   1.5  49.4" in table and "65.1        66.8" in table
     assert "section 23" in table
 
 
@@ -397,7 +397,7 @@ def test_several_checkpoints_give_mean_deviation_and_maximum(
     deviation = 100 * abs(first - second) / math.sqrt(2)
     assert row[1:4] == [f"{50 * (first + second):.1f}", f"{deviation:.1f}", f"{100 * max(first, second):.1f}"]
     published = {line[0]: line for line in rest}["ON-LSTM, layer 2 (published)"]
-    assert published[1:8] == ["47.7", "", "49.4", "", "65.1", "", "66.8"]
+    assert published[1:8] == ["47.7", "1.5", "49.4", "", "65.1", "", "66.8"]
     assert {line[0]: line for line in rest}["right branching"][2:4] == ["", ""]
 
 

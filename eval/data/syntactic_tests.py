@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import IO, NamedTuple
 
-from eval.utils import import_extra
+from eval.extras import import_extra
 
 
 class Item(NamedTuple):
@@ -49,29 +49,6 @@ MARVIN_LINZEN_SETS = {
         "reflexives: across a relative clause": ["reflexives_across"],
         "NPIs: across a relative clause": ["npi_across_anim", "npi_across_inanim"],
     },
-}
-# The accuracies of the same table: the papers' models, trained on 90 million words of Wikipedia.
-PUBLISHED_MODELS = ("ON-LSTM", "LSTM")
-MARVIN_LINZEN_PUBLISHED = {
-    "agreement: simple": (0.99, 1.00),
-    "agreement: in a sentential complement": (0.95, 0.98),
-    "agreement: short VP coordination": (0.89, 0.92),
-    "agreement: in an object relative clause": (0.84, 0.88),
-    "agreement: in an object relative (no that)": (0.78, 0.81),
-    "reflexives: simple": (0.89, 0.82),
-    "reflexives: in a sentential complement": (0.86, 0.80),
-    "NPIs: simple (grammatical vs. intrusive)": (0.18, 1.00),
-    "NPIs: simple (intrusive vs. ungrammatical)": (0.50, 0.01),
-    "NPIs: simple (grammatical vs. ungrammatical)": (0.07, 0.63),
-    "agreement: long VP coordination": (0.74, 0.74),
-    "agreement: across a prepositional phrase": (0.67, 0.68),
-    "agreement: across a subject relative clause": (0.66, 0.60),
-    "agreement: across an object relative clause": (0.57, 0.52),
-    "agreement: across an object relative (no that)": (0.54, 0.51),
-    "reflexives: across a relative clause": (0.57, 0.58),
-    "NPIs: across a relative clause (grammatical vs. intrusive)": (0.59, 0.95),
-    "NPIs: across a relative clause (intrusive vs. ungrammatical)": (0.20, 0.00),
-    "NPIs: across a relative clause (grammatical vs. ungrammatical)": (0.11, 0.04),
 }
 BLIMP_COLUMNS = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
 # BLiMP's paper has twelve phenomena; its files tell these paradigms apart by one more name.

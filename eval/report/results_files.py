@@ -1,44 +1,11 @@
-"""What the evaluation scripts share: data in, and what a results file says of a checkpoint."""
+"""Files of results: whether they can be written, what they say of a checkpoint, and reading them back."""
 
-import importlib
 import json
 import os
 from collections.abc import Collection
 from pathlib import Path
-from types import ModuleType
 
 from transformers import PreTrainedModel
-
-
-def import_extra(name: str, extra: str = "train") -> ModuleType:
-    """Imports a library that only training and evaluation need.
-
-    Raises:
-        ImportError: where it is not installed; the message says how to install it.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise ImportError(f'this needs {name}: pip install "onlstm_hf[{extra}]"') from error
-
-
-def read_string_column(dataset: str, config: str | None, split: str, column: str) -> list[str]:
-    """A column of strings of a Hugging Face dataset, given by its name on the Hub or its folder.
-
-    Raises:
-        ValueError: if the dataset cannot be loaded or has no such column of strings.
-    """
-    datasets = import_extra("datasets")
-    try:
-        rows = datasets.load_dataset(dataset, config, split=split)
-    except Exception as error:  # its own exceptions share no base class
-        raise ValueError(f"cannot load the split {split!r} of the dataset {dataset}: {error}") from error
-    if column not in rows.column_names:
-        raise ValueError(f"{dataset} has no column {column!r}; its columns: {', '.join(rows.column_names)}")
-    values = rows[column]
-    if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"the column {column!r} of {dataset} has entries that are no text")
-    return list(values)
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:

@@ -6,20 +6,10 @@ import torch
 
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
 from onlstm_hf.scoring.stream import stream_log_likelihood
-from tests.helpers.tiny_models import KINDS, VOCAB_SIZE
+from tests.helpers.tiny_models import KINDS
 
 EOS, LENGTH = 4, 23
 SETTINGS = DynamicEvaluation(learning_rate=0.05, decay=0.3, segment_length=3, epsilon=0.5)
-
-
-@pytest.fixture(params=KINDS)
-def model(request):
-    return KINDS[request.param].make(eos_token_id=EOS).double()
-
-
-@pytest.fixture
-def stream():
-    return torch.randint(VOCAB_SIZE, (LENGTH,), generator=torch.Generator().manual_seed(1))
 
 
 def rows_of(text, batch_size):

@@ -19,16 +19,6 @@ CACHES = [
 ]
 
 
-@pytest.fixture(params=KINDS)
-def model(request):
-    return KINDS[request.param].make(eos_token_id=EOS).double()
-
-
-@pytest.fixture
-def stream():
-    return torch.randint(VOCAB_SIZE, (LENGTH,), generator=torch.Generator().manual_seed(1))
-
-
 @torch.no_grad()
 def brute_force(model, row, first_id, cache):
     """The definition, word by word: a list of all past (hidden state, next word), and a loop over it."""

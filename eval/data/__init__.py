@@ -1,0 +1,1 @@
+"""What models are evaluated on: columns of data sets, and minimal pairs."""

@@ -1,0 +1,10 @@
+"""The names of the tasks, by which results files and the sections of RESULTS.md belong together."""
+
+from onlstm_hf.hub.cards.logic import LOGIC
+
+LANGUAGE_MODELLING = "language modelling"
+PARSING = "unsupervised constituency parsing"
+SYNTAX = "targeted syntactic evaluation"
+LOGICAL_INFERENCE = LOGIC
+SPEED = "speed"
+TOY_ENGLISH = "toy English"
