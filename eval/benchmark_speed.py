@@ -17,21 +17,19 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from itertools import groupby
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.tables import format_table
+from eval.extras import import_extra
+from eval.report.results_files import check_writable
+from eval.report.tables import format_table, markdown_table
+from eval.report.tasks import SPEED
 from eval.speed.cases import (
     REFERENCE,
-    SCALES,
-    Outcome,
-    Row,
-    Scale,
     length_rows,
     measure_growth,
     measure_loss_curves,
@@ -42,10 +40,11 @@ from eval.speed.cases import (
     random_sentences,
 )
 from eval.speed.contestants import LSTM, PRODUCTS
-from eval.speed.measurement import Spread, ratio
+from eval.speed.measurement import Spread, ratios
 from eval.speed.plot import draw_growth
 from eval.speed.prpn import measure_prpn
-from eval.utils import check_writable, import_extra
+from eval.speed.rows import HEADER, SETTINGS_NOTE, Outcome, Row, summary
+from eval.speed.scales import SCALES, Scale
 from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.files import read_text_file
@@ -53,16 +52,20 @@ from onlstm_hf.utils.process_memory import keep_freed_memory
 from onlstm_hf.utils.results_file import describe_machine, write_results
 
 CASES = ("recurrence", "step", "parsing", "prpn", "growth", "memory")
-HEADER = ("case", "figure", "median (quartiles)", "target")
 NUM_SENTENCES = 3914
 NUM_QUICK_SENTENCES = 12
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code."""
+def main(arguments: Sequence[str] | None = None, allocator: str = "default") -> int:
+    """Runs the script and returns its exit code.
+
+    Args:
+        arguments: of the command line.
+        allocator: what the C library does with memory that this process frees, for the column of this name.
+    """
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     options = build_parser().parse_args(arguments)
-    return run_program("benchmark_speed.py", lambda: benchmark_speed(options, arguments))
+    return run_program("benchmark_speed.py", lambda: benchmark_speed(options, arguments, allocator))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -96,7 +99,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str], allocator: str) -> None:
     """Measures the cases asked for, prints them as they come and a summary at the end, and writes the files."""
     check_writable(options.output, options.plot)
     if options.plot:
@@ -111,7 +114,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
 
     machine = describe_machine(device)
     print(", ".join(f"{name}: {value}" for name, value in machine.items()), flush=True)
-    results = {"task": "speed", "device": device.type, "rounds": rounds}
+    results = {"task": SPEED, "device": device.type, "rounds": rounds}
     rows: list[Row] = []
     measured_cases = {
         "recurrence": lambda: measure_recurrence(scale, rounds, device),
@@ -145,9 +148,11 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
         )
         rows += loss_rows
 
-    print("\n" + (markdown(rows) if options.markdown else summary(rows)))
+    rows = [replace(row, allocator=row.allocator or allocator) for row in rows]
+    table = markdown_table(HEADER, [row.cells() for row in rows]) if options.markdown else summary(rows)
+    print(f"\n{table}\n\n{SETTINGS_NOTE}.")
     if options.output:
-        results["rows"] = list(map(asdict, rows))
+        results["rows"] = [row.to_dict() for row in rows]
         write_results(options.output, results, "eval/benchmark_speed.py", arguments)
 
 
@@ -181,8 +186,9 @@ def contestants_table(outcome: Outcome) -> str:
         precision = name.split()[-1]
         speed = Spread.of(outcome.num_tokens / time for time in times)
         others = [f"{other} {precision}" for other in (LSTM, PRODUCTS)]
-        ratios = [str(ratio(times, seconds[other])) if other in seconds else "" for other in others]
-        table.append([name, str(speed), str(ratio(seconds[reference], times)), *ratios])
+        speed_of_reference = Spread.of(ratios(seconds[reference], times))
+        relative = [str(Spread.of(ratios(times, seconds[other]))) if other in seconds else "" for other in others]
+        table.append([name, str(speed), str(speed_of_reference), *relative])
     header = ["path", "tokens/s", f"speed / {REFERENCE}", f"time / {LSTM}", f"time / {PRODUCTS}"]
     used = [column for column in range(len(header)) if any(line[column] for line in table)]
     header, *table = ([line[column] for column in used] for line in (header, *table))
@@ -204,24 +210,6 @@ def seconds_per_token(growth: dict[str, list[tuple[int, Outcome]]]) -> dict[str,
     return curves
 
 
-def cells(row: Row) -> list[str]:
-    verdict = {None: "", True: "met", False: "missed"}[row.met]
-    return [row.figure, str(row.measured), row.target or "", verdict]
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """All rows under the names of their cases."""
-    lines: list[list[str]] = []
-    for case, case_rows in groupby(rows, key=lambda row: row.case):
-        lines += [[], [case, "", "", ""], *([f"  {figure}", *rest] for figure, *rest in map(cells, case_rows))]
-    return format_table(["", *HEADER[2:], ""], lines)
-
-
-def markdown(rows: Sequence[Row]) -> str:
-    lines = [[*HEADER, ""], ["---"] * (len(HEADER) + 1), *([row.case, *cells(row)] for row in rows)]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
 if __name__ == "__main__":
-    keep_freed_memory()  # as the training scripts do
-    sys.exit(main())
+    # As the training scripts do.
+    sys.exit(main(allocator="kept" if keep_freed_memory() else "default"))

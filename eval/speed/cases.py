@@ -1,16 +1,18 @@
-"""The cases of the speed benchmark: what is measured of each, and the rows of its summary."""
+"""The cases of the speed benchmark: what takes turns in each, and which figures of it are reported."""
 
 import random
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
 
 from eval.speed.contestants import LSTM, PRECISIONS, PRODUCTS, StackSize, recurrence_contestants
-from eval.speed.measurement import Spread, leave_out_unavailable, ratio, take_turns
+from eval.speed.measurement import Spread, leave_out_unavailable, ratios, take_turns
 from eval.speed.memory import peak_memory
+from eval.speed.rows import Outcome, Row
+from eval.speed.scales import Scale
 from eval.speed.training import (
     largest_relative_difference,
     loss_curve,
@@ -25,117 +27,6 @@ FAST_PATHS = tuple(name for name in IMPLEMENTATIONS if name != "reference")
 REFERENCE = "reference float32"
 PENN_TREEBANK_TOKENS = 929_589
 REFERENCE_SENTENCES_PER_ROUND = 10
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Sizes of all cases.
-
-    Attributes:
-        large, small: the two stacks of the recurrence.
-        growing: the stack of which batch size, length and layer sizes grow one by one.
-        batch_sizes, lengths, widths: to which they grow; the width is that of the inner layer.
-        model: fields of the `ONLSTMConfig` that parses, and whose peak memory is measured.
-        prpn: fields of the `PRPNConfig` of the case `prpn`.
-        recipe: of the whole training step and of the loss curves.
-        overrides: of the recipe.
-        shortest_turn: seconds that a contestant of the recurrence runs for in each round, see `take_turns`.
-    """
-
-    large: StackSize
-    small: StackSize
-    growing: StackSize
-    batch_sizes: tuple[int, ...]
-    lengths: tuple[int, ...]
-    widths: tuple[int, ...]
-    model: dict
-    prpn: dict
-    recipe: str
-    overrides: tuple[str, ...] = ()
-    shortest_turn: float = 0.2
-
-
-_LARGE, _SMALL = StackSize(20, 70, (400, 1150, 1150, 400)), StackSize(32, 35, (200, 400, 200))
-_GROWTH = {"batch_sizes": (5, 10, 20, 40, 80), "lengths": (10, 35, 100, 300, 1000), "widths": (100, 200, 400, 800)}
-SCALES = {
-    "full": Scale(_LARGE, _SMALL, _SMALL, **_GROWTH, model={}, prpn={}, recipe="onlstm_ptb"),
-    "small": Scale(
-        StackSize(32, 50, (320, 512, 512, 320), 8),
-        _SMALL,
-        _SMALL,
-        **_GROWTH,
-        model={"embedding_size": 320, "hidden_size": 512, "chunk_size": 8},
-        prpn={"embedding_size": 256, "hidden_size": 320},
-        recipe="onlstm_ptb_small",
-    ),
-    "quick": Scale(
-        StackSize(2, 4, (8, 12, 8), 4),
-        StackSize(3, 2, (4, 8, 4), 4),
-        StackSize(2, 3, (4, 8, 4), 4),
-        batch_sizes=(1, 2),
-        lengths=(2, 4),
-        widths=(4, 8),
-        model={"vocab_size": 50, "embedding_size": 8, "hidden_size": 12, "chunk_size": 4},
-        prpn={"vocab_size": 50, "embedding_size": 8, "hidden_size": 12},
-        recipe="onlstm_ptb",
-        overrides=(
-            "--batch_size=2",
-            "--bptt_length=6",
-            "--model.embedding_size=8",
-            "--model.hidden_size=12",
-            "--model.chunk_size=4",
-        ),
-        shortest_turn=0.0,
-    ),
-}
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the summary.
-
-    Attributes:
-        case: what was measured.
-        figure: which ratio (or time) of it.
-        measured: its spread over the rounds.
-        target: what it should be, where there is a target.
-        met: whether the median is that.
-    """
-
-    case: str
-    figure: str
-    measured: Spread
-    target: str | None = None
-    met: bool | None = None
-
-
-def at_least(case: str, figure: str, measured: Spread, bound: float) -> Row:
-    return Row(case, figure, measured, f"at least {bound:g}", measured.median >= bound)
-
-
-def at_most(case: str, figure: str, measured: Spread, bound: float) -> Row:
-    return Row(case, figure, measured, f"at most {bound:g}", measured.median <= bound)
-
-
-@dataclass
-class Outcome:
-    """What a case found.
-
-    Attributes:
-        title: heading.
-        seconds: of every contestant in every round.
-        num_tokens: that a contestant works on in that time.
-        rows: of the summary.
-        left_out: contestants that cannot run here, and why.
-        details: further figures, for the JSON file.
-    """
-
-    title: str
-    seconds: dict[str, list[float]]
-    num_tokens: int
-    rows: list[Row]
-    left_out: dict[str, str]
-    details: dict
 
 
 def measure_recurrence(scale: Scale, rounds: int, device: torch.device) -> list[Outcome]:
@@ -160,14 +51,14 @@ def _recurrence(
     seconds = take_turns(contestants, rounds, device, shortest_turn)
     case = f"recurrent stack, training, {size}"
     in_float32, in_bf16 = seconds["auto float32"], seconds["auto bf16"]
+    lstm, speed_in_bf16 = seconds[f"{LSTM} float32"], ratios(seconds[REFERENCE], in_bf16)
     rows = [
-        at_least(case, "float32, speed of the reference loop", ratio(seconds[REFERENCE], in_float32), faster),
-        at_most(case, f"float32, time of {LSTM}", ratio(in_float32, seconds[f"{LSTM} float32"]), of_lstm),
-        Row(case, "float32, time of its matrix products", ratio(in_float32, seconds[f"{PRODUCTS} float32"])),
+        Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], in_float32), at_least=faster),
+        Row(case, f"float32, time of {LSTM}", ratios(in_float32, lstm), at_most=of_lstm),
+        Row(case, "float32, time of its matrix products", ratios(in_float32, seconds[f"{PRODUCTS} float32"])),
+        Row(case, "bf16, speed of the float32 reference loop", speed_in_bf16, at_least=faster_in_bf16),
+        Row(case, "bf16, time of its matrix products", ratios(in_bf16, seconds[f"{PRODUCTS} bf16"])),
     ]
-    figure, speed = "bf16, speed of the float32 reference loop", ratio(seconds[REFERENCE], in_bf16)
-    rows.append(Row(case, figure, speed) if faster_in_bf16 is None else at_least(case, figure, speed, faster_in_bf16))
-    rows.append(Row(case, "bf16, time of its matrix products", ratio(in_bf16, seconds[f"{PRODUCTS} bf16"])))
     return Outcome(case, seconds, size.num_tokens, rows, left_out, {"size": asdict(size)})
 
 
@@ -187,14 +78,16 @@ def measure_step(scale: Scale, rounds: int, device: torch.device) -> list[Outcom
         contestants, left_out = leave_out_unavailable(contestants)
         seconds = take_turns(contestants, rounds, device)
     case = f"whole training step of {scale.recipe}, {num_tokens} tokens"
+    reference = seconds[REFERENCE]
     rows = [
-        Row(case, "float32, speed of the reference loop", ratio(seconds[REFERENCE], seconds["auto float32"])),
-        at_least(case, "bf16, speed of the float32 reference", ratio(seconds[REFERENCE], seconds["auto bf16"]), 4),
+        Row(case, "float32, speed of the reference loop", ratios(reference, seconds["auto float32"])),
+        Row(case, "bf16, speed of the float32 reference", ratios(reference, seconds["auto bf16"]), at_least=4),
     ]
     for precision in PRECISIONS:
-        epoch = Spread.of(time * PENN_TREEBANK_TOKENS / num_tokens for time in seconds[f"auto {precision}"])
+        epoch = [time * PENN_TREEBANK_TOKENS / num_tokens for time in seconds[f"auto {precision}"]]
         figure = f"{precision}, seconds of an epoch of the Penn Treebank text"
-        rows.append(at_most(case, figure, epoch, 8) if device.type == "cuda" else Row(case, figure, epoch))
+        rows.append(Row(case, figure, epoch, at_most=8 if device.type == "cuda" else None))
+    rows = [replace(row, optimizer="fused") for row in rows]
     return [Outcome(case, seconds, num_tokens, rows, left_out, {"recipe": scale.recipe})]
 
 
@@ -241,14 +134,10 @@ def measure_parsing(
     ]
     sizes = "-".join(map(str, model.config.layer_sizes))
     case = f"parsing {len(sentences)} sentences, {num_tokens} words, layers {sizes}"
+    speed = ratios(seconds[one_by_one], seconds["auto float32"])
     rows = [
-        at_least(
-            case,
-            "float32, speed of sentence by sentence with the reference",
-            ratio(seconds[one_by_one], seconds["auto float32"]),
-            30,
-        ),
-        Row(case, "float32, sentences a second", Spread.of(len(sentences) / time for time in seconds["auto float32"])),
+        Row(case, "float32, speed of sentence by sentence with the reference", speed, at_least=30),
+        Row(case, "float32, sentences a second", [len(sentences) / time for time in seconds["auto float32"]]),
     ]
     details = {"extrapolated": f"{one_by_one}: from {REFERENCE_SENTENCES_PER_ROUND} random sentences a round"}
     return [Outcome(case, seconds, num_tokens, rows, left_out, details)]
@@ -302,7 +191,8 @@ def length_rows(steps: Sequence[tuple[int, Outcome]]) -> list[Row]:
         times = [[time / outcome.num_tokens for time in outcome.seconds[f"auto {precision}"]] for _, outcome in steps]
         times.sort(key=lambda rounds: Spread.of(rounds).median)
         case = f"time of a token, length {steps[0][0]} to {steps[-1][0]}"
-        rows.append(at_most(case, f"{precision}, slowest length by fastest", ratio(times[-1], times[0]), 1.15))
+        growth = ratios(times[-1], times[0])
+        rows.append(Row(case, f"{precision}, slowest length by fastest", growth, at_most=1.15))
     return rows
 
 
@@ -317,11 +207,12 @@ def measure_memory(scale: Scale, device: torch.device) -> tuple[dict[str, int], 
     peaks = peak_memory(scale.model, batch_size, length, contestants, device.type)
     case = f"peak memory of a training step above weights and gradients, {batch_size} x {length}"
     rows = [
-        at_most(
+        Row(
             case,
             f"{precision}, of plain autograd through the loop",
-            Spread.of([peaks[f"auto {precision}"] / max(1, peaks[f"reference {precision}"])]),
-            0.6,
+            [peaks[f"auto {precision}"] / max(1, peaks[f"reference {precision}"])],
+            at_most=0.6,
+            allocator="returned",
         )
         for precision in PRECISIONS
     ]
@@ -348,5 +239,5 @@ def measure_loss_curves(
                     difference = largest_relative_difference(curves[name], curves[REFERENCE])
                     case = f"loss of {num_steps} training steps of {recipe}"
                     figure = f"{name}, largest relative difference from the float32 reference"
-                    rows.append(at_most(case, figure, Spread.of([difference]), bound))
+                    rows.append(Row(case, figure, [difference], at_most=bound, optimizer="fused"))
     return curves, rows

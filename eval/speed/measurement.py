@@ -32,9 +32,9 @@ class Spread(NamedTuple):
         return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
 
 
-def ratio(numerators: Iterable[float], denominators: Iterable[float]) -> Spread:
-    """Spread of the ratio of two figures that were measured in the same rounds."""
-    return Spread.of(first / second for first, second in zip(numerators, denominators, strict=True))
+def ratios(numerators: Iterable[float], denominators: Iterable[float]) -> list[float]:
+    """The ratio of two figures in each of the rounds in which both were measured."""
+    return [first / second for first, second in zip(numerators, denominators, strict=True)]
 
 
 def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tuple[dict, dict[str, str]]:

@@ -3,14 +3,16 @@
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 
 import torch
 from torch.nn import functional as F
 
-from eval.speed.cases import REFERENCE, REFERENCE_SENTENCES_PER_ROUND, Outcome, Row, at_least
+from eval.speed.cases import REFERENCE, REFERENCE_SENTENCES_PER_ROUND
 from eval.speed.contestants import PRECISIONS
-from eval.speed.measurement import Spread, in_own_process, ratio, synchronize, take_turns
+from eval.speed.measurement import in_own_process, ratios, synchronize, take_turns
 from eval.speed.prpn_word_by_word import logits_word_by_word
+from eval.speed.rows import Outcome, Row
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.utils.process_memory import keep_freed_memory
@@ -42,10 +44,11 @@ def _model(fields: dict, device: torch.device) -> PRPNForCausalLM:
 
 
 def _training(fields: dict, rounds: int, device: torch.device) -> Outcome:
-    """Forward and backward pass, clipping and optimiser: each contestant in a process of its own.
+    """Forward and backward pass, clipping and update: each contestant in a process of its own.
 
-    Those of this package manage memory, loss and optimiser as `train_lm.py` does. The reference has one step after the
-    other in the layers' recurrence alone.
+    Those of this package keep freed memory and compute the loss as `train_lm.py` does; word by word, which stands for
+    the authors' code, leaves its memory to the C library. All take the fused optimiser. The reference goes step by
+    step in the layers' recurrence alone.
     """
     contestants = {WORD_BY_WORD: (word_by_word_step, fields, device)}
     for precision in PRECISIONS:
@@ -61,12 +64,21 @@ def _training(fields: dict, rounds: int, device: torch.device) -> Outcome:
         f"training step of a PRPN, {BATCH_SIZE} x {LENGTH}, sizes {config.embedding_size} and {config.hidden_size}, "
         f"vocabulary {config.vocab_size}"
     )
+    return Outcome(case, seconds, BATCH_SIZE * LENGTH, _training_rows(case, seconds), {}, {})
+
+
+def _training_rows(case: str, seconds: dict[str, list[float]]) -> list[Row]:
+    slow, fast, fast_in_bf16 = (seconds[name] for name in (WORD_BY_WORD, "auto float32", "auto bf16"))
+    both, kept = {"allocator": "kept / default"}, {"allocator": "kept"}
     rows = [
-        at_least(case, "float32, speed of word by word", ratio(seconds[WORD_BY_WORD], seconds["auto float32"]), 2.5),
-        Row(case, "bf16, speed of word by word in float32", ratio(seconds[WORD_BY_WORD], seconds["auto bf16"])),
-        Row(case, "float32, speed of the reference loop", ratio(seconds[REFERENCE], seconds["auto float32"])),
+        Row(case, "float32, speed of word by word", ratios(slow, fast), at_least=2.5, **both),
+        Row(case, "bf16, speed of word by word in float32", ratios(slow, fast_in_bf16), **both),
+        Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], fast), **kept),
+        Row(case, "float32, seconds", fast, **kept),
+        Row(case, "bf16, seconds", fast_in_bf16, **kept),
+        Row(case, "float32 word by word, seconds", slow, allocator="default"),
     ]
-    return Outcome(case, seconds, BATCH_SIZE * LENGTH, rows, {}, {})
+    return [replace(row, optimizer="fused") for row in rows]
 
 
 def training_step(fields: dict, device: torch.device, implementation: str, precision: str) -> Callable[[], None]:
@@ -92,10 +104,10 @@ def training_step(fields: dict, device: torch.device, implementation: str, preci
 
 
 def word_by_word_step(fields: dict, device: torch.device) -> Callable[[], None]:
-    """An update as the authors' code makes it."""
+    """An update in the order of the authors' code."""
     model = _model(fields, device).train()
     model.set_implementation("reference")
-    optimizer = torch.optim.Adam(model.parameters(), **ADAM)
+    optimizer = torch.optim.Adam(model.parameters(), **ADAM, fused=True)
 
     def loss(ids: torch.Tensor) -> torch.Tensor:
         return F.cross_entropy(logits_word_by_word(model, ids)[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
@@ -148,14 +160,16 @@ def _parsing(model: PRPNForCausalLM, rounds: int, device: torch.device, sentence
         time * num_tokens / tokens for time, tokens in zip(seconds[WHOLE_MODEL], sampled_tokens, strict=True)
     ]
     case = f"parsing {len(sentences)} sentences with a PRPN, {num_tokens} words"
-    rows = [
-        at_least(
-            case,
-            "float32, speed of the whole model, sentence by sentence",
-            ratio(seconds[WHOLE_MODEL], seconds["auto float32"]),
-            20,
-        ),
-        Row(case, "float32, sentences a second", Spread.of(len(sentences) / time for time in seconds["auto float32"])),
-    ]
+    rows = _parsing_rows(case, len(sentences), seconds)
     details = {"extrapolated": f"{WHOLE_MODEL}: from {REFERENCE_SENTENCES_PER_ROUND} random sentences a round"}
     return Outcome(case, seconds, num_tokens, rows, {}, details)
+
+
+def _parsing_rows(case: str, num_sentences: int, seconds: dict[str, list[float]]) -> list[Row]:
+    slow, fast = seconds[WHOLE_MODEL], seconds["auto float32"]
+    return [
+        Row(case, "float32, speed of the whole model, sentence by sentence", ratios(slow, fast), at_least=20),
+        Row(case, "float32, sentences a second", [num_sentences / time for time in fast]),
+        Row(case, "float32, seconds", fast),
+        Row(case, "whole model, sentence by sentence, seconds", slow),
+    ]
