@@ -14,10 +14,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.compare_logic import TASK as LOGICAL_INFERENCE
-from eval.compare_logic import draw_accuracies
+from eval.report.logic_table import draw_accuracies
+from eval.report.results_files import check_writable, read_results
 from eval.report.sections import SECTIONS, Run
-from eval.utils import check_writable, read_results
+from eval.report.tasks import LOGICAL_INFERENCE
 from onlstm_hf.cli.main import run_program
 from onlstm_hf.utils.files import written_file
 
@@ -29,13 +29,14 @@ number in brackets names the run that a row comes from. Its command, at the end,
 training within what machines, threads and random numbers change), with the data in the folder that the environment
 variable `ONLSTM_SHARED` names: `data/ptb` (the Penn Treebank text for language
 modelling), `data/wsj_sample` (its free sample of trees), `data/syneval` (Marvin & Linzen 2018), `data/blimp`
-(Warstadt et al. 2020) and `data/logic` (Bowman et al. 2015). Rows marked as published are those of the papers."""
+(Warstadt et al. 2020) and `data/logic` (Bowman et al. 2015). Rows marked as published are those of others, from
+`onlstm_hf/hub/cards/published.yaml`."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
     options = build_parser().parse_args(arguments)
-    return run_program("report.py", lambda: write_report(options))
+    return run_program("write_report.py", lambda: write_report(options))
 
 
 def build_parser() -> argparse.ArgumentParser:

@@ -9,6 +9,7 @@ import argparse
 import contextlib
 import shutil
 import sys
+import time
 from pathlib import Path
 
 from datasets import load_dataset
@@ -16,13 +17,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from onlstm_hf.hub.cards.language_model import main_row
+from onlstm_hf.hub.cards.language_model import layer_row, main_row
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.trees.baselines import right_branching_tree
 from onlstm_hf.trees.drawing import save_figure, tree_to_text
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets
-from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.results_file import write_results
 from training import train_lm
 from training.loop.training_log import TrainingDiverged
 from training.toy_english import write_toy_corpus
@@ -34,7 +35,9 @@ SHOWN_LENGTHS = range(7, 11)
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Runs everything and returns what it wrote to `quickstart.json`."""
+    """Runs everything and returns what it wrote to `results.json`."""
+    started = time.monotonic()
+    arguments = sys.argv[1:] if arguments is None else arguments
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output_dir", type=Path, default=Path("runs/quickstart"), help="where everything is written")
     options, overrides = parser.parse_known_args(arguments)
@@ -47,50 +50,67 @@ def main(arguments: list[str] | None = None) -> dict:
     model = AutoModelForCausalLM.from_pretrained(run / "best")
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     gold = gold_trees_from_brackets(load_dataset(str(corpus), split="test")["tree"])
-    induced = model.parse([list(tree.words) for tree in gold], tokenizer)
-    scores = score_parses(induced, gold)
-    baselines = score_baselines(gold)
+    sentences = [list(tree.words) for tree in gold]
+    induced = model.parse(sentences, tokenizer)
+    rows = {main_row(model.config): score_parses(induced, gold)}
+    if hasattr(model.config, "parse_layer"):
+        rows = {
+            layer_row(layer): score_parses(model.parse(sentences, tokenizer, layer=layer), gold)
+            for layer in range(model.config.num_hidden_layers)
+        }
+    rows |= score_baselines(gold)
 
     print(f"\nheld-out sentences: {len(gold)}, perplexity {training['test_perplexity']:.2f}")
     print("\nsentence F1 on held-out sentences")
-    rows = {main_row(model.config): scores, **baselines}
     for name, row in rows.items():
         print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
     shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]
-    for index in shown:
-        print(f"\n{_drawings(gold[index], induced[index])}")
+    drawings = [_drawings(gold[index], induced[index]) for index in shown]
+    print("".join(f"\n{_shown_together(drawing)}\n" for drawing in drawings))
 
     figures = [
         _draw(model, tokenizer, induced[index], options.output_dir / f"tree-{number}.svg")
         for number, index in enumerate(shown, start=1)
     ]
-    print(f"\ncheckpoint  {run / 'best'}")
+    print(f"checkpoint  {run / 'best'}")
     for figure in figures:
         print(f"figure      {figure}")
     results = {
+        "task": "toy English",
+        "model_type": model.config.model_type,
+        "num_parameters": model.num_parameters(),
+        "seed": training["recipe"]["seed"],
+        "num_sentences": len(gold),
         "test_perplexity": training["test_perplexity"],
         "sentence_f1": {name: row.sentence_f1 for name, row in rows.items()},
+        "trees": drawings,
+        "seconds": time.monotonic() - started,
+        "cpu_seconds": time.process_time(),
     }
-    write_json(options.output_dir / "quickstart.json", results)
-    return results
+    return write_results(options.output_dir / "results.json", results, "training/quickstart.py", arguments)
 
 
-def _drawings(gold: GoldTree, induced: InducedTree) -> str:
-    """The gold tree, the induced one and the right-branching baseline: side by side where the terminal is wide."""
+def _drawings(gold: GoldTree, induced: InducedTree) -> dict[str, str]:
+    """The gold tree, the induced one and the right-branching baseline as text."""
     trees = {
         "gold": InducedTree.from_nested(gold.to_nested()),
         "induced": induced,
         "right branching": right_branching_tree(gold.words),
     }
-    drawings = {title: tree_to_text(tree).splitlines() for title, tree in trees.items()}
-    widths = [max(map(len, lines)) for lines in drawings.values()]
+    return {title: tree_to_text(tree) for title, tree in trees.items()}
+
+
+def _shown_together(drawings: dict[str, str]) -> str:
+    """Drawings with their titles: side by side where the terminal is wide."""
+    drawn = {title: text.splitlines() for title, text in drawings.items()}
+    widths = [max(map(len, lines)) for lines in drawn.values()]
     if sum(widths) + len(GAP) * (len(widths) - 1) > shutil.get_terminal_size((80, 24)).columns:
-        return "\n\n".join("\n".join([title, *lines]) for title, lines in drawings.items())
-    height = max(map(len, drawings.values()))
+        return "\n\n".join(f"{title}\n{text}" for title, text in drawings.items())
+    height = max(map(len, drawn.values()))
     # Drawings end with the words, so the lower ones are filled up from above.
     columns = [
         [line.ljust(width) for line in [title, *[""] * (height - len(lines)), *lines]]
-        for (title, lines), width in zip(drawings.items(), widths, strict=True)
+        for (title, lines), width in zip(drawn.items(), widths, strict=True)
     ]
     return "\n".join(GAP.join(row).rstrip() for row in zip(*columns, strict=True))
 

@@ -1,23 +1,29 @@
 """The sections of RESULTS.md: for each task one Markdown table of what was measured and what was published."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from eval.benchmark_speed import HEADER as BENCHMARK_HEADER
-from eval.benchmark_speed import cells as benchmark_cells
-from eval.compare_logic import PUBLISHED as PUBLISHED_ACCURACIES
-from eval.compare_logic import PUBLISHED_NOTE as LOGIC_NOTE
-from eval.compare_logic import TASK as LOGICAL_INFERENCE
-from eval.compare_logic import logic_table
-from eval.evaluate_lm import PUBLISHED as PUBLISHED_PERPLEXITIES
-from eval.evaluate_syntax import BLIMP, MARVIN_LINZEN, PUBLISHED_NOTE, accuracies, marvin_linzen_sections
+from eval.report.logic_table import PUBLISHED as PUBLISHED_ACCURACIES
+from eval.report.logic_table import PUBLISHED_NOTE as LOGIC_NOTE
+from eval.report.logic_table import logic_table
 from eval.report.parsing_table import PUBLISHED_MAX_WORDS, parsing_table, published_rows
-from eval.report.parsing_table import PUBLISHED_NOTE as PARSING_NOTE
+from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
+from eval.report.syntax_table import PUBLISHED as PUBLISHED_SYNTAX
+from eval.report.syntax_table import PUBLISHED_NOTE as SYNTAX_NOTE
 from eval.report.tables import markdown_table
-from eval.speed.cases import Row
-from eval.speed.measurement import Spread
-from eval.syntactic_tests import MARVIN_LINZEN_PUBLISHED, PUBLISHED_MODELS
+from eval.report.tasks import LANGUAGE_MODELLING, LOGICAL_INFERENCE, PARSING, SPEED, SYNTAX, TOY_ENGLISH
+from eval.speed.rows import HEADER as SPEED_HEADER
+from eval.speed.rows import SETTINGS_NOTE, Row, with_rows_over_all_runs
+from onlstm_hf.hub.cards.published import published_figures
+
+PUBLISHED_PARSING_NOTE = (
+    "Rows marked as published: sentence F1 over several seeds, on the WSJ test set (section 23), on WSJ10 or on short "
+    "sentences of the sample, each with its source; `secondary` are those that were taken from a list of reference "
+    "figures and not checked against the paper, `computed` those that were computed for this project, by the papers' "
+    "rule and the authors' sentence F1, from trees that the source holds. Systems other than ON-LSTM and PRPN read "
+    "the text of sections 2 to 21"
+)
 
 
 class Run(NamedTuple):
@@ -58,12 +64,16 @@ def language_modelling(runs: Sequence[Run]) -> str:
                 rows.setdefault(row, []).append(f"[{run.number}]")
     measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
     published = [
-        [f"{row['model']} (published)", "", "", row["text"], "", f"{row['perplexity']:.2f}", "", "", "published"]
-        for row in PUBLISHED_PERPLEXITIES
+        [f"{row['system']} (published)", "", "", row["text"], "", str(row["perplexity"]), "", "", _source(row)]
+        for row in published_figures(LANGUAGE_MODELLING)
     ]
     units = ["perplexity", "per word", "bits per character"]
     header = ["model", "seed", "parameters", "text", "adaptation", *units, "run"]
-    return markdown_table(header, measured + published)
+    table = markdown_table(header, measured + published)
+    return (
+        "Each text is one stream here. The model cards cut the validation text into ten rows, as the papers do, which "
+        f"gives slightly other figures ([why](docs/evaluation.md#perplexity)).\n\n{table}"
+    )
 
 
 def _tuning(tuning: dict | None) -> str:
@@ -95,12 +105,12 @@ def parsing(runs: Sequence[Run]) -> str:
             else:
                 baselines.setdefault((name, "", "", place, *figures), []).append(number)
     rows += [[*row, " ".join(numbers)] for row, numbers in baselines.items()]
-    rows += [
-        [name, "", "", "WSJ section 23", *figures, "published"]
-        for name, *figures in published_rows(PUBLISHED_MAX_WORDS)
-    ]
+    published = published_figures(PARSING)
+    for row, (name, *figures) in zip(published, published_rows(PUBLISHED_MAX_WORDS, published), strict=True):
+        place = "WSJ section 23" if "wsj" in row else "wsj_0001-0199.mrg"
+        rows.append([name, "", "", place, *figures, _source(row)])
     table = markdown_table([header[0], "model", "seed", "treebank", *header[1:], "run"], rows)
-    return f"In per cent, but for the depth; {PARSING_NOTE}.\n\n{table}"
+    return f"In per cent, but for the depth. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
 
 
 def syntax(runs: Sequence[Run]) -> str:
@@ -112,7 +122,7 @@ def syntax(runs: Sequence[Run]) -> str:
         if not chosen:
             continue
         scores = [model["scores"][test] for _, model in chosen]
-        published = PUBLISHED_MODELS if test == MARVIN_LINZEN else ()
+        published = PUBLISHED_SYNTAX if test == MARVIN_LINZEN else ()
         header = [test, *(short_name(model["model"]) for _, model in chosen)]
         rows = [
             ["seed", *(_cell(model["seed"]) for _, model in chosen), *[""] * len(published)],
@@ -124,11 +134,11 @@ def syntax(runs: Sequence[Run]) -> str:
             if section:
                 rows.append([f"*{section}*", *[""] * (len(chosen) + len(published))])
             for name in groups:
-                figures = [f"{figure:.2f}" for figure in MARVIN_LINZEN_PUBLISHED[name]] if published else []
+                figures = published_accuracies(name) if published else []
                 rows.append([name, *(_accuracy(score["by_group"].get(name)) for score in scores), *figures])
         rows.append(["all", *map(_accuracy, scores), *[""] * len(published)])
-        tables.append(markdown_table([*header, *(f"{name} (published)" for name in published)], rows))
-    note = f"Accuracy on all pairs, and in brackets on those whose words a model knows; {PUBLISHED_NOTE}."
+        tables.append(markdown_table([*header, *(f"{model['system']} (published)" for model in published)], rows))
+    note = f"Accuracy on all pairs, and in brackets on those whose words a model knows; {SYNTAX_NOTE}."
     return "\n\n".join([note, *tables])
 
 
@@ -146,22 +156,40 @@ def logical_inference(runs: Sequence[Run]) -> str:
 
 
 def speed(runs: Sequence[Run]) -> str:
-    """The rows of the benchmark's summary."""
-    rows = [
-        [row["case"], *benchmark_cells(Row(**{**row, "measured": Spread(*row["measured"])})), f"[{run.number}]"]
-        for run in runs
-        for row in run.results["rows"]
-    ]
-    return markdown_table([*BENCHMARK_HEADER, "", "run"], rows)
+    """The rows of the benchmark's summary, and of what several runs measured rows over all their rounds."""
+    rows = [(Row.from_dict(row), f"[{run.number}]") for run in runs for row in run.results["rows"]]
+    table = [[*row.cells(), number] for row, number in with_rows_over_all_runs(rows)]
+    return f"{SETTINGS_NOTE}.\n\n{markdown_table([*SPEED_HEADER, 'run'], table)}"
+
+
+def toy_english(runs: Sequence[Run]) -> str:
+    """A row for each layer of each model, then one for each baseline; those of several runs are the same."""
+    rows, baselines = [], {}
+    for run in runs:
+        results, number = run.results, f"[{run.number}]"
+        perplexity, seconds = f"{results['test_perplexity']:.2f}", f"{results['cpu_seconds']:.0f}"
+        for name, f1 in results["sentence_f1"].items():
+            figure = f"{100 * f1:.1f}"
+            if name.startswith("layer") or name == "induced trees":
+                rows.append([results["model_type"], str(results["seed"]), perplexity, seconds, name, figure, number])
+            else:
+                baselines.setdefault(("", "", "", "", name, figure), []).append(number)
+    rows += [[*row, " ".join(numbers)] for row, numbers in baselines.items()]
+    header = ["model", "seed", "perplexity", "seconds of the CPU", "trees", "sentence F1", "run"]
+    return (
+        "Held-out sentences of the toy corpus of `training/quickstart.py`. The seconds are those that the processor "
+        f"worked for the whole command.\n\n{markdown_table(header, rows)}"
+    )
 
 
 # By the task that a results file names: the heading, and what writes the section.
 SECTIONS = {
-    "language modelling": ("Language modelling", language_modelling),
-    "unsupervised constituency parsing": ("Unsupervised constituency parsing", parsing),
-    "targeted syntactic evaluation": ("Targeted syntactic evaluation", syntax),
+    LANGUAGE_MODELLING: ("Language modelling", language_modelling),
+    PARSING: ("Unsupervised constituency parsing", parsing),
+    SYNTAX: ("Targeted syntactic evaluation", syntax),
     LOGICAL_INFERENCE: ("Logical inference", logical_inference),
-    "speed": ("Speed", speed),
+    TOY_ENGLISH: ("Toy English", toy_english),
+    SPEED: ("Speed", speed),
 }
 
 
@@ -174,6 +202,11 @@ def short_name(path: str) -> str:
 def text_name(path: str) -> str:
     """The last two parts of a path, as the folder says what text it is and the file says which part of it."""
     return "/".join(Path(path).parts[-2:])
+
+
+def _source(row: Mapping) -> str:
+    """Where a published figure comes from, and how it got here where that is not the source itself."""
+    return row["source"] if row["seen"] == "paper" else f"{row['source']} ({row['seen']})"
 
 
 def _cell(value: object) -> str:

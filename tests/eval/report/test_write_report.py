@@ -8,10 +8,13 @@ import pytest
 
 from eval import write_report as report
 from eval.report.sections import short_name
+from eval.report.tasks import LANGUAGE_MODELLING, PARSING
+from eval.speed.rows import Row
+from onlstm_hf.hub.cards.published import published_figures
 from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.utils.results_file import write_results
 
-COMMITTED = sorted((Path(__file__).parents[2] / "eval" / "results").glob("*.json"))
+COMMITTED = sorted((Path(__file__).parents[3] / "eval" / "results").glob("*.json"))
 
 
 def strings(content):
@@ -43,7 +46,8 @@ def test_the_command_of_every_result_is_one_that_its_script_takes(project_root, 
     program, script, *arguments = shlex.split(results["command"])
     assert program == "python" and (project_root / script).is_file()
     if script.startswith("eval/"):
-        options = importlib.import_module(Path(script).stem).build_parser().parse_args(arguments)
+        module = importlib.import_module(script.removesuffix(".py").replace("/", "."))
+        options = module.build_parser().parse_args(arguments)
         assert options.output == f"eval/results/{path.name}"
 
 
@@ -54,9 +58,12 @@ def test_every_measured_row_names_a_run_and_every_other_row_is_published(project
     assert len(known) == len(COMMITTED)
     numbers = set(re.findall(r"\[(\d+)\]", tables))
     assert numbers == known
+    sources = {row["source"] for task in (LANGUAGE_MODELLING, PARSING) for row in published_figures(task)}
     for line in tables.splitlines():
         if line.startswith("|") and "(published)" in line and "| run |" not in line:
             assert not re.search(r"\[\d+\]", line) or line.startswith("| Marvin")
+            if not line.startswith(("| Marvin", "| operators")):
+                assert re.sub(r" \((secondary|computed)\)$", "", line.split(" | ")[-1].removesuffix(" |")) in sources
 
 
 def test_runs_with_the_same_figures_share_a_row(project_root):
@@ -106,15 +113,29 @@ def test_results_of_logical_inference_give_a_table_and_a_figure(tmp_path, logic_
 
 def test_results_of_the_speed_benchmark_give_a_table(tmp_path):
     rows = [
-        {"case": "stack", "figure": "speed", "measured": [2, 1.5, 2.25], "target": "at least 2.5", "met": False},
-        {"case": "stack", "figure": "time", "measured": [1, 1, 1], "target": None, "met": None},
+        Row("stack", "speed", [1, 2, 2.5], at_least=2.5, allocator="kept", optimizer="fused / plain"),
+        Row("stack", "time", [1, 1, 1], allocator="kept"),
     ]
     path, output = tmp_path / "speed.json", tmp_path / "RESULTS.md"
-    write_results(path, {"task": "speed", "rows": rows}, "eval/benchmark_speed.py", [])
+    write_results(path, {"task": "speed", "rows": [row.to_dict() for row in rows]}, "eval/benchmark_speed.py", [])
     assert report.main(["--results", str(path), "--output", str(output)]) == 0
     lines = output.read_text(encoding="utf-8").splitlines()
-    assert "| stack | speed | 2 (1.5 to 2.25) | at least 2.5 | missed | [1] |" in lines
-    assert "| stack | time | 1 (1 to 1) |  |  | [1] |" in lines
+    assert "| stack | speed | 2 (1.5 to 2.25) | at least 2.5 | missed | kept | fused / plain | [1] |" in lines
+    assert "| stack | time | 1 (1 to 1) |  |  | kept | none | [1] |" in lines
+    assert not any("runs" in line for line in lines if line.startswith("| stack"))
+
+
+def test_what_several_runs_of_the_speed_benchmark_measured_has_a_row_over_all_their_rounds(tmp_path):
+    paths = [str(tmp_path / name) for name in ("first.json", "second.json")]
+    rounds = {"plain": [1, 2], "fused": [3, 4, 5]}
+    for path, (optimizer, values) in zip(paths, rounds.items(), strict=True):
+        rows = [Row("step", "speed", values, at_least=2.5, allocator="kept", optimizer=optimizer).to_dict()]
+        write_results(path, {"task": "speed", "rows": rows}, "eval/benchmark_speed.py", [])
+    output = tmp_path / "RESULTS.md"
+    assert report.main(["--results", *paths, "--output", str(output)]) == 0
+    lines = output.read_text(encoding="utf-8").splitlines()
+    (row,) = [line for line in lines if line.startswith("| step | speed: all 5 rounds of 2 runs | ")]
+    assert row.endswith(" | 3 (2 to 4) | at least 2.5 | missed | kept | plain; fused | [1] [2] |")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +159,7 @@ def test_other_files_are_refused(tmp_path, capsys, content, message):
 def test_without_results_one_line_says_so(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert report.main([]) == 1
-    assert capsys.readouterr().err.startswith("report.py: there are no results")
+    assert capsys.readouterr().err.startswith("write_report.py: there are no results")
 
 
 @pytest.mark.parametrize(
