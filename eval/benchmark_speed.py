@@ -1,4 +1,4 @@
-"""Speed of every path of the ordered-neurons recurrence, as ratios to what it replaces and to what bounds it.
+"""Speed of every path of the ordered-neurons recurrence, against the readable loop and against its products alone.
 
     python eval/benchmark_speed.py --output speed.json --plot speed.png --markdown
     python eval/benchmark_speed.py --cases recurrence step --size small --threads 2
@@ -178,7 +178,7 @@ def show(outcome: Outcome) -> dict:
 
 
 def contestants_table(outcome: Outcome) -> str:
-    """Of every contestant the speed, and what ratios there are to the reference, the LSTM layers and the products."""
+    """The speed of every contestant, also relative to the reference, the LSTM layers and the products that ran."""
     seconds = outcome.seconds
     reference = next(name for name in seconds if name.startswith(REFERENCE))
     table = []

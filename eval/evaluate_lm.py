@@ -107,7 +107,7 @@ def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _splits(options: argparse.Namespace) -> dict[str, str]:
-    """The name of the text in each split that is asked for."""
+    """For each split that is asked for the name that its text has in the results."""
     return {split: f"{options.dataset} {split}" for split in options.split} if options.dataset else {}
 
 

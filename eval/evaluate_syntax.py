@@ -41,7 +41,7 @@ SPELLINGS = {
     "as-written": "sentences as they are written",
     "treebank": "sentences spelt as Penn Treebank text: lower case, no punctuation, clitics split off, N for numbers",
 }
-# Which sentences of an item are compared, in the order of the metric.
+# The positions of the two sentences in each comparison of an item of two or three sentences, as the metric has them.
 COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
 
 

@@ -157,7 +157,11 @@ def gradient_root_mean_squares(
 
 @contextmanager
 def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Parameter], list[torch.Tensor]]]:
-    """The parameters that are trained, of a model in evaluation mode, and their values, which they get back."""
+    """Within the block the model is in evaluation mode; afterwards it has its own weights and mode again.
+
+    Yields:
+        The parameters that require a gradient, and copies of their values.
+    """
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not weights:
         raise ValueError("no parameter of the model requires a gradient, so that none can be adapted")
@@ -174,5 +178,5 @@ def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Par
 
 
 def _gradients(loss: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """Zero for what the loss does not depend on; the `grad` of the weights is left alone."""
+    """The gradient by each weight, zero where the loss does not depend on it. `weight.grad` is left alone."""
     return torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)

@@ -27,8 +27,8 @@ class Method(NamedTuple):
     Attributes:
         description: what it is, with the paper.
         settings: the class of its settings.
-        grid: the options for the fields of that class, in order, with the values that `--tune` tries for an option
-            that is left out.
+        grid: by option, in the order of the fields of that class, the values that `--tune` tries where the option
+            is left out.
     """
 
     description: str
@@ -113,7 +113,7 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Adaptation(NamedTuple):
-    """What the options ask for.
+    """An adaptation, as the options of the command line ask for it.
 
     Attributes:
         name: a key of `METHODS`.
@@ -133,7 +133,7 @@ class Adaptation(NamedTuple):
 
 
 def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Adaptation | None:
-    """What the options ask for, checked; `None` where it is nothing.
+    """Checks the options, and returns the adaptation that they ask for; `None` where they ask for none.
 
     Args:
         options: with those that `add_adaptation_options` adds.

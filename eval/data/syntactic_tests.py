@@ -25,7 +25,7 @@ class Item(NamedTuple):
     sentences: tuple[str, ...]
 
 
-# Test cases of Table 3 of the ON-LSTM paper (Shen et al. 2019), in its order, by what they are reported under here.
+# The sets behind each test case in Table 3 of the ON-LSTM paper (Shen et al. 2019), in its sections and its order.
 MARVIN_LINZEN_SETS = {
     "Short-term dependency": {
         "agreement: simple": ["simple_agrmt"],
@@ -51,7 +51,7 @@ MARVIN_LINZEN_SETS = {
     },
 }
 BLIMP_COLUMNS = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
-# BLiMP's paper has twelve phenomena; its files tell these paradigms apart by one more name.
+# BLiMP's files name one phenomenon more than its paper, which counts these paradigms to another.
 BLIMP_PHENOMENA = {"s-selection": "argument_structure"}
 
 

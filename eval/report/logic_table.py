@@ -39,7 +39,7 @@ def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], 
 
 
 def numbers_of_operators(runs: Sequence[dict]) -> list[str]:
-    """The numbers that occur, ascending."""
+    """The numbers of operators that occur in the results, ascending."""
     return sorted({number for run in runs for number in run["test"]["by_operators"]}, key=int)
 
 

@@ -9,7 +9,7 @@ from onlstm_hf.scoring.parsing_scores import ParsingScores
 
 LABELS = ("ADJP", "NP", "PP", "INTJ")
 PUBLISHED_MAX_WORDS = 10
-# Those of the ON-LSTM's paper; RESULTS.md has the others, too.
+# The figures in the paper on the ON-LSTM. RESULTS.md shows other systems, too.
 PUBLISHED = [row for row in published_figures(PARSING) if row["seen"] == "paper"]
 PUBLISHED_NOTE = (
     "published: sentence F1 over 5 seeds on the WSJ test set (section 23) and on WSJ10; "

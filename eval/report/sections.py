@@ -194,7 +194,7 @@ SECTIONS = {
 
 
 def short_name(path: str) -> str:
-    """The last part of a path, or of a name on the Hub; of a training run's `best/` and `last/` that of the run."""
+    """The last part of a path or a name on the Hub; the name of the run for its folders `best/` and `last/`."""
     place = Path(path)
     return place.parent.name if place.name in ("best", "last") and place.parent.name else place.name
 

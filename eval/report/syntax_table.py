@@ -9,7 +9,7 @@ from eval.report.tasks import SYNTAX
 from onlstm_hf.hub.cards.published import published_figures
 
 MARVIN_LINZEN, BLIMP = "Marvin & Linzen", "BLiMP"
-# Of the first of these tests only.
+# There are published figures of Marvin & Linzen's test cases only.
 PUBLISHED = published_figures(SYNTAX)
 PUBLISHED_NOTE = (
     "published: Shen et al. (2019), Table 3; models trained on 90 million words of Wikipedia, not on the text of the "

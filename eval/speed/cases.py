@@ -63,7 +63,7 @@ def _recurrence(
 
 
 def measure_step(scale: Scale, rounds: int, device: torch.device) -> list[Outcome]:
-    """`train_lm.py`'s update with everything in it, of one batch of random words."""
+    """A whole update as `train_lm.py` makes it, on one batch of random words."""
     vocab_size = scale.model.get("vocab_size", ONLSTMConfig().vocab_size) - 2  # <eos> and <unk> come by themselves
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
@@ -151,9 +151,12 @@ def random_sentences(scale: Scale, count: int) -> list[list[int]]:
 
 
 def measure_growth(scale: Scale, rounds: int, device: torch.device) -> dict[str, list[tuple[int, Outcome]]]:
-    """A training pass of the recurrence as batch size, length and width grow, by what grows.
+    """A training pass of the recurrence for growing batch sizes, lengths and widths.
 
     All sizes take turns in each round, so that the machine's own ups and downs are not taken for growth.
+
+    Returns:
+        For "batch size", "length" and "width" each value and what was found for it.
     """
     base = scale.growing
     outer = base.layer_sizes[0]

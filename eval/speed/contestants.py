@@ -38,12 +38,12 @@ class StackSize:
         return self.batch_size * self.length
 
     def inputs(self, device: torch.device) -> torch.Tensor:
-        """`[T, B, input size]`, whose gradient is asked for, as that of an embedding is."""
+        """Random inputs `[T, B, input size]` that require a gradient, as embedded words do."""
         return torch.randn(self.length, self.batch_size, self.layer_sizes[0], device=device, requires_grad=True)
 
 
 def recurrence_contestants(size: StackSize, device: torch.device) -> dict[str, Callable[[], None]]:
-    """One training pass (forward and backward) of every path, of LSTM layers and of the products, by precision."""
+    """A training pass of every path and of LSTM layers, and the matrix products alone; by `"NAME PRECISION"`."""
     contestants = {}
     for precision in PRECISIONS:
         for implementation in IMPLEMENTATIONS:

@@ -112,7 +112,7 @@ def in_own_process(make: Callable[..., Callable[[], object]], *arguments) -> Ite
         wait()
 
     try:
-        wait()  # until it is made: nothing else is to run at the same time
+        wait()  # until the contestant is made: nothing may run beside those that are measured
         yield take_turn
     finally:
         ours.close()

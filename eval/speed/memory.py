@@ -63,7 +63,7 @@ def peak_memory(
 def _measure(config, batch_size, length, implementation, autocast, device, num_threads) -> int | None:
     torch.set_num_threads(num_threads)
     torch.manual_seed(0)
-    try:  # thread pools and libraries
+    try:  # a tiny step first: libraries that it loads and threads that it starts are not to count
         _step(ONLSTMForCausalLM(ONLSTMConfig(**config | TINY)).to(device), implementation, autocast, 2, 16)
     except ValueError:
         return None
@@ -84,7 +84,7 @@ def _step(model: ONLSTMForCausalLM, implementation: str, autocast: bool, batch_s
 
 
 def _start_counting(device: str) -> int:
-    """Bytes in use now; from here on the peak is counted."""
+    """Sets the peak back, and returns how many bytes are in use."""
     if device == "cuda":
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()

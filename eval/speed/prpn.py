@@ -20,9 +20,9 @@ from onlstm_hf.utils.process_memory import keep_freed_memory
 WORD_BY_WORD = "word by word float32"
 WHOLE_MODEL = f"{REFERENCE}, whole model, sentence by sentence"
 BATCH_SIZE, LENGTH = 64, 35
-# Until the C library has all the memory that the updates need.
+# Before the first round, so that the process has all the memory that an update needs.
 WARM_UP_UPDATES = 10
-# Of the authors, as in the recipe `prpn_lm_ptb`.
+# The authors' settings, as in the recipe `prpn_lm_ptb`.
 ADAM = {"lr": 3e-3, "betas": (0.0, 0.999), "eps": 1e-9, "weight_decay": 1e-6}
 
 
@@ -136,7 +136,10 @@ def _warmed_up_update(
 
 
 def _parsing(model: PRPNForCausalLM, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]) -> Outcome:
-    """`parse()` of all sentences against the whole model on each, from a random sample by the number of words."""
+    """`parse()` of all sentences, against the whole model on one sentence after the other.
+
+    The latter reads another random sample of the sentences in each round, and its time is extrapolated by words.
+    """
     sample, num_tokens, sampled_tokens = random.Random(0), sum(map(len, sentences)), []
 
     @torch.no_grad()

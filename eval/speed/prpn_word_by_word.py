@@ -81,7 +81,7 @@ def _look_back(
 
 
 def _attention(key: torch.Tensor, memories: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
-    """`[B, S, 1]`."""
+    """The weight of each memory in a summary, `[B, S, 1]`."""
     scores = torch.bmm(memories, key.unsqueeze(-1)).squeeze(-1) / math.sqrt(key.shape[-1])
     return attend(scores, gates).unsqueeze(-1)
 

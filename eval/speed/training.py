@@ -32,13 +32,13 @@ def start_training(recipe: str, text: Path, precision: str, folder: Path, overri
     from training.loop.recipe import parse_recipe
     from training.train_lm import TrainingRun
 
-    # Accelerate keeps one precision a process.
+    # Accelerate keeps the precision of the first run for the whole process, in which several runs start here.
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     shutil.rmtree(folder, ignore_errors=True)
     arguments = [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
     arguments += [f"--mixed_precision={MIXED_PRECISION[precision]}", *overrides]
-    with redirect_stderr(io.StringIO()):  # where the bar goes from here on
+    with redirect_stderr(io.StringIO()):  # the progress bar keeps the one that it finds here
         return TrainingRun(parse_recipe([str(TRAINING / "recipes" / f"{recipe}.yaml"), *arguments]))
 
 
@@ -52,7 +52,7 @@ def write_random_text(path: Path, vocab_size: int, num_tokens: int) -> None:
 
 
 def step_contestants(run, implementations: Sequence[str], precision: str) -> dict[str, Callable[[], None]]:
-    """The run's own update, always of the same batch, with every path; by `"PATH PRECISION"`."""
+    """For every path a function that makes the run's own update, always of the same batch; by `"PATH PRECISION"`."""
     batch = next(run.batches.batches(0))
     model = run.accelerator.unwrap_model(run.model)
 
@@ -78,6 +78,6 @@ def loss_curve(run, implementation: str, num_steps: int) -> list[float]:
 
 
 def largest_relative_difference(losses: Sequence[float], expected: Sequence[float]) -> float:
-    """Of two curves, over the steps."""
+    """The largest difference of two loss curves at the same step, as a share of the expected loss; NaN if any is."""
     differences = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(losses, expected, strict=True)]
     return math.nan if any(map(math.isnan, differences)) else max(differences)
