@@ -26,7 +26,7 @@ try:
     from starlette.routing import Route
 
     from .connection import MAX_CONNECTIONS_OF_ADDRESS, BoundedConnection
-    from .guard import METHODS, Guard, client_of
+    from .guard import MAX_HEADER_BYTES, METHODS, Guard, client_of
     from .pages import FILES, content_security_policy, file_content, page_html
 except ImportError as error:
     raise ImportError('the demo needs its extra: pip install "onlstm_hf[demo]"') from error
@@ -39,8 +39,6 @@ from .models import DemoModels
 FIELDS = ("text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank")
 MAX_FIELDS = 50
 MAX_WAITING_OF_CLIENT = 50
-# Longer than any address of a text that is short enough: 4,000 characters of four bytes each, as %F0%9F%98%80.
-MAX_HEADER_BYTES = 65_536
 MEDIA_TYPES = {
     ".css": "text/css",
     ".js": "text/javascript",

@@ -9,9 +9,15 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from onlstm_hf import build_word_tokenizer, tree_from_distances
+from onlstm_hf.demo.sentence_analysis import (
+    analyze_sentences,
+    compare_pair,
+    read_gold_tree,
+    read_sentences,
+    split_text,
+)
 from onlstm_hf.evaluation import score_sentences
 from onlstm_hf.parsing_scores import score_parses
-from onlstm_hf.demo.sentence_analysis import analyze_sentences, compare_pair, read_gold_tree, read_sentences, split_text
 from onlstm_hf.treebank import GoldTree
 
 WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", "old", "dog", "saw", "dogs", "it", "a"]
