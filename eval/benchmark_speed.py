@@ -7,10 +7,10 @@
 
 Cases: `recurrence` (training pass of a recurrent stack), `step` (whole update of train_lm.py: embedding, dropouts,
 softmax, clipping, optimiser), `parsing`, `prpn` (training step and parsing of a PRPN, against its modules run one word
-after the other), `growth` (of the recurrence with batch size, length and width), `memory` (peak of a training step) and
-`scoring` (of all baselines, where --treebank has gold trees). Each path is compared with the readable reference, the
-recurrence also with torch.nn.LSTM layers of the same sizes (cuDNN on a GPU) and with its matrix products alone. All
-contestants take turns in every round, and a ratio is that of two times of the same round: its median and quartiles
+after the other), `growth` (of the recurrence with batch size, length and width), `memory` (peak of a training step)
+and `scoring` (of all baselines, where --treebank has gold trees). Each path is compared with the readable reference,
+the recurrence also with torch.nn.LSTM layers of the same sizes (cuDNN on a GPU) and with its matrix products alone.
+All contestants take turns in every round, and a ratio is that of two times of the same round: its median and quartiles
 over the rounds are printed.
 """
 

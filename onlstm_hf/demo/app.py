@@ -25,7 +25,7 @@ try:
     from starlette.responses import HTMLResponse, PlainTextResponse, Response
     from starlette.routing import Route
 
-    from .connection import MAX_CONNECTIONS_OF_ADDRESS, BoundedConnection
+    from .connection import MAX_CONNECTIONS_OF_CLIENT, BoundedConnection
     from .guard import MAX_HEADER_BYTES, METHODS, Guard, client_of
     from .pages import FILES, content_security_policy, file_content, page_html
 except ImportError as error:
@@ -73,7 +73,7 @@ def build_app(models: DemoModels, allowed_hosts: Sequence[str] = (), space_host:
         return HTMLResponse(html, status_code=200 if succeeded else 400)
 
     async def download(request: Request) -> Response:
-        name = Path(request.url.path).name
+        name = Path(request.scope["path"]).name
         content: str | bytes = await in_turn(request, file_content, models, name, read_fields(request))
         if name.endswith(".png"):
             async with drawing.turn(client(request)):
@@ -120,7 +120,7 @@ def build_server(
         space_host: see `build_app`.
         connection: other limits of time than those of `BoundedConnection`.
     """
-    max_connections = MAX_CONNECTIONS_OF_ADDRESS if space_host is None else None
+    max_connections = MAX_CONNECTIONS_OF_CLIENT if space_host is None else None
     config = uvicorn.Config(
         app,
         host=host,

@@ -9,14 +9,15 @@ import sys
 
 from ..tree_drawing import png_zoom
 
-SECONDS_TO_DRAW = 10
-# A process for each picture: it imports nothing of this package, works when nobody else needs the processor, and is
-# killed when it takes too long or its reader has left.
+SECONDS_TO_DRAW = 30
+# A process for each picture: it imports nothing of this package, gives way to the models, and is killed when it takes
+# too long or its reader has left.
 _PROGRAM = """
 import os, sys
+sys.path = [folder for folder in sys.path if folder]  # without the current one
 import resvg_py
 if hasattr(os, "nice"):
-    os.nice(19)
+    os.nice(10)
 sys.stdout.buffer.write(resvg_py.svg_to_bytes(svg_string=sys.stdin.buffer.read().decode(), zoom=int(sys.argv[1])))
 """
 

@@ -3,12 +3,14 @@
 import logging
 import traceback
 from collections.abc import Collection
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_address
 
 import anyio
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from .connection import network_of
 
 logger = logging.getLogger(__name__)
 
@@ -102,12 +104,13 @@ class Guard:
         name, separator, port = host.rpartition(":")
         if not separator or not port.isdecimal():
             name = host
-        name = name.removeprefix("[").removesuffix("]").lower()
-        return name in self.hosts or (server is not None and name == server[0])
+        if name.startswith("[") and name.endswith("]"):
+            name = name[1:-1]
+        return name.lower() in self.hosts or (server is not None and name == server[0])
 
 
 def client_of(scope: Scope, behind_proxy: bool) -> str:
-    """Who sent a request: an address, or the network of 64 bits that a client with IPv6 has to itself.
+    """Who sent a request; see `network_of`.
 
     Args:
         scope: of the request.
@@ -123,7 +126,4 @@ def client_of(scope: Scope, behind_proxy: bool) -> str:
                     break
             except ValueError:
                 break
-    try:
-        return str(ip_network((address, 64), strict=False)) if ":" in address else address
-    except ValueError:
-        return address
+    return network_of(address)

@@ -14,6 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 pytest.importorskip("starlette", reason='the demo needs pip install "onlstm_hf[demo]"')
 webdriver = pytest.importorskip("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -72,7 +73,9 @@ class Browser:
         return self.wait(lambda: self.find(shown))
 
     def wait(self, condition):
-        return WebDriverWait(self.driver, 60, poll_frequency=0.05).until(lambda _: condition())
+        # Between its being found and its being read, an element may be replaced by that of the next result.
+        options = {"poll_frequency": 0.05, "ignored_exceptions": [StaleElementReferenceException, IndexError]}
+        return WebDriverWait(self.driver, 60, **options).until(lambda _: condition())
 
     def find(self, selector):
         return [element for element in self.driver.find_elements(By.CSS_SELECTOR, selector) if element.is_displayed()]

@@ -29,6 +29,7 @@ from onlstm_hf.demo.guard import client_of
 FILES = ["/download/figure.svg", "/download/figure.png", "/download/tree.txt"]
 PATHS = ["/", "/static/icon.svg", "/static/page.css", "/static/page.js", *FILES]
 FIELDS = ["text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank"]
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs more loopback addresses, or /proc")
 SECRET = "hemlichkeit"  # stands in everything that a user types here
 
 
@@ -159,26 +160,27 @@ def test_every_answer_closes_the_page_to_others(server):
 
 
 @pytest.mark.parametrize(
-    "host, is_own",
+    "host",
     [
-        *[
-            (name, True)
-            for name in ("localhost", "LOCALHOST:7860", "127.0.0.1", "127.0.0.1:99", "[::1]:7860", "[::1]")
-        ],
-        *[(name, True) for name in ("parser.example.org", "Parser.Example.org:443")],
-        *[
-            (name, False)
-            for name in ("", "evil.example", "example.org", "127.0.0.1.evil.example", "localhost.evil.example")
-        ],
-        *[
-            (name, False)
-            for name in ("evil.example:127.0.0.1", "localhost@evil.example", "10.0.0.1", "localhost:x", "::1")
-        ],
+        *("", "evil.example", "example.org", "127.0.0.1.evil.example", "localhost.evil.example", "10.0.0.1"),
+        *("evil.example:127.0.0.1", "localhost@evil.example", "localhost:x", "::1", "[127.0.0.1", "localhost]"),
     ],
 )
-def test_the_host_must_be_a_name_of_the_server(server, host, is_own):
+def test_requests_to_another_host_are_refused(server, host):
     for path in PATHS:
-        assert ask(server.port, f"{path}?text=the+cat", headers={"Host": host})[0] == (200 if is_own else 400)
+        assert ask(server.port, f"{path}?text=the+cat", headers={"Host": host})[0] == 400
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "LOCALHOST:7860", "127.0.0.1", "127.0.0.1:99", "[::1]:7860", "[::1]"),
+        *("parser.example.org", "Parser.Example.org:443"),
+    ],
+)
+def test_requests_to_a_host_of_the_server_are_answered(server, host):
+    for path in ("/", "/download/tree.txt"):
+        assert ask(server.port, f"{path}?text=the+cat", headers={"Host": host})[0] == 200
 
 
 def test_the_address_that_a_client_connected_to_needs_no_name(models):
@@ -413,6 +415,7 @@ def gate(models, monkeypatch):
     return Gate(models, monkeypatch)
 
 
+@linux
 def test_honest_clients_are_answered_before_the_queue_of_a_greedy_one(models, gate):
     with running_server(demo.build_app(models)) as server, ThreadPoolExecutor(70) as pool:
 
@@ -445,6 +448,7 @@ def test_work_of_clients_who_have_left_is_dropped(models, gate):
     assert gate.begun == ["cat 0", "cat 9"]
 
 
+@linux
 def test_a_client_with_too_many_requests_waiting_is_told_so_and_others_are_not_concerned(models, gate):
     most = demo.MAX_WAITING_OF_CLIENT
     with running_server(demo.build_app(models)) as server, ThreadPoolExecutor(most + 2) as pool:
@@ -476,6 +480,7 @@ def test_behind_a_proxy_the_last_public_address_is_the_client(forwarded, client)
     assert client_of(scope, behind_proxy=False) == "10.0.0.1"
 
 
+@linux
 def test_pictures_are_drawn_while_others_parse(models, monkeypatch):
     monkeypatch.setattr(drawing, "_PROGRAM", "import time; time.sleep(600)")
     before = children()
@@ -489,6 +494,7 @@ def test_pictures_are_drawn_while_others_parse(models, monkeypatch):
         wait_until(lambda: children() == before)  # nobody waits for it any more
 
 
+@linux
 def test_one_picture_is_drawn_at_a_time_and_given_up_if_it_takes_too_long(models, monkeypatch):
     monkeypatch.setattr(drawing, "_PROGRAM", "import time; time.sleep(600)")
     monkeypatch.setattr(drawing, "SECONDS_TO_DRAW", 0.2)
@@ -580,8 +586,9 @@ def test_who_waits_for_an_answer_is_not_dropped(models, gate):
         assert answer.result()[0] == 200
 
 
+@linux
 def test_an_address_has_so_many_connections_and_others_are_not_concerned(models):
-    most = demo.MAX_CONNECTIONS_OF_ADDRESS
+    most = demo.MAX_CONNECTIONS_OF_CLIENT
     with running_server(demo.build_app(models)) as server:
         held = [socket.create_connection(("127.0.0.1", port_of(server)), timeout=120) for _ in range(most)]
         wait_until(lambda: len(server.server_state.connections) == most)
