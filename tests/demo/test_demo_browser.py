@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 pytest.importorskip("starlette", reason='the demo needs pip install "onlstm_hf[demo]"')
 webdriver = pytest.importorskip("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
-from selenium.common.exceptions import StaleElementReferenceException
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
@@ -26,8 +26,6 @@ BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 GOLD = "((the old man) (sold (the house)))"
 NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
-
-
 CHOICES = "&model=onlstm-ptb-small&layer=2&bias=right&treebank=1"
 # A colour of an element, or of what it stands on where it has none itself.
 EFFECTIVE_COLOR = """
