@@ -87,6 +87,7 @@ DEMO_EXAMPLES = """\
 examples:
   onlstm-hf demo
   onlstm-hf demo model_cards/onlstm-ptb-small runs/my-model/best --port 8080
+  onlstm-hf demo --host 0.0.0.0 --allowed-host parser.example.org
 """
 PUSH_DESCRIPTION = """\
 Shares a checkpoint folder on the Hugging Face Hub, a language model or a classifier of pairs. First the folder is
@@ -232,8 +233,20 @@ def build_parser() -> argparse.ArgumentParser:
         "demo", help="web page", description=DEMO_DESCRIPTION, epilog=DEMO_EXAMPLES, **shown_as_written
     )
     demo.add_argument("models", nargs="*", metavar="FOLDER", help="checkpoints (or names on the Hub) to choose from")
-    demo.add_argument("--host", metavar="ADDRESS", help="address to listen on; 0.0.0.0 lets others in (this machine)")
-    demo.add_argument("--port", type=positive_integer, metavar="N", help="(7860)")
+    demo.add_argument(
+        "--host",
+        default="127.0.0.1",
+        metavar="ADDRESS",
+        help="address to listen on; 0.0.0.0 lets others in (%(default)s)",
+    )
+    demo.add_argument("--port", type=positive_integer, default=7860, metavar="N", help="(%(default)s)")
+    demo.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name under which others reach this machine, once for each; its addresses need none",
+    )
     demo.set_defaults(run=_demo)
 
     convert = commands.add_parser(
@@ -450,7 +463,7 @@ def _score_fields(score: StreamScore) -> dict[str, float]:
 def _demo(options: argparse.Namespace) -> None:
     from ..demo.app import serve  # which needs the extra
 
-    serve(options.models, options.host, options.port)
+    serve(options.models, options.host, options.port, options.allowed_host)
 
 
 def _convert(options: argparse.Namespace) -> None:

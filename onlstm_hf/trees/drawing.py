@@ -297,11 +297,20 @@ def svg_to_png(svg: str) -> bytes:
         import resvg_py
     except ImportError as error:
         raise ImportError('PNG needs resvg: pip install "onlstm_hf[plot]"; .svg works without it') from error
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=png_zoom(svg))
+
+
+def png_zoom(svg: str) -> int:
+    """How many times as large a picture of this module is as PNG: twice, where that is not too large.
+
+    Raises:
+        ValueError: for a picture too large for PNG.
+    """
     attributes = ElementTree.fromstring(svg).attrib
     largest_side = max(int(attributes["width"]), int(attributes["height"]))
     if largest_side > _LARGEST_PNG_SIDE:
         raise ValueError(f"a picture {largest_side} pixels wide or high is too large for PNG; save it as .svg")
-    return resvg_py.svg_to_bytes(svg_string=svg, zoom=2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1)
+    return 2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1
 
 
 class _Place(NamedTuple):
