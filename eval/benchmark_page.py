@@ -20,10 +20,10 @@ from urllib.parse import urlencode
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from onlstm_hf.cli.main import run_program
 from onlstm_hf.demo.app import build_app, build_server
 from onlstm_hf.demo.models import MAX_SENTENCES, MAX_TOKENS, DemoModels
 from onlstm_hf.utils.checkpoints import default_model
+from onlstm_hf.utils.programs import run_program
 
 SENTENCE = " ".join(["the company said it expects to report a loss and"] * 2)
 WIDEST = " ".join(["w" * 22] * 40)

@@ -48,10 +48,10 @@ from eval.speed.measurement import Spread, ratio
 from eval.speed.plot import draw_growth
 from eval.speed.prpn import measure_prpn
 from eval.utils import check_writable, import_extra
-from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.process_memory import keep_freed_memory
+from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import describe_machine, write_results
 
 CASES = ("recurrence", "step", "parsing", "prpn", "growth", "memory", "scoring")

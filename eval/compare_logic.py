@@ -14,8 +14,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.report.tables import format_table
 from eval.utils import check_writable, import_extra, read_results
-from onlstm_hf.cli.main import run_program
 from onlstm_hf.logic.formulas import MAX_OPERATORS
+from onlstm_hf.utils.programs import run_program
 
 TASK = "logical inference"
 # Test accuracy of models that were trained on at most 6 operators, in per cent: Shen et al., "Ordered Memory" (NeurIPS

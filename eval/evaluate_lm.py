@@ -18,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
 from eval.report.tables import format_table
 from eval.utils import check_writable, describe_checkpoint, import_extra, read_string_column
-from onlstm_hf.cli.main import positive_integer, run_program
-from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOLS = {

@@ -26,11 +26,11 @@ from eval.syntactic_tests import (
     load_marvin_linzen,
 )
 from eval.utils import check_writable, describe_checkpoint, import_extra
-from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
 from onlstm_hf.text.spelling import spell_as_treebank
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
-from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (

@@ -18,8 +18,8 @@ from eval.compare_logic import TASK as LOGICAL_INFERENCE
 from eval.compare_logic import draw_accuracies
 from eval.report.sections import SECTIONS, Run
 from eval.utils import check_writable, read_results
-from onlstm_hf.cli.main import run_program
 from onlstm_hf.utils.files import written_file
+from onlstm_hf.utils.programs import run_program
 
 INTRODUCTION = """\
 # Results
