@@ -95,7 +95,7 @@ def load_checkpoint(
 
 
 def quiet_transformers() -> AbstractContextManager[None]:
-    """A block in which loading and saving write no progress bars and warnings to the terminal; failures still raise."""
+    """A block in which loading and saving write no progress bars or warnings to the terminal; failures still raise."""
     return _QUIET
 
 
