@@ -7,10 +7,11 @@
 
 Cases: `recurrence` (training pass of a recurrent stack), `step` (whole update of train_lm.py: embedding, dropouts,
 softmax, clipping, optimiser), `parsing`, `prpn` (training step and parsing of a PRPN, against its modules run one word
-after the other), `growth` (of the recurrence with batch size, length and width) and `memory` (peak of a training
-step). Each is compared with the readable reference, the recurrence also with torch.nn.LSTM layers
-of the same sizes (cuDNN on a GPU) and with its matrix products alone. All contestants take turns in every round, and a
-ratio is that of two times of the same round: its median and quartiles over the rounds are printed.
+after the other), `growth` (of the recurrence with batch size, length and width), `memory` (peak of a training step)
+and `scoring` (of all baselines, where --treebank has gold trees). Each path is compared with the readable reference,
+the recurrence also with torch.nn.LSTM layers of the same sizes (cuDNN on a GPU) and with its matrix products alone.
+All contestants take turns in every round, and a ratio is that of two times of the same round: its median and quartiles
+over the rounds are printed.
 """
 
 import argparse
@@ -36,6 +37,7 @@ from eval.speed.cases import (
     measure_memory,
     measure_parsing,
     measure_recurrence,
+    measure_scoring,
     measure_step,
     random_sentences,
 )
@@ -45,13 +47,13 @@ from eval.speed.plot import draw_growth
 from eval.speed.prpn import measure_prpn
 from eval.speed.rows import HEADER, SETTINGS_NOTE, Outcome, Row, summary
 from eval.speed.scales import SCALES, Scale
-from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.process_memory import keep_freed_memory
+from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import describe_machine, write_results
 
-CASES = ("recurrence", "step", "parsing", "prpn", "growth", "memory")
+CASES = ("recurrence", "step", "parsing", "prpn", "growth", "memory", "scoring")
 NUM_SENTENCES = 3914
 NUM_QUICK_SENTENCES = 12
 
@@ -141,6 +143,10 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str], alloc
         rows += memory_rows
         table = format_table(["path", "MiB"], [[name, f"{peak / 2**20:.1f}"] for name, peak in peaks.items()])
         print(f"\n{memory_rows[0].case}\n{table}", flush=True)
+    if "scoring" in options.cases and options.treebank:
+        row = measure_scoring(read_treebank(options.treebank), rounds)
+        results["scoring"] = {"seconds": row.rounds}
+        rows.append(row)
     if options.loss_curves:
         overrides = shlex.split(options.loss_overrides)
         results["loss_curves"], loss_rows = measure_loss_curves(

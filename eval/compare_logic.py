@@ -16,8 +16,8 @@ from eval.report.logic_table import PUBLISHED_NOTE, draw_accuracies, logic_table
 from eval.report.results_files import check_writable, read_results
 from eval.report.tables import format_table
 from eval.report.tasks import LOGICAL_INFERENCE
-from onlstm_hf.cli.main import run_program
 from onlstm_hf.logic.formulas import MAX_OPERATORS
+from onlstm_hf.utils.programs import run_program
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

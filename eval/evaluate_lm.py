@@ -21,10 +21,10 @@ from eval.extras import import_extra
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import format_table
 from eval.report.tasks import LANGUAGE_MODELLING
-from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.hub.cards.published import published_figures
-from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOLS = {

@@ -31,14 +31,14 @@ from eval.report.parsing_table import (
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import check_table_name, format_table, write_table
 from eval.report.tasks import PARSING
-from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
-from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
+from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (

@@ -21,11 +21,11 @@ from eval.extras import import_extra
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHED_NOTE, syntax_table
 from eval.report.tasks import SYNTAX
-from onlstm_hf.cli.main import positive_integer, run_program
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
 from onlstm_hf.text.spelling import spell_as_treebank
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
-from onlstm_hf.utils.checkpoints import add_code_option, load_checkpoint
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (

@@ -18,8 +18,8 @@ from eval.report.logic_table import draw_accuracies
 from eval.report.results_files import check_writable, read_results
 from eval.report.sections import SECTIONS, Run
 from eval.report.tasks import LOGICAL_INFERENCE
-from onlstm_hf.cli.main import run_program
 from onlstm_hf.utils.files import written_file
+from onlstm_hf.utils.programs import run_program
 
 INTRODUCTION = """\
 # Results

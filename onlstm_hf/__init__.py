@@ -1,68 +1,74 @@
-"""ON-LSTM and other language models that induce syntax, for Transformers."""
+"""ON-LSTM and other language models that induce syntax, for Transformers.
 
-from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
-from transformers.pipelines import PIPELINE_REGISTRY
+`import onlstm_hf` makes the models known to Transformers (see `registration`). A public name is imported from its
+module when it is first used.
+"""
+# ruff: noqa: F401
 
-from .conversion.checkpoints import convert_original_checkpoint
-from .conversion.state_dicts import convert_original_state_dict
-from .logic.formulas import generate_logic_pairs, logical_relation
-from .models.configuration_onlstm import ONLSTMConfig
-from .models.configuration_prpn import PRPNConfig
-from .models.configuration_rnn import RNNConfig
-from .models.configuration_tree_lstm import TreeLSTMConfig
-from .models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMForSequencePairClassification, ONLSTMModel
-from .models.modeling_prpn import PRPNForCausalLM, PRPNModel
-from .models.modeling_rnn import RNNForCausalLM, RNNForSequencePairClassification, RNNModel
-from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification
-from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
-from .text.tokenization import build_word_tokenizer
-from .trees.distances import tree_from_distances
-from .trees.induced_tree import InducedTree
+import sys
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from .version import __version__
 
-for _config, _models in {
-    ONLSTMConfig: {
-        AutoModel: ONLSTMModel,
-        AutoModelForCausalLM: ONLSTMForCausalLM,
-        AutoModelForSequenceClassification: ONLSTMForSequencePairClassification,
-    },
-    PRPNConfig: {AutoModel: PRPNModel, AutoModelForCausalLM: PRPNForCausalLM},
-    RNNConfig: {
-        AutoModel: RNNModel,
-        AutoModelForCausalLM: RNNForCausalLM,
-        AutoModelForSequenceClassification: RNNForSequencePairClassification,
-    },
-    TreeLSTMConfig: {AutoModelForSequenceClassification: TreeLSTMForSequencePairClassification},
-}.items():
-    AutoConfig.register(_config.model_type, _config)
-    for _auto_class, _model in _models.items():
-        _auto_class.register(_config, _model)
+# The public names, and the module of each.
+_MODULES = {
+    "ConstituencyParsingPipeline": "parsing.pipeline",
+    "InducedTree": "trees.induced_tree",
+    "ONLSTMConfig": "models.configuration_onlstm",
+    "ONLSTMForCausalLM": "models.modeling_onlstm",
+    "ONLSTMForSequencePairClassification": "models.modeling_onlstm",
+    "ONLSTMModel": "models.modeling_onlstm",
+    "PRPNConfig": "models.configuration_prpn",
+    "PRPNForCausalLM": "models.modeling_prpn",
+    "PRPNModel": "models.modeling_prpn",
+    "RNNConfig": "models.configuration_rnn",
+    "RNNForCausalLM": "models.modeling_rnn",
+    "RNNForSequencePairClassification": "models.modeling_rnn",
+    "RNNModel": "models.modeling_rnn",
+    "TreeLSTMConfig": "models.configuration_tree_lstm",
+    "TreeLSTMForSequencePairClassification": "models.modeling_tree_lstm",
+    "build_word_tokenizer": "text.tokenization",
+    "convert_original_checkpoint": "conversion.checkpoints",
+    "convert_original_state_dict": "conversion.state_dicts",
+    "generate_logic_pairs": "logic.formulas",
+    "logical_relation": "logic.formulas",
+    "tree_from_distances": "trees.distances",
+}
+__all__ = ["__version__", *_MODULES]
 
-PIPELINE_REGISTRY.register_pipeline(
-    CONSTITUENCY_PARSING, ConstituencyParsingPipeline, pt_model=AutoModelForCausalLM, type="text"
-)
+if TYPE_CHECKING:  # The same names, for editors and type checkers, which do not run `__getattr__`.
+    from .conversion.checkpoints import convert_original_checkpoint
+    from .conversion.state_dicts import convert_original_state_dict
+    from .logic.formulas import generate_logic_pairs, logical_relation
+    from .models.configuration_onlstm import ONLSTMConfig
+    from .models.configuration_prpn import PRPNConfig
+    from .models.configuration_rnn import RNNConfig
+    from .models.configuration_tree_lstm import TreeLSTMConfig
+    from .models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMForSequencePairClassification, ONLSTMModel
+    from .models.modeling_prpn import PRPNForCausalLM, PRPNModel
+    from .models.modeling_rnn import RNNForCausalLM, RNNForSequencePairClassification, RNNModel
+    from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification
+    from .parsing.pipeline import ConstituencyParsingPipeline
+    from .text.tokenization import build_word_tokenizer
+    from .trees.distances import tree_from_distances
+    from .trees.induced_tree import InducedTree
 
-__all__ = [
-    "ConstituencyParsingPipeline",
-    "InducedTree",
-    "ONLSTMConfig",
-    "ONLSTMForCausalLM",
-    "ONLSTMForSequencePairClassification",
-    "ONLSTMModel",
-    "PRPNConfig",
-    "PRPNForCausalLM",
-    "PRPNModel",
-    "RNNConfig",
-    "RNNForCausalLM",
-    "RNNForSequencePairClassification",
-    "RNNModel",
-    "TreeLSTMConfig",
-    "TreeLSTMForSequencePairClassification",
-    "__version__",
-    "build_word_tokenizer",
-    "convert_original_checkpoint",
-    "convert_original_state_dict",
-    "generate_logic_pairs",
-    "logical_relation",
-    "tree_from_distances",
-]
+
+def __getattr__(name: str) -> object:
+    """Imports a public name when it is first used."""
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+# The installed command answers `--help` without waiting for PyTorch and Transformers, whose import takes seconds; it
+# imports `registration` itself before it runs a subcommand (`cli.main`).
+if Path(*sys.argv[:1]).name not in ("onlstm-hf", "onlstm-hf.exe"):
+    import_module(".registration", __name__)

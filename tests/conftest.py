@@ -17,6 +17,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch  # noqa: E402
 from accelerate.state import AcceleratorState, GradientState  # noqa: E402
+from hypothesis import HealthCheck, settings  # noqa: E402
+
+# No test fails because the machine is slow.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 from tests.helpers.requirements import missing  # noqa: E402
 

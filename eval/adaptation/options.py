@@ -16,9 +16,9 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
-from onlstm_hf.cli.main import positive_integer
 from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
 from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.programs import positive_integer
 
 
 class Method(NamedTuple):

@@ -22,6 +22,8 @@ from eval.speed.training import (
 )
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.ops.ordered_neurons.operator import IMPLEMENTATIONS
+from onlstm_hf.scoring.parsing_scores import score_baselines
+from onlstm_hf.trees.treebank import GoldTree
 
 FAST_PATHS = tuple(name for name in IMPLEMENTATIONS if name != "reference")
 REFERENCE = "reference float32"
@@ -141,6 +143,17 @@ def measure_parsing(
     ]
     details = {"extrapolated": f"{one_by_one}: from {REFERENCE_SENTENCES_PER_ROUND} random sentences a round"}
     return [Outcome(case, seconds, num_tokens, rows, left_out, details)]
+
+
+def measure_scoring(trees: Sequence[GoldTree], rounds: int) -> Row:
+    """Seconds to build and score the trees of all baselines against gold trees.
+
+    Args:
+        trees: the gold trees.
+        rounds: how often it is measured.
+    """
+    seconds = take_turns({"scoring": lambda: score_baselines(trees)}, rounds, torch.device("cpu"))["scoring"]
+    return Row(f"scoring {len(trees)} sentences with all baselines", "seconds", seconds, at_most=5)
 
 
 def random_sentences(scale: Scale, count: int) -> list[list[int]]:

@@ -16,11 +16,12 @@ from .restricted_unpickler import Record
 from .saved_objects import load_saved_object
 from .state_dicts import convert_original_state_dict, original_vocabulary
 
-# The authors' largest model has some hundred modules and tensors. The bound ends records that contain themselves.
+# The authors' largest model has some hundred modules and tensors. These bounds refuse files whose records contain
+# themselves, which have no end.
 _MAX_MEMBERS, _MAX_NAME_LENGTH = 10_000, 1000
 
-# Where the authors' modules keep what their tensors do not tell, by field of our configuration. The ON-LSTM's other
-# attributes of these names (`dropouth`, `idrop.p`, ...) are not those that its computation uses.
+# Settings that no tensor shows: for each field of our configuration the attribute of the authors' modules that has it.
+# The ON-LSTM has more attributes with such names (`dropouth`, `idrop.p`, ...), but its computation does not use them.
 _ATTRIBUTES = {
     "onlstm": {
         "embedding_dropout": "dropoute",
@@ -58,8 +59,8 @@ def convert_original_checkpoint(
 
     Args:
         path: the file.
-        vocab_from: the training, validation and test text, in this order, to build the tokenizer from: the authors'
-            files have no vocabulary, its words are numbered by their first appearance.
+        vocab_from: the training, validation and test text, in this order, to build the tokenizer from. The authors'
+            files hold no vocabulary; their code numbers the words in the order in which they first appear there.
         config_options: fields of the model's configuration that override what the file says.
 
     Returns:
@@ -67,8 +68,8 @@ def convert_original_checkpoint(
 
     Raises:
         FileNotFoundError: if one of the files does not exist.
-        ValueError: if the file is damaged, holds code to be run or something else than such a model, or if the text
-            has not as many different words as the model, or if an option is none of this type of model.
+        ValueError: if the file is damaged, calls code, or holds no such model; if the number of different words of the
+            text is not that of the model; or if this type of model has no such option.
     """
     state_dict, model = _read_model(Path(path))
     model_type = _model_type(state_dict)
@@ -89,7 +90,7 @@ def convert_original_checkpoint(
 
 
 def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], Record | None]:
-    """The state dict that the file has, or whose tensors its model has; and this model."""
+    """The state dict in the file, or that of the model in it; and the record of the model, if there is one."""
     if path.suffix == ".safetensors":
         loaded = _load_safetensors(path)
     else:
@@ -118,7 +119,7 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def _state_dict_of(model: Record) -> dict[str, Any]:
-    """The state dict that the module would have given, by what its record and those of its modules hold."""
+    """The state dict of a module, collected from its record and those of the modules within it."""
     state_dict, pending, num_members = {}, [("", model)], 0
     while pending:
         prefix, module = pending.pop()
@@ -135,7 +136,7 @@ def _state_dict_of(model: Record) -> dict[str, Any]:
 
 
 def _members(module: Any, kind: str) -> dict[Any, Any]:
-    """What is registered with a module: its `_parameters`, `_buffers` or `_modules`."""
+    """One of the dictionaries in which a module registers its members: `_parameters`, `_buffers` or `_modules`."""
     members = _attributes(module).get(kind)
     if not isinstance(members, dict):
         raise ValueError("it has something else in place of a module")
@@ -182,7 +183,7 @@ def _options(model: Record, model_type: str, without: Collection[str]) -> dict[s
 
 
 def _values_at(module: Any, path: list[str]) -> list[Any]:
-    """The values of an attribute of a module's module, given by their names; `*` stands for every module there."""
+    """The values of an attribute, given by its path below a module; `*` in the path stands for every module there."""
     if len(path) == 1:
         value = _attributes(module).get(path[0])
         return [value if isinstance(value, (bool, int, float)) else None]

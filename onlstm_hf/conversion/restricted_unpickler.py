@@ -1,8 +1,8 @@
 """Pickles as data: read by a stack machine that imports nothing and calls nothing that a pickle names.
 
 A pickle is a program, and Python's own reader imports and calls whatever it names. This one keeps every name as a
-name. Containers, strings and numbers become themselves, an instance of a class becomes a `Record`, and of calls only
-those are made, by functions of ours, that the reader was told of.
+name. Containers, strings and numbers become themselves, and an instance of a class becomes a `Record`. Where the
+pickle calls a function, one of ours runs in its place, from a list that the caller gives; other calls are refused.
 """
 
 import pickletools
@@ -49,9 +49,9 @@ def unpickle(
 
     Args:
         stream: its `read(n)` must not reserve memory for more than there is, as that of `io.BytesIO` does not.
-        functions: what is to be called in place of the functions and classes of these names (module and name). They
-            get what the pickle says, so they must check it, and raise `ValueError` or `TypeError`.
-        load_persistent: what is to be called with persistent ids.
+        functions: by module and name of a function or class in the pickle, the function to call in its place. It gets
+            arguments that the file chose, so it must check them, and raise `ValueError` or `TypeError`.
+        load_persistent: the function to call with persistent ids, which stand for objects outside the pickle.
 
     Raises:
         ValueError: if the pickle is damaged or too large, calls any other function, or changes a class.

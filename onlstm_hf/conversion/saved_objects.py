@@ -153,11 +153,11 @@ class _Storages:
         self._elements: dict[str, torch.Tensor] = {}
 
     def items(self) -> list[tuple[str, torch.Tensor]]:
-        """Key and elements (one-dimensional) of each."""
+        """The key of each storage, and its numbers as a one-dimensional tensor."""
         return list(self._elements.items())
 
     def load(self, identifier: Any) -> Any:
-        """What a persistent id stands for: a storage, or the name of a class whose source code comes with it."""
+        """The object for a persistent id: a storage, or the name of a class that comes with its source code."""
         kind, *fields = identifier if type(identifier) is tuple and identifier else (None,)
         if kind == "module" and len(fields) == 3 and isinstance(fields[0], Global):
             return fields[0]
@@ -188,7 +188,7 @@ class _Storages:
 
 
 class _Storage:
-    """Wraps a storage, so that none passes for a tensor."""
+    """Wraps a storage, so that code which expects tensors does not take it for one."""
 
     def __init__(self, elements: torch.Tensor):
         self.elements = elements
@@ -238,7 +238,8 @@ def _rebuild_size(sizes: Any) -> tuple:
     return sizes
 
 
-# What the authors' files call, of torch 0.3 (Parameter, Variable, _rebuild_tensor and the backend) and newer.
+# The functions and classes that the authors' files call: Parameter, Variable, _rebuild_tensor and the backend in files
+# of torch 0.3, the others in newer ones.
 _FUNCTIONS = {
     "torch._utils._rebuild_tensor": _rebuild_tensor,
     "torch._utils._rebuild_tensor_v2": _rebuild_tensor,

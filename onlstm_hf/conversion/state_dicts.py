@@ -1,4 +1,4 @@
-"""Brings checkpoints of the authors' code into this package."""
+"""Models of this package from state dicts of the authors' code, whose tensors have other names and orders."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from ..utils.files import read_text_file
 from .state_dicts_prpn import read_original_prpn
 
 # The authors stack the gates' rows as [master input, master forget, output, cell candidate, input, forget]; here the
-# order is [master input, master forget, cell candidate, input, forget, output] (see ordered_neurons.py).
+# order is [master input, master forget, cell candidate, input, forget, output] (see ops/ordered_neurons/equations.py).
 _ORIGINAL_GATE_OF_OURS = (1, 2, 3, 0)
 
 
@@ -23,12 +23,13 @@ def convert_original_state_dict(
     """Builds a model from a state dict of the authors' code (github.com/yikangshen/Ordered-Neurons, `RNNModel`, or
     github.com/yikangshen/PRPN, `PRPN`).
 
-    Vocabulary, layers and their sizes, chunk size or look-back, and tying are read off the tensors.
+    The tensors show the size of the vocabulary, the layers and their sizes, the chunk size or the look-back, and
+    whether the decoder is tied to the embedding.
 
     Args:
-        state_dict: the authors' names. ON-LSTM: `encoder.weight`, `rnn.cells.N.ih.0.weight`, `rnn.cells.N.hh.weight`,
-            their biases, `decoder.bias` and, where the decoder is not tied, `decoder.weight`. PRPN: those of
-            `encoder`, `parser`, `reader.N`, `predictor` and `decoder`.
+        state_dict: tensors by the authors' names. ON-LSTM: `encoder.weight`, `rnn.cells.N.ih.0.weight`,
+            `rnn.cells.N.hh.weight`, their biases, `decoder.bias` and, where the decoder is not tied, `decoder.weight`.
+            PRPN: those of `encoder`, `parser`, `reader.N`, `predictor` and `decoder`.
         model_type: `"onlstm"` or `"prpn"`.
         weight_dropout: the `wdrop` that an ON-LSTM was trained with. It is not stored in the tensors, and evaluation
             multiplies the recurrent weights by one minus it.
@@ -132,7 +133,7 @@ def _reorder_gates(tensor: torch.Tensor, chunk_size: int) -> torch.Tensor:
 
 
 def original_vocabulary(files: Sequence[str | os.PathLike]) -> list[str]:
-    """The words in the order of the ids that the authors' code gives them: of first appearance, `<eos>` ends a line.
+    """The words in the order of their ids in the authors' code: by first appearance, with an `<eos>` after each line.
 
     Args:
         files: the training, validation and test text, in this order.

@@ -23,7 +23,7 @@ def read_original_prpn(
     """The configuration of an original PRPN, and the authors' name of each of our tensors.
 
     Args:
-        state_dict: the authors' names: `encoder.weight`, `parser.gate.N.*`, `reader.N.*`, `predictor.*`,
+        state_dict: tensors by the authors' names: `encoder.weight`, `parser.gate.N.*`, `reader.N.*`, `predictor.*`,
             `decoder.bias` and, where the decoder is not tied, `decoder.weight`.
         num_slots: the `nslots` that the model was trained with. This and the next two are not stored in the tensors.
         resolution: likewise.
@@ -66,7 +66,7 @@ def read_original_prpn(
 
 
 def _count(state_dict: Mapping[str, torch.Tensor], pattern: str) -> int:
-    """How many layers there are of a kind, from their names."""
+    """The number of layers of a kind, which are numbered in the names of their tensors."""
     return len({match[1] for name in state_dict if (match := re.match(pattern, name))})
 
 

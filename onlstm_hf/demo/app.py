@@ -1,288 +1,185 @@
-"""A web page that shows what language models find in sentences: `onlstm-hf demo`, or `app.py` of a Space.
+"""The server of the web page: the list of what it answers, and how it runs.
 
-The page is Gradio's. Beside it the server has one address, `/download/...`, that gives the picture or the brackets
-of a sentence, so that no files lie about on the server.
+    /                       the page, with the result that the fields of the address ask for
+    /static/...             its style, script and icon
+    /download/figure.svg    the figure of one sentence; also figure.png, and the brackets as tree.txt
+
+These are all, for GET and HEAD; there is nothing to send to the server but the address. The fields are `text`, or
+`grammatical` and `ungrammatical`, and `model`, `layer`, `bias` and `treebank` (`Choices`).
 """
 
+import asyncio
 import os
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from threading import Lock
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import parse_qsl
 
 try:
-    import gradio as gr
     import uvicorn
-    from fastapi import FastAPI, Request, Response
-    from starlette.datastructures import Headers
-    from starlette.responses import PlainTextResponse
+    from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.requests import Request
+    from starlette.responses import HTMLResponse, PlainTextResponse, Response
+    from starlette.routing import Route
+
+    from .connection import MAX_CONNECTIONS_OF_CLIENT, BoundedConnection
+    from .guard import MAX_HEADER_BYTES, METHODS, Guard, client_of
+    from .pages import FILES, content_security_policy, file_content, page_html
 except ImportError as error:
-    raise ImportError('the demo needs Gradio: pip install "onlstm_hf[demo]"') from error
+    raise ImportError('the demo needs its extra: pip install "onlstm_hf[demo]"') from error
 
-# A Space runs a copy of this file, so the neighbours are imported by their whole names.
-from ..cli.main import run_program
-from ..trees.drawing import svg_to_png
 from ..utils.checkpoints import default_model
-from .analysis_html import STYLE, analysis_html, link_html, message_html, pair_html
-from .models import Choices, DemoModels
-from .sentence_analysis import SentenceAnalysis
+from .drawing import draw_png
+from .fair_queue import FairQueue
+from .models import DemoModels
 
-# No request of the page comes near this size, unless its text is far too long.
-MAX_REQUEST_BYTES = 1_000_000
-MAX_WAITING_REQUESTS = 100
-MAX_SESSIONS = 1000
-
-EXAMPLES = [
-    "the company said it expects to report a loss",
-    "( (S (NP (DT The) (JJ old) (NN man)) (VP (VBD sold) (NP (DT the) (NN house)) (PP (IN in) (NP (NN spring))))) )",
-    "the chairman who met the investors resigned\nshares of the company fell because analysts expect a loss",
-]
-EXAMPLE_PAIR = ("the executives who met the lawyer are pleased", "the executives who met the lawyer is pleased")
-BRANCHING_BIASES = [
-    ("right: the papers' rule", "right"),
-    ("none", "none"),
-    ("ranges: a PRPN's gates", "ranges"),
-]
-INTRODUCTION = """\
-<h1>Trees that a language model found</h1>
-<p>An ON-LSTM or PRPN only learns to predict the next word. The syntactic distances between words that it computes on
-the way give a tree of the sentence that nobody has shown to it. Many of its constituents are right, many are not.</p>
-"""
-KEEP_LINK = """\
-() => {
-    const link = [...document.querySelectorAll(".permalink")].find((element) => element.checkVisibility());
-    if (!link) return;
-    const address = new URL(link.href);
-    const theme = new URLSearchParams(location.search).get("__theme");
-    if (theme) address.searchParams.set("__theme", theme);
-    history.replaceState(null, "", address);
-}"""
+FIELDS = ("text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank")
+MAX_FIELDS = 50
+MAX_WAITING_OF_CLIENT = 50
+MEDIA_TYPES = {
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".png": "image/png",
+    ".txt": "text/plain",
+}
+Result = TypeVar("Result")
 
 
-def _or_message(show: Callable[..., str], *arguments) -> str:
-    """What is shown, or what the user has to mend."""
-    try:
-        return show(*arguments)
-    except ValueError as error:
-        return message_html(str(error))
-
-
-def show_analyses(models: DemoModels, text: str, choices: Choices) -> str:
-    """The HTML of the analyses of a text."""
-    shown = []
-    for part, analysis in models.analyze(text, choices):
-        kinds = {"SVG": "figure.svg", "PNG": "figure.png", **({"brackets": "tree.txt"} if analysis.tree else {})}
-        links = {name: choices.link(f"download/{file}", text=part) for name, file in kinds.items()}
-        shown.append(analysis_html(analysis, links))
-    return link_html(choices.link("./", text=text)) + "".join(shown)
-
-
-def show_pair(models: DemoModels, grammatical: str, ungrammatical: str, choices: Choices) -> str:
-    """The HTML of the comparison of a minimal pair."""
-    comparison = pair_html(models.compare(grammatical, ungrammatical, choices))
-    return link_html(choices.link("./", grammatical=grammatical, ungrammatical=ungrammatical)) + comparison
-
-
-def build_page(models: DemoModels) -> gr.Blocks:
-    """The page, without a server."""
-    default = models.default_choices()
-
-    def layer_radio(choices: Choices) -> gr.Radio:
-        layers = [(f"layer {layer}", layer) for layer in models.layers(choices.model)]
-        return gr.Radio(
-            layers, value=choices.layer, label="Layer that makes the tree", visible=bool(layers), min_width=300
-        )
-
-    def parse(text, model, layer, bias, treebank):
-        return _or_message(show_analyses, models, text, Choices(model, layer, bias, treebank))
-
-    def compare(grammatical, ungrammatical, model, treebank):
-        choices = replace(models.default_choices(model), treebank=treebank)
-        return _or_message(show_pair, models, grammatical, ungrammatical, choices)
-
-    def open_page(request: gr.Request):
-        """Fills the page in with what its address has."""
-        fields = request.query_params
-        pair = tuple(fields.get(name, "") for name in ("grammatical", "ungrammatical"))
-        shows_pair = any(pair)
-        text = fields.get("text", EXAMPLES[0])
-        try:
-            choices, problem = models.choices(fields), ""
-        except ValueError as error:
-            choices, problem = default, message_html(str(error))
-        analyses, comparison = "", ""
-        if shows_pair:
-            comparison = problem or _or_message(show_pair, models, *pair, choices)
-        else:
-            analyses = problem or _or_message(show_analyses, models, text, choices)
-        return {
-            tabs: gr.Tabs(selected="compare" if shows_pair else "parse"),
-            model_input: choices.model,
-            treebank_input: choices.treebank,
-            text_input: text,
-            layer_input: layer_radio(choices),
-            bias_input: choices.bias,
-            parse_output: analyses,
-            grammatical_input: pair[0] if shows_pair else EXAMPLE_PAIR[0],
-            ungrammatical_input: pair[1] if shows_pair else EXAMPLE_PAIR[1],
-            pair_output: comparison,
-        }
-
-    # One request at a time goes through the models; the others wait.
-    event = {"concurrency_limit": 1, "concurrency_id": "models", "show_progress": "minimal"}
-    with gr.Blocks(title="Trees that a language model found", analytics_enabled=False) as page:
-        gr.HTML(INTRODUCTION, elem_classes="prose")
-        model_input = gr.Radio(list(models.checkpoints), value=default.model, label="Model")
-        treebank_input = gr.Checkbox(
-            default.treebank,
-            label="Spell as the Penn Treebank",
-            info="Lower case, no punctuation, n't and 's apart, N for numbers: what models of its text know.",
-        )
-        with gr.Tabs() as tabs:
-            with gr.Tab("Parse", id="parse"):
-                text_input = gr.Textbox(
-                    EXAMPLES[0],
-                    label="Sentences",
-                    info="One a line, or gold trees in brackets to compare with. Shift+Enter parses.",
-                    lines=3,
-                    max_lines=10,
-                    elem_id="sentences",
-                )
-                with gr.Row():
-                    layer_input = layer_radio(default)
-                    bias_input = gr.Radio(BRANCHING_BIASES, value=default.bias, label="Branching bias", min_width=300)
-                parse_button = gr.Button("Parse", variant="primary", elem_id="parse")
-                gr.Examples([[example] for example in EXAMPLES], text_input)
-                parse_output = gr.HTML(elem_id="analyses")
-            with gr.Tab("Compare two sentences", id="compare"):
-                grammatical_input = gr.Textbox(EXAMPLE_PAIR[0], label="Grammatical", elem_id="grammatical")
-                ungrammatical_input = gr.Textbox(EXAMPLE_PAIR[1], label="Ungrammatical", elem_id="ungrammatical")
-                compare_button = gr.Button("Compare", variant="primary", elem_id="compare")
-                pair_output = gr.HTML(elem_id="comparison")
-
-        gr.on(
-            [parse_button.click, text_input.submit],
-            parse,
-            [text_input, model_input, layer_input, bias_input, treebank_input],
-            parse_output,
-            api_name="parse",
-            **event,
-        ).then(None, js=KEEP_LINK)
-        gr.on(
-            [compare_button.click, grammatical_input.submit, ungrammatical_input.submit],
-            compare,
-            [grammatical_input, ungrammatical_input, model_input, treebank_input],
-            pair_output,
-            api_name="compare",
-            **event,
-        ).then(None, js=KEEP_LINK)
-        model_input.input(
-            lambda model: layer_radio(models.default_choices(model)),
-            model_input,
-            layer_input,
-            api_visibility="private",
-        )
-        # fmt: off
-        filled_in = {
-            tabs, model_input, treebank_input, text_input, layer_input, bias_input, parse_output, grammatical_input,
-            ungrammatical_input, pair_output,
-        }
-        # fmt: on
-        page.load(open_page, None, filled_in, api_visibility="private", show_progress_on=[parse_output], **event)
-    page.state_session_capacity = MAX_SESSIONS
-    return page.queue(max_size=MAX_WAITING_REQUESTS, api_open=False)
-
-
-class RequestLimit:
-    """Refuses uploads, which the page has no use for, and requests too large to be its own."""
-
-    def __init__(self, app):
-        self.app = app
-
-    async def __call__(self, scope, receive, send):
-        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD", "OPTIONS"):
-            length = Headers(scope=scope).get("content-length", "0" if scope["method"] == "DELETE" else "")
-            if not length.isdecimal() or int(length) > MAX_REQUEST_BYTES or scope["path"].endswith("/upload"):
-                refusal = PlainTextResponse("too large for this page, which takes short texts only", status_code=413)
-                await refusal(scope, receive, send)
-                return
-        await self.app(scope, receive, send)
-
-
-def build_app(names: Sequence[str]) -> FastAPI:
-    """The server: the page at `/`, and pictures and brackets below `/download/`.
+def build_app(models: DemoModels, allowed_hosts: Sequence[str] = (), space_host: str | None = None) -> Starlette:
+    """The page of these models.
 
     Args:
-        names: checkpoint folders or names on the Hub.
+        models: what it shows.
+        allowed_hosts: names that the server has beside `localhost` and its own address.
+        space_host: the name of the Space of the Hub that it runs in, behind a proxy and in a frame of the Hub's page.
     """
-    models = DemoModels(names)
-    app = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
-    app.add_middleware(RequestLimit)
-    drawing = Lock()  # one picture at a time needs memory
+    # Models read, and pictures are drawn, one request at a time; the thread leaves the server free for others.
+    reading, drawing = FairQueue(MAX_WAITING_OF_CLIENT), FairQueue(MAX_WAITING_OF_CLIENT)
+    thread = ThreadPoolExecutor(max_workers=1)
 
-    contents: dict[str, tuple[str, Callable[[SentenceAnalysis], str | bytes]]] = {
-        "figure.svg": ("image/svg+xml", lambda analysis: analysis.to_svg()),
-        "figure.png": ("image/png", lambda analysis: svg_to_png(analysis.to_svg())),
-        "tree.txt": ("text/plain; charset=utf-8", lambda analysis: f"{analysis.tree.to_bracket()}\n"),
-    }
+    def client(request: Request) -> str:
+        return client_of(request.scope, behind_proxy=space_host is not None)
 
-    @app.get("/download/{file}")
-    def download(file: str, request: Request) -> Response:
-        if file not in contents:
-            return PlainTextResponse(f"there is no {file}, only {', '.join(contents)}", status_code=404)
-        media_type, content = contents[file]
-        fields = request.query_params
-        try:
-            ((_, analysis), *others) = models.analyze(fields.get("text", ""), models.choices(fields))
-            if others:
-                raise ValueError("A file has one sentence.")
-            if file == "tree.txt" and analysis.tree is None:
-                raise ValueError("This model induces no trees.")
-            with drawing:
-                body = content(analysis)
-        except (ValueError, ImportError) as error:
-            return PlainTextResponse(str(error), status_code=400)
+    async def in_turn(request: Request, work: Callable[..., Result], *arguments) -> Result:
+        async with reading.turn(client(request)):
+            return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
+
+    async def page(request: Request) -> Response:
+        html, succeeded = await in_turn(request, page_html, models, read_fields(request))
+        return HTMLResponse(html, status_code=200 if succeeded else 400)
+
+    async def download(request: Request) -> Response:
+        name = Path(request.scope["path"]).name
+        content: str | bytes = await in_turn(request, file_content, models, name, read_fields(request))
+        if name.endswith(".png"):
+            async with drawing.turn(client(request)):
+                content = await draw_png(content)
         # Where a browser shows the picture instead of saving it, nothing in it may run.
         headers = {
-            "Content-Disposition": f'attachment; filename="{file}"',
+            "Content-Disposition": f'attachment; filename="{name}"',
             "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
-            "X-Content-Type-Options": "nosniff",
         }
-        return Response(body, media_type=media_type, headers=headers)
+        return Response(content, media_type=MEDIA_TYPES[Path(name).suffix], headers=headers)
 
-    theme = gr.themes.Default(
-        primary_hue="blue", font=["system-ui", "sans-serif"], font_mono=["ui-monospace", "monospace"]
-    ).set(  # colours that can be read: a contrast of 4.5 to 1
-        button_primary_background_fill="*primary_600",
-        block_info_text_color="*neutral_600",
-        block_info_text_color_dark="*neutral_300",
+    async def not_accepted(request: Request, error: Exception) -> Response:
+        return PlainTextResponse(str(error), status_code=400)
+
+    async def too_many(request: Request, error: Exception) -> Response:
+        return PlainTextResponse("Too many of your requests are waiting.", status_code=429)
+
+    async def too_slow(request: Request, error: Exception) -> Response:
+        return PlainTextResponse("This picture takes too long to draw; take the SVG.", status_code=503)
+
+    routes = [Route("/", page, methods=METHODS)]
+    routes += [Route(f"/download/{name}", download, methods=METHODS) for name in FILES.values()]
+    routes += [_static_file(path) for path in sorted((Path(__file__).parent / "static").iterdir())]
+    frame_ancestors = "'none'" if space_host is None else "https://huggingface.co"
+    guard = Middleware(
+        Guard,
+        paths=[route.path for route in routes],
+        hosts=[*allowed_hosts, *([space_host] if space_host else [])],
+        headers={"Content-Security-Policy": content_security_policy(frame_ancestors)},
     )
-    return gr.mount_gradio_app(
+    errors = {ValueError: not_accepted, asyncio.QueueFull: too_many, asyncio.TimeoutError: too_slow}
+    return Starlette(routes=routes, middleware=[guard], exception_handlers=errors)
+
+
+def build_server(
+    app: Starlette, host: str, port: int, space_host: str | None = None, **connection: float
+) -> uvicorn.Server:
+    """The server of an app, which logs its own errors only: neither requests nor what is wrong with them.
+
+    Args:
+        app: what it answers.
+        host: the address to listen on.
+        port: 0 for any that is free.
+        space_host: see `build_app`.
+        connection: other limits of time than those of `BoundedConnection`.
+    """
+    max_connections = MAX_CONNECTIONS_OF_CLIENT if space_host is None else None
+    config = uvicorn.Config(
         app,
-        build_page(models),
-        path="/",
-        theme=theme,
-        head=f"<style>{STYLE}</style>",
-        footer_links=["settings"],
-        run_history=False,
-        ssr_mode=False,
+        host=host,
+        port=port,
+        http=partial(BoundedConnection, max_connections=max_connections, **connection),
+        ws="none",
+        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
+        log_level="error",
+        access_log=False,
+        proxy_headers=False,  # see `client_of`
+        server_header=False,
+        timeout_graceful_shutdown=1,
     )
+    return uvicorn.Server(config)
 
 
-def serve(names: Sequence[str] = (), host: str | None = None, port: int | None = None) -> None:
+def serve(
+    names: Sequence[str] = (), host: str = "127.0.0.1", port: int = 7860, allowed_hosts: Sequence[str] = ()
+) -> None:
     """Shows the page until the process is ended.
 
     Args:
         names: checkpoint folders or names on the Hub; the default model where there are none.
-        host: the address to listen on; by default that of `GRADIO_SERVER_NAME`, which a Space sets, or this machine.
-        port: by default that of `GRADIO_SERVER_PORT`, or 7860.
+        host: the address to listen on.
+        port: the port.
+        allowed_hosts: names that the server has, beside `localhost`, the address that a client connected to, and the
+            name in the environment variable `SPACE_HOST`, which a Space of the Hub sets.
     """
-    host = host or os.environ.get("GRADIO_SERVER_NAME", "127.0.0.1")
-    port = port or int(os.environ.get("GRADIO_SERVER_PORT", "7860"))
-    app = build_app(list(names) or [default_model()])
+    space_host = os.environ.get("SPACE_HOST")
+    app = build_app(DemoModels.load(list(names) or [default_model()]), allowed_hosts, space_host)
     print(f"The demo is at http://{host}:{port}/ until Ctrl-C ends it.", flush=True)
-    uvicorn.run(app, host=host, port=port, log_level="warning")
+    build_server(app, host, port, space_host).run()
 
 
-if __name__ == "__main__":
-    sys.exit(run_program("demo", lambda: serve(sys.argv[1:])))
+def read_fields(request: Request) -> dict[str, str]:
+    """The fields of an address that mean something here, each given once, as text in UTF-8.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    try:
+        query = request.scope["query_string"].decode("ascii")
+        pairs = parse_qsl(query, keep_blank_values=True, errors="strict", max_num_fields=MAX_FIELDS)
+    except ValueError as error:  # which may quote the text
+        raise ValueError("The fields of the address are too many or not in UTF-8.") from error
+    fields = {}
+    for name, value in pairs:
+        if name in FIELDS:
+            if name in fields:
+                raise ValueError(f"The address has the field {name} twice.")
+            fields[name] = value
+    return fields
+
+
+def _static_file(path: Path) -> Route:
+    """A route to a file of the package, which is read once: no request names a file."""
+    content = path.read_bytes()
+
+    async def static_file(request: Request) -> Response:
+        return Response(content, media_type=MEDIA_TYPES[path.suffix])
+
+    return Route(f"/static/{path.name}", static_file, methods=METHODS)

@@ -3,22 +3,25 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from threading import Lock
 from urllib.parse import urlencode
 
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
 from ..text.spelling import spell_as_treebank
-from ..text.word_alignment import encode_sentence
+from ..trees.treebank import GoldTree
 from ..utils.checkpoints import load_checkpoint
 from .sentence_analysis import (
     PairComparison,
     SentenceAnalysis,
     analyze_sentences,
     compare_pair,
+    encode,
     read_gold_tree,
     split_text,
 )
 
-MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS = 4000, 10, 80
+# Of a request: its characters, its sentences, the words of each, and the tokens of all.
+MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MAX_TOKENS = 4000, 10, 80, 240
 BRANCHING_BIASES = ("right", "none", "ranges")
 WARM_UP = " ".join(["the company said it expects to report a loss"] * 2)
 
@@ -46,22 +49,27 @@ class Choices:
 
 
 class DemoModels:
-    """The models of the page, which read one request at a time.
+    """The models of the page.
 
     Args:
-        names: checkpoint folders or names on the Hub.
-
-    Raises:
-        FileNotFoundError, ValueError: if one of them cannot be loaded.
+        checkpoints: each model with its tokenizer, by its name on the page.
     """
 
-    def __init__(self, names: Sequence[str]):
-        short_names = [Path(name).name for name in names]
-        names_shown = short_names if len(set(short_names)) == len(names) else names
-        self.checkpoints = {shown: load_checkpoint(name) for shown, name in zip(names_shown, names, strict=True)}
-        self._lock = Lock()
+    def __init__(self, checkpoints: Mapping[str, tuple[PreTrainedModel, PreTrainedTokenizerBase]]):
+        self.checkpoints = dict(checkpoints)
         for model, tokenizer in self.checkpoints.values():  # the first call of a model takes several times as long
             analyze_sentences(model, tokenizer, [WARM_UP])
+
+    @classmethod
+    def load(cls, names: Sequence[str]) -> "DemoModels":
+        """The models of these checkpoint folders or names on the Hub.
+
+        Raises:
+            FileNotFoundError, ValueError: if one of them cannot be loaded.
+        """
+        short_names = [Path(name).name for name in names]
+        names_shown = short_names if len(set(short_names)) == len(names) else names
+        return cls({shown: load_checkpoint(name) for shown, name in zip(names_shown, names, strict=True)})
 
     def layers(self, model: str) -> list[int]:
         """The layers to choose from, counted from 1."""
@@ -75,7 +83,7 @@ class DemoModels:
         return Choices(model, config.parse_layer + 1 if self.layers(model) else None)
 
     def choices(self, fields: Mapping[str, str]) -> Choices:
-        """The choices in the fields of an address.
+        """The choices in the fields of an address; an empty field is as none.
 
         Raises:
             ValueError: if there is no such choice.
@@ -83,10 +91,10 @@ class DemoModels:
         model = fields.get("model") or next(iter(self.checkpoints))
         _check_choice("model", model, self.checkpoints)
         choices = self.default_choices(model)
-        if "layer" in fields:
+        if fields.get("layer"):
             _check_choice("layer", fields["layer"], map(str, self.layers(model)))
             choices = replace(choices, layer=int(fields["layer"]))
-        bias, treebank = fields.get("bias", choices.bias), fields.get("treebank", "1")
+        bias, treebank = fields.get("bias") or choices.bias, fields.get("treebank") or "1"
         _check_choice("bias", bias, BRANCHING_BIASES)
         _check_choice("treebank", treebank, ["0", "1"])
         return replace(choices, bias=bias, treebank=treebank == "1")
@@ -105,12 +113,9 @@ class DemoModels:
         if len(parts) > MAX_SENTENCES:
             raise ValueError(f"These are {len(parts)} sentences; at most {MAX_SENTENCES} can be parsed at a time.")
         sentences = [read_gold_tree(part) or self._spell(part, choices) for part in parts]
-        for sentence in sentences:
-            words = encode_sentence(tokenizer, sentence)[0] if isinstance(sentence, str) else sentence.words
-            _check_num_words(words)
+        _check_size(tokenizer, sentences)
         layer = None if choices.layer is None else choices.layer - 1
-        with self._lock:
-            return list(zip(parts, analyze_sentences(model, tokenizer, sentences, layer, choices.bias), strict=True))
+        return list(zip(parts, analyze_sentences(model, tokenizer, sentences, layer, choices.bias), strict=True))
 
     def compare(self, grammatical: str, ungrammatical: str, choices: Choices) -> PairComparison:
         """Reads a minimal pair.
@@ -119,13 +124,10 @@ class DemoModels:
             ValueError: if a sentence is empty or too long.
         """
         model, tokenizer = self.checkpoints[choices.model]
-        pair = []
-        for sentence in (grammatical, ungrammatical):
-            _check_length(sentence)
-            pair.append(self._spell(sentence.strip(), choices))
-            _check_num_words(encode_sentence(tokenizer, pair[-1])[0])
-        with self._lock:
-            return compare_pair(model, tokenizer, *pair)
+        _check_length(grammatical + ungrammatical)
+        pair = [self._spell(sentence.strip(), choices) for sentence in (grammatical, ungrammatical)]
+        _check_size(tokenizer, pair)
+        return compare_pair(model, tokenizer, *pair)
 
     @staticmethod
     def _spell(sentence: str, choices: Choices) -> str:
@@ -135,7 +137,7 @@ class DemoModels:
 def _check_choice(name: str, value: str, known: Iterable[str]) -> None:
     known = list(known)
     if value not in known:
-        raise ValueError(f"There is no {name} {value!r} here; there is {', '.join(known) or 'none to choose'}.")
+        raise ValueError(f"There is no {name} {value[:40]!r} here; there is {', '.join(known) or 'none to choose'}.")
 
 
 def _check_length(text: str) -> None:
@@ -143,11 +145,22 @@ def _check_length(text: str) -> None:
         raise ValueError(f"The text has {len(text):,} characters; at most {MAX_CHARACTERS:,} can be read at a time.")
 
 
-def _check_num_words(words: Sequence[str]) -> None:
-    if not words:
-        raise ValueError("There is a sentence without words.")
-    if len(words) > MAX_WORDS:
+def _check_size(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str | GoldTree]) -> None:
+    """The time of a request grows with its tokens, and the width of a picture with the words of its sentence."""
+    num_tokens = 0
+    for sentence in sentences:
+        words, ids, _ = encode(tokenizer, sentence)
+        if not words:
+            raise ValueError("There is a sentence without words.")
+        if len(words) > MAX_WORDS:
+            first_words = " ".join(words[:5])[:40]
+            raise ValueError(
+                f"The sentence that begins with {first_words!r} has {len(words)} words; at most {MAX_WORDS} can be "
+                "parsed."
+            )
+        num_tokens += len(ids)
+    if num_tokens > MAX_TOKENS:
         raise ValueError(
-            f"The sentence that begins with {' '.join(words[:5])!r} has {len(words)} words; at most {MAX_WORDS} can "
-            "be parsed."
+            f"The text has {num_tokens} words, or pieces that its words have for this model; at most {MAX_TOKENS} can "
+            "be read at a time."
         )

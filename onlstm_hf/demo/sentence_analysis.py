@@ -112,8 +112,8 @@ def analyze_sentences(
     Raises:
         ValueError: if an option or the tokenizer does not fit the model.
     """
+    readings = read_sentences(model, tokenizer, sentences)
     texts = [list(sentence.words) if isinstance(sentence, GoldTree) else sentence for sentence in sentences]
-    readings = read_sentences(model, tokenizer, texts)
     if not model.induces_trees:
         trees, layers = [None] * len(texts), {}
     else:
@@ -144,19 +144,14 @@ def compare_pair(
 
 
 def read_sentences(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str | list[str]]
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str | GoldTree]
 ) -> list[SentenceReading]:
-    """Measures the surprisals of the words of sentences, each a string or a list of words.
+    """Measures the surprisals of the words of sentences, each a string or a gold tree.
 
     Raises:
         ValueError: if the tokenizer does not fit the model.
     """
-    encoded = [
-        encode_sentence(tokenizer, sentence)[:3]
-        if isinstance(sentence, str)
-        else (sentence, *encode_words(tokenizer, sentence))
-        for sentence in sentences
-    ]
+    encoded = [encode(tokenizer, sentence) for sentence in sentences]
     scores = score_encoded_sentences(model, tokenizer, [ids for _, ids, _ in encoded])
     readings = []
     for (words, ids, word_of_token), score in zip(encoded, scores, strict=True):
@@ -169,6 +164,18 @@ def read_sentences(
         unknown_words = tuple(word for word, is_unknown in zip(words, unknown, strict=True) if is_unknown)
         readings.append(SentenceReading(tuple(words), tuple(surprisals), -end / math.log(2), unknown_words))
     return readings
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, sentence: str | GoldTree) -> tuple[list[str], list[int], list[int]]:
+    """The words of a sentence, their token ids without special tokens, and for each token the index of its word.
+
+    Raises:
+        ValueError: see `encode_words`.
+    """
+    if isinstance(sentence, GoldTree):
+        words = list(sentence.words)
+        return words, *encode_words(tokenizer, words)
+    return encode_sentence(tokenizer, sentence)[:3]
 
 
 def split_text(text: str) -> list[str]:

@@ -1,8 +1,8 @@
 """Pairs of propositional formulas and the relation between them (Bowman, Manning & Potts 2015, section 4).
 
-A formula is a variable `a` ... `f`, `( not X )`, `( X ( and Y ) )` or `( X ( or Y ) )`. It stands for the set of
-those of the 64 worlds (assignments of true and false to the six variables) in which it is true; the relation of two
-formulas is that of their sets.
+A formula is a variable `a` ... `f`, `( not X )`, `( X ( and Y ) )` or `( X ( or Y ) )`. There are 64
+worlds, that is, assignments of true and false to the six variables. A formula stands for the set of worlds in which it
+is true, and the relation of two formulas is that of their sets.
 """
 
 import re
@@ -17,7 +17,7 @@ OPERATORS = ("not", "and", "or")
 # The seven basic relations of MacCartney & Manning (2009): entailment, reverse entailment, equivalence, contradiction
 # (exhaustive exclusion), alternation (exclusion), independence, cover (exhaustion).
 RELATIONS = ("<", ">", "=", "^", "|", "#", "v")
-# The last part of the data has all pairs of so many operators or more.
+# The last part of the data has all pairs with this many operators or more.
 MAX_OPERATORS = 12
 
 # Sets of worlds are the bits of an integer. A variable is true in every world whose number has the variable's bit.
@@ -37,12 +37,12 @@ _RELATIONS = {
 }
 _TOKEN = re.compile(r"[()]|[^\s()]+")
 
-# How formulas are drawn in the data of Bowman et al.
+# Settings with which the formulas in the data of Bowman et al. were drawn (see `generate_logic_pairs`).
 _VARIABLES_OF_A_PAIR = 4
 _SIZE_BUDGET = 12
 _BINARY_PROBABILITY = 4 / 9
 _NEGATION_PROBABILITY = 1 / 3
-# So many draws in a row without a new pair mean that there is none left.
+# After this many draws in a row without a new pair, none is left, most likely.
 _PATIENCE = 100_000
 
 
@@ -52,7 +52,7 @@ class LogicPair(NamedTuple):
     Attributes:
         relation: one of `RELATIONS`.
         left: a formula, its tokens separated by single spaces.
-        right: another.
+        right: another formula.
     """
 
     relation: str
@@ -107,7 +107,8 @@ def truth_set(formula: str) -> int:
     Raises:
         ValueError: if the formula is malformed; the message says at which character.
     """
-    # What has been read: "(", an operator, the worlds of a formula, or an operator with its right operand.
+    # What has been read and is not closed yet. An entry is "(", an operator, the worlds in which a formula is true, or
+    # a pair of an operator and the worlds of its right operand.
     stack: list[str | int | tuple[str, int]] = []
     starts: list[int] = []
     for match in _TOKEN.finditer(formula):
@@ -145,7 +146,7 @@ def truth_set(formula: str) -> int:
 
 
 def _combine(first: str | int | tuple, second: str | int | tuple) -> int | tuple[str, int] | None:
-    """What stands between two brackets, or `None` if that is nothing that may."""
+    """The value of two parts in brackets: a formula, or an operator with its right operand; `None` if malformed."""
     if isinstance(second, int):
         if first == "not":
             return _ALL_WORLDS ^ second
@@ -173,13 +174,13 @@ def generate_logic_pairs(num_pairs: int, seed: int = 0, max_operators: int | Non
     Formulas that are always true, or never, are drawn again.
 
     Args:
-        num_pairs: how many. The share of short pairs falls with the number, as there are few of them: the data are
-            what about 249,000 give.
-        seed: the same seed gives the same pairs, and more pairs begin with the fewer.
-        max_operators: leave out pairs with more operators in one of the formulas.
+        num_pairs: how many pairs. There are few different short ones, so their share falls with the number of pairs;
+            the data have the shares of about 249,000 pairs.
+        seed: the same seed gives the same pairs, and a larger `num_pairs` gives the same first ones.
+        max_operators: leave out pairs with more operators than this in one of the formulas.
 
     Raises:
-        ValueError: if there are not so many pairs.
+        ValueError: if there seem to be fewer than `num_pairs` such pairs.
     """
     generator = Random(seed)
     seen: set[tuple[str, str]] = set()
@@ -222,7 +223,7 @@ def split_by_operators(pairs: Iterable[LogicPair], train_share: float = 0.85) ->
 
     Args:
         pairs: the pairs.
-        train_share: this share of the pairs of each number of operators is for training, the first ones.
+        train_share: the share of training pairs. For each number of operators they are the first of its pairs.
 
     Returns:
         Pairs by the name of their split. The number is that of the operators; 12 means 12 or more.

@@ -27,7 +27,7 @@ def read_logic_files(folder: str | os.PathLike) -> dict[str, list[LogicPair]]:
 
     Raises:
         FileNotFoundError: if a file is missing.
-        ValueError: if a line is none of a pair; the message says which.
+        ValueError: if a line has another form; the message says which line.
     """
     return {name: list(_read_pairs(Path(folder, name))) for name in SPLITS}
 
@@ -57,8 +57,8 @@ def build_logic_dataset(splits: dict[str, list[LogicPair]]) -> "DatasetDict":
     Example:
 
     ```python
-    >>> from onlstm_hf.logic import generate_logic_pairs, split_by_operators
-    >>> from onlstm_hf.logic_data import build_logic_dataset
+    >>> from onlstm_hf.logic.formulas import generate_logic_pairs, split_by_operators
+    >>> from onlstm_hf.logic.pairs import build_logic_dataset
     >>> dataset = build_logic_dataset(split_by_operators(generate_logic_pairs(1000, seed=1)))
     >>> dataset["train3"].features["label"].names
     ['<', '>', '=', '^', '|', '#', 'v']

@@ -1,4 +1,4 @@
-"""How well the relations of pairs of formulas are told: by number of operators, by relation, with confusions."""
+"""Accuracy on the relations of pairs of formulas: overall, by number of operators, by relation; and confusions."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -10,12 +10,12 @@ from .formulas import RELATIONS
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Of one group of pairs.
+    """Accuracy on one group of pairs.
 
     Attributes:
-        correct: pairs whose relation was told.
-        total: all pairs.
-        accuracy: the share of the former, from 0 to 1.
+        correct: number of pairs whose relation was predicted right.
+        total: number of pairs.
+        accuracy: `correct / total`.
     """
 
     correct: int
@@ -28,9 +28,9 @@ class LogicScores:
     """Scores of logical inference.
 
     Attributes:
-        accuracy: share of the pairs whose relation was told.
-        num_pairs: all pairs.
-        macro_accuracy: mean over the relations that occur of the accuracy on their pairs.
+        accuracy: share of the pairs whose relation was predicted right, from 0 to 1.
+        num_pairs: number of pairs.
+        macro_accuracy: accuracy on the pairs of each relation that occurs, averaged over these relations.
         by_relation: accuracy on the pairs of each relation that occurs.
         by_operators: accuracy by number of operators.
         confusion: how often which relation was predicted, by gold relation and then by prediction.
@@ -56,10 +56,11 @@ def score_logic(predictions: Sequence[str], references: Sequence[str], num_opera
     Args:
         predictions: relations, each one of `onlstm_hf.logic.formulas.RELATIONS`.
         references: the gold relations.
-        num_operators: of every pair, as `LogicPair.num_operators` counts them.
+        num_operators: the number of operators of every pair, as `LogicPair.num_operators` counts them.
 
     Raises:
-        ValueError: if there are no pairs, the lengths differ, or a value is none that it may be.
+        ValueError: if there are no pairs, the lengths differ, or a relation or a number of operators is not a
+            valid one.
     """
     if not len(predictions) == len(references) == len(num_operators):
         raise ValueError(

@@ -52,7 +52,8 @@ class ParsingScores:
             the authors' code. The whole sentence never counts. Precision and recall of each sentence, and their F1,
             have 1e-8 added to their denominators; a sentence without gold constituents has recall 1, and precision 1
             as well if nothing was predicted (otherwise 0, so that its F1 is 0); then the mean over sentences.
-        sentence_f1_interval, corpus_f1_interval: bootstrap confidence intervals, over sentences; `None` without it.
+        sentence_f1_interval, corpus_f1_interval: bootstrap confidence intervals, over sentences; `None` without
+            resamples.
         num_plain_sentences: sentences with at least one gold constituent besides the whole sentence.
         plain_sentence_precision, plain_sentence_recall, plain_sentence_f1: the plain rule: the mean over these
             sentences alone, with nothing added. `None` if there are none.
@@ -113,8 +114,8 @@ def score_parses(
         gold: the gold trees, in the same order.
         length_limits: largest lengths of the groups of `by_length`, increasing; longer sentences are one more group.
         num_resamples: bootstrap samples for the confidence intervals; 0 leaves them out.
-        confidence: of the intervals.
-        seed: of the bootstrap.
+        confidence: the confidence level of the intervals, such as 0.95.
+        seed: the seed of the bootstrap.
 
     Raises:
         ValueError: if there is no sentence, the numbers of trees differ, or a sentence's words differ.
@@ -149,7 +150,7 @@ def score_parses(
             total_by_label[label] += 1
             correct_by_label[label] += (start, end) in predicted_spans
 
-    inner_counts = (counts - (lengths > 1)[:, None]).T  # the whole sentence is in every set of two words or more
+    inner_counts = (counts - (lengths > 1)[:, None]).T  # the whole sentence, which every tree has, is left out
     precision, recall, f1 = _authors_rule(*inner_counts)
     has_gold = inner_counts[2] > 0
     plain = _plain_rule(*inner_counts[:, has_gold]) if has_gold.any() else (None, None, None)
@@ -212,7 +213,7 @@ def _plain_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) ->
 
 
 def _rates(overlap: int, predicted: int, gold: int) -> tuple[float, float, float]:
-    """Precision, recall and F1 of pooled counts; of nothing, everything is found."""
+    """Precision, recall and F1 of pooled counts; all are 1 where nothing is gold and nothing was predicted."""
     recall = overlap / gold if gold else 1.0
     precision = overlap / predicted if predicted else float(gold == 0)
     return precision, recall, 2 * overlap / (predicted + gold) if predicted + gold else 1.0

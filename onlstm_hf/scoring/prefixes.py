@@ -26,7 +26,7 @@ def sequence_log_probabilities(
     Args:
         model: takes `input_ids` and returns `logits`.
         sequences: token ids; the first of each, such as `<eos>`, is only context.
-        batch_size: different sequences in one tree, at most so many prefixes in one call.
+        batch_size: number of different sequences in one tree, and so the largest number of prefixes in one call.
 
     Returns:
         For each sequence the sum of the natural log probabilities of all its tokens but the first. It is the same
@@ -86,7 +86,7 @@ def _score_prefix_tree(model: PreTrainedModel, sequences: list[tuple[int, ...]])
 
 
 def _select_memory(output, rows: torch.Tensor) -> dict:
-    """What the model kept of the given rows of its last call, as arguments for the next."""
+    """The model's memory of the given rows of its last call, as arguments for the next call."""
     if getattr(output, "state", None) is not None:
         return {"state": output.state.index_select(rows)}
     if getattr(output, "past_key_values", None) is not None:

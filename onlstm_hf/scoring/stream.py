@@ -20,7 +20,7 @@ class StreamScore:
 
     Attributes:
         total_log_likelihood: sum over all tokens, in nats.
-        num_tokens: how many tokens were predicted.
+        num_tokens: number of predicted tokens.
     """
 
     total_log_likelihood: float
@@ -49,7 +49,7 @@ def stream_log_likelihood(
 ) -> StreamScore:
     """Scores a text as one stream, the state carried from its first token to its last.
 
-    Every token is predicted, the first one from an `<eos>` before it, none is skipped where chunks meet. With
+    Every token is predicted: the first one from an `<eos>` before it, and none is skipped where chunks meet. With
     `batch_size > 1` the stream is cut into that many rows of equal length, each of which starts from an empty state
     and the token before it: faster, and slightly worse at the starts.
 
@@ -95,16 +95,15 @@ def stream_chunks(
     chunk_length: int = 256,
     progress: bool = False,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-    """Cuts a text into what successive calls of a model read and what it should predict there.
+    """Cuts a text into the inputs of successive calls of a model, and the targets that it should predict there.
 
     Args:
-        model, input_ids, batch_size, chunk_length, progress: as for `stream_log_likelihood`, as are the errors.
+        model, input_ids, batch_size, chunk_length, progress: see `stream_log_likelihood`, also for the errors.
 
     Yields:
-        Inputs and targets, each `[batch_size, chunk_length]` (the last ones shorter) on the model's device: every
-        token after the one before it, the first one after an `<eos>`. Row by row, the targets of all chunks are the
-        text.
-        Where it does not fill the rows, targets are `IGNORED_LABEL`.
+        Inputs and targets, each `[batch_size, chunk_length]` (the last ones shorter) on the model's device. The target
+        at a place is the token that follows the input there; the first input is an `<eos>`. Row by row, the targets of
+        all chunks are the text. Where the text does not fill the last row, they are `IGNORED_LABEL`.
     """
     stream = torch.as_tensor(input_ids, dtype=torch.long).cpu()
     check_token_ids(stream, model)
@@ -123,7 +122,7 @@ def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> tor
 
     Args:
         logits: `[B, T, V]`.
-        targets: `[B, T]`; at `IGNORED_LABEL` the result means nothing.
+        targets: `[B, T]`. Where one is `IGNORED_LABEL`, the result there is meaningless.
 
     Returns:
         `[B, T]` in float64, computed in float32 at least.

@@ -10,13 +10,14 @@ from .induced_tree import InducedTree
 def average_trees(trees: Sequence[InducedTree]) -> InducedTree:
     """The binary tree that shares the most constituents with the given trees, counted over all of them.
 
-    This is the minimum-Bayes-risk tree, if each of the given trees is as likely to be right: binary trees of a
-    sentence all have the same number of constituents, so that against binary trees the one with the highest count also
+    If each of the given trees is equally likely to be right, this is the minimum-Bayes-risk tree: all binary trees of
+    a sentence have the same number of constituents, so that against binary trees the one with the highest count also
     has the highest mean precision, recall and F1 (Goodman 1996). It is found exactly, by a CYK chart over the counts
     of the spans, in time cubic in the number of words.
 
-    Of equally good trees it is the one that splits first, and so branches to the right, at each constituent from the
-    whole sentence on. Two trees that disagree everywhere are such a case.
+    Among equally good trees it is the one whose constituents split as far to the left as possible, from the whole
+    sentence downwards, and which so branches to the right. There are several, for instance, where two trees share no
+    constituent.
 
     Args:
         trees: trees over the same words, binary or not. Their order does not matter.
@@ -45,11 +46,11 @@ def _best_spans(counts: np.ndarray) -> list[tuple[int, int]]:
     """The constituents of the binary tree with the highest sum of counts.
 
     Args:
-        counts: `[num_words + 1, num_words + 1]`, by start and end.
+        counts: `[num_words + 1, num_words + 1]`, the count of every span by its start and end.
     """
     num_words = len(counts) - 1
-    # The best sum of a tree over a span, by its width and its start, and by its width and its end: what the two parts
-    # of all spans of a width need then lies in slices.
+    # The best sum of a tree over a span, in two tables: by width and start, and by width and end. So the sums of the
+    # left parts of all spans of one width can be read as a slice, and those of the right parts as another.
     by_start = np.zeros((num_words + 1, num_words + 1), dtype=counts.dtype)
     by_end = np.zeros_like(by_start)
     first_width = np.ones_like(by_start)

@@ -1,4 +1,4 @@
-"""What induced trees are compared with: trees that know only a sentence's length, and the best one for a gold tree."""
+"""Trees to compare induced ones with: some depend on the sentence's length alone, one is the best for a gold tree."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def balanced_tree(words: Sequence[str]) -> InducedTree:
 def random_split_tree(words: Sequence[str], generator: Random) -> InducedTree:
     """A random binary tree: every constituent splits at a place drawn uniformly.
 
-    These are also the trees of random syntactic distances without branching bias, and those of merging random
-    neighbours. Compared with uniform trees they are flat.
+    Random syntactic distances without branching bias give the same distribution, and so does merging random neighbours
+    from the words up. These trees are less deep than uniformly drawn ones.
     """
     return _tree_from_splits(words, lambda start, end: generator.randrange(start + 1, end))
 
 
 def uniform_random_tree(words: Sequence[str], generator: Random) -> InducedTree:
-    """A random binary tree: each binary tree over the words is as likely as any other.
+    """A random binary tree, drawn uniformly from all binary trees over the words.
 
     A binary tree of `n` words, written in prefix order, is a sequence of `n - 1` constituents and `n` words. By the
     cycle lemma (Dvoretzky & Motzkin 1947) exactly one rotation of any such sequence is a tree, so that a shuffled

@@ -65,7 +65,7 @@ def has_labels(root: BracketNode) -> bool:
         root = root.children[0]
     nodes = [root]
     has_two_words = False
-    for node in nodes:  # which grows as the walk goes down
+    for node in nodes:  # the list grows while it is walked
         subtrees = [child for child in node.children if isinstance(child, BracketNode)]
         is_tagged_word = len(node.children) == 1 and not subtrees
         is_constituent = len(node.children) == len(subtrees) > 0

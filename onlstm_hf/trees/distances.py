@@ -11,7 +11,7 @@ from .induced_tree import InducedTree, as_words
 def tree_from_distances(
     distances: Sequence[float], words: Sequence[str], branching_bias: str = "right"
 ) -> InducedTree:
-    """Builds the binary tree that splits a sentence at its largest syntactic distance, and its parts likewise.
+    """Builds the binary tree that splits a sentence at its largest syntactic distance, and each part in the same way.
 
     Of equal distances the first counts as the largest, except with the rule `"ranges"`.
 
@@ -64,7 +64,7 @@ def tree_from_distances(
 def _ranges_of_maxima(values: Sequence[float]) -> list[tuple[int, int]]:
     """For each index, the widest range `(start, end)` around it in which its value is the first maximum."""
     starts, ends = [0] * len(values), [len(values)] * len(values)
-    still_maxima: list[int] = []  # of a range that reaches the present index; their values never increase
+    still_maxima: list[int] = []  # maxima of ranges that reach the present index; their values never increase
     for index, value in enumerate(values):
         while still_maxima and values[still_maxima[-1]] < value:
             ends[still_maxima.pop()] = index

@@ -29,12 +29,12 @@ _LIGHT = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8
 _DARK = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
 _THEMES = {"light": _LIGHT, "dark": _DARK}
 
-# Control characters, half surrogate pairs, and what could reverse the text around a word.
+# Control characters, halves of surrogate pairs, and characters that can reverse the direction of the text around them.
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
 class DrawableTree(Protocol):
-    """What a drawing has to know of a tree, such as an `InducedTree`."""
+    """The attributes and methods of a tree that drawings need; an `InducedTree` has them."""
 
     words: tuple[str, ...]
 
@@ -47,9 +47,9 @@ class WordMeasure(NamedTuple):
     """A number for each word of a sentence, to draw below the words.
 
     Attributes:
-        name: what stands above the numbers.
+        name: the heading above the numbers.
         values: one number a word (a sequence, or a NumPy array or tensor). Infinite ones and NaN get no point.
-        axis_title: what they measure, or their unit.
+        axis_title: the quantity or its unit, beside the axis.
     """
 
     name: str
@@ -172,11 +172,11 @@ def distances_to_svg(
 def words_to_svg(
     words: Sequence[str], measures: Sequence[WordMeasure], tree: DrawableTree | None = None, title: str | None = None
 ) -> str:
-    """Draws the words of a sentence, what was measured of each below it, and a tree above if there is one.
+    """Draws the words of a sentence, numbers that were measured for each word below it, and a tree above if given.
 
     Args:
         words: the words.
-        measures: each is drawn on a scale of its own.
+        measures: numbers for the words; each measure is drawn on a scale of its own.
         tree: a tree of these words.
         title: a heading for the picture.
 
@@ -220,8 +220,8 @@ def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree],
 
     Args:
         gold: the gold tree.
-        trees: the others, by name. Beside it stands how many of its constituents the gold tree has; the whole
-            sentence, which they all have, is not counted.
+        trees: the other trees, by name. Beside the name stands how many constituents of the tree are gold; the whole
+            sentence, a constituent of every tree, does not count.
         title: a heading for the picture.
 
     Returns:
@@ -297,11 +297,20 @@ def svg_to_png(svg: str) -> bytes:
         import resvg_py
     except ImportError as error:
         raise ImportError('PNG needs resvg: pip install "onlstm_hf[plot]"; .svg works without it') from error
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=png_zoom(svg))
+
+
+def png_zoom(svg: str) -> int:
+    """How many times as large a picture of this module is as PNG: twice, where that is not too large.
+
+    Raises:
+        ValueError: for a picture too large for PNG.
+    """
     attributes = ElementTree.fromstring(svg).attrib
     largest_side = max(int(attributes["width"]), int(attributes["height"]))
     if largest_side > _LARGEST_PNG_SIDE:
         raise ValueError(f"a picture {largest_side} pixels wide or high is too large for PNG; save it as .svg")
-    return resvg_py.svg_to_bytes(svg_string=svg, zoom=2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1)
+    return 2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1
 
 
 class _Place(NamedTuple):
@@ -336,7 +345,7 @@ def _draw_constituents(
     top: float,
     gold_spans: Collection[tuple[int, int]] | None = None,
 ) -> float:
-    """Draws the tree without its words, dashed what is not gold, and returns the height at which it ends."""
+    """Draws the tree without its words, constituents that are not gold dashed; returns the height where it ends."""
     constituents = list(_constituents_bottom_up(tree, word_centers))
     num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
     level_height = min(_LEVEL_HEIGHT, max(6, _LARGEST_TREE_HEIGHT / max(num_levels, 1)))
@@ -465,7 +474,7 @@ class _Picture:
     def to_svg(self, title: str, description: str) -> str:
         title, description = _visible(title), _visible(description)
         width, height = str(math.ceil(self._right + _MARGIN)), str(math.ceil(self._bottom + _MARGIN))
-        # The identifiers stay apart where a notebook page holds many pictures.
+        # A notebook page holds many pictures, so identifiers must differ between them.
         name = f"onlstm-{zlib.crc32(f'{title} {description}'.encode()):08x}"
         svg = ElementTree.Element(
             "svg",
@@ -496,7 +505,7 @@ class _Picture:
 
 
 def _paint(attribute: str, color: str) -> dict[str, str]:
-    """The attributes for a colour of the themes, which a style may darken, or for a plain one."""
+    """The SVG attributes for a colour: one of the themes, which a style sheet may replace, or a plain one."""
     if color in _LIGHT:
         return {attribute: _LIGHT[color], "class": f"{color}-{attribute}"}
     return {attribute: color}
@@ -507,7 +516,7 @@ def figure_style(theme: str, scope: str = "") -> str:
 
     Args:
         theme: `"light"` or `"dark"`.
-        scope: a selector of what the pictures stand in, `"body.dark"` for instance.
+        scope: a CSS selector of the element that contains the pictures, for instance `"body.dark"`.
     """
     return "".join(
         f"{scope} .onlstm-figure .{name}-{attribute}{{{attribute}:{color}}}".lstrip()
@@ -517,7 +526,7 @@ def figure_style(theme: str, scope: str = "") -> str:
 
 
 def _visible(text: str) -> str:
-    """The text without what neither a terminal nor XML can show; an open box where nothing is left."""
+    """The text without characters that a terminal or XML cannot show; an open box if nothing is left."""
     return _INVISIBLE.sub("", re.sub(r"\s+", " ", text)).strip() or "␣"
 
 
@@ -526,7 +535,7 @@ def _terminal_columns(text: str) -> int:
 
 
 def _relative_width(character: str) -> int:
-    """0 for what combines with other characters, 2 for East Asian wide characters and emoji, else 1."""
+    """Columns of a character in a terminal: 0 for combining ones, 2 for East Asian wide ones and emoji, else 1."""
     if unicodedata.category(character) in ("Mn", "Me", "Cf"):
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1

@@ -72,7 +72,7 @@ class InducedTree:
         """Builds a tree from nested lists or tuples of words: `["the", ["old", "cat"]]`; an `nltk.Tree` is one, too.
 
         Raises:
-            ValueError: for anything else than words in lists or tuples, and for an empty list within another.
+            ValueError: for anything but words in lists or tuples, and for an empty list within another.
         """
         if isinstance(nested, list | tuple) and not nested:
             return cls.from_spans((), ())
@@ -90,7 +90,7 @@ class InducedTree:
 
         Args:
             text: the bracketed tree. Words are escaped as `to_bracket` does it; Penn Treebank's own escapes are among
-                these. Every word is kept: to leave out punctuation and empty elements is a treebank reader's work.
+                these. Every word is kept; `GoldTree.from_bracket` leaves out punctuation and empty elements.
             labelled: whether the first word in each bracket is a label. By default a tree counts as labelled if each
                 word stands alone in a bracket with its tag, each other bracket has a label, and there are two words
                 or more. No binary tree without labels looks so, and what `to_bracket` writes never does.

@@ -60,7 +60,7 @@ class Preprocessing:
         return text[: min((position for position in separators if position > 0), default=len(text))]
 
 
-# Every leaf is a word; words and labels stay as they are.
+# Keeps every leaf as a word, and words and labels as they are written.
 AS_WRITTEN = Preprocessing(dropped_tags=frozenset(), lowercase=False, digits="keep", function_tag_separators="")
 
 
@@ -150,7 +150,7 @@ def read_treebank(
         paths: a file, a folder (its files with the suffix, also in folders below, sorted by path), or several.
         preprocessing: which leaves are words and how they are written; the papers' protocol by default. A sentence
             without any word keeps its place as a tree of no words.
-        suffix: of the files to read in a folder, in upper or lower case.
+        suffix: the suffix of the files to read in a folder, in upper or lower case.
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.

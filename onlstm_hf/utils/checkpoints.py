@@ -1,12 +1,11 @@
 """Checkpoints as the command line and the evaluation scripts load them: checked, with errors that name the cause."""
 
-import argparse
 import logging
 import os
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
+from threading import Lock
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -15,6 +14,8 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .download_check import check_download
 
 DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
+# Libraries that write to the terminal when a checkpoint is loaded or saved.
+_TALKATIVE = ("transformers", "huggingface_hub")
 
 
 def default_model() -> str:
@@ -31,15 +32,6 @@ def default_model() -> str:
     raise FileNotFoundError(
         f"no model is named and {DEFAULT_MODEL} is not here: give --model FOLDER_OR_NAME or set ONLSTM_MODEL; "
         "`python training/quickstart.py` in a checkout trains a small one in runs/quickstart/model/best"
-    )
-
-
-def add_code_option(parser: argparse.ArgumentParser) -> None:
-    """Adds `--trust-remote-code`, for types of models that neither this package nor Transformers has."""
-    parser.add_argument(
-        "--trust-remote-code",
-        action="store_true",
-        help="run the code that a checkpoint brings, where its type of model is not known here",
     )
 
 
@@ -102,15 +94,44 @@ def load_checkpoint(
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
-@contextmanager
-def quiet_transformers() -> Iterator[None]:
-    """Keeps progress bars and warnings of loading and saving off the terminal; failures still raise."""
-    disabled_level, shows_progress = logging.root.manager.disable, is_progress_bar_enabled()
-    logging.disable(logging.WARNING)
-    disable_progress_bar()
-    try:
-        yield
-    finally:
-        logging.disable(disabled_level)
-        if shows_progress:
-            enable_progress_bar()
+def quiet_transformers() -> AbstractContextManager[None]:
+    """A block in which loading and saving write no progress bars or warnings to the terminal; failures still raise."""
+    return _QUIET
+
+
+class _QuietLibraries:
+    """Sets levels of loggers and the switch of progress bars, which all threads of the process share.
+
+    When blocks of several threads overlap, the first one changes these settings, and the last one puts back what the
+    first one found.
+    """
+
+    def __init__(self):
+        self._lock = Lock()
+        self._num_blocks = 0
+        self._levels: dict[logging.Logger, int] = {}
+        self._shows_progress = True
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._num_blocks += 1
+            if self._num_blocks > 1:
+                return
+            self._levels = {logger: logger.level for logger in map(logging.getLogger, _TALKATIVE)}
+            self._shows_progress = is_progress_bar_enabled()
+            for logger, level in self._levels.items():
+                logger.setLevel(max(level, logging.ERROR))
+            disable_progress_bar()
+
+    def __exit__(self, *exception) -> None:
+        with self._lock:
+            self._num_blocks -= 1
+            if self._num_blocks:
+                return
+            for logger, level in self._levels.items():
+                logger.setLevel(level)
+            if self._shows_progress:
+                enable_progress_bar()
+
+
+_QUIET = _QuietLibraries()

@@ -33,7 +33,7 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
 
     Args:
         lines: for instance a file that is open in binary mode.
-        source: what error messages call them.
+        source: the name of the text in error messages.
 
     Raises:
         ValueError: for a line that is not UTF-8, and at the end if no line had a word.
@@ -54,7 +54,10 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
 
 @contextmanager
 def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
-    """Opens a file, of UTF-8 text or bytes, that takes its name, and an older file's place, once it is complete."""
+    """Opens a file for UTF-8 text or bytes that gets its name `path` once the block has ended without an error.
+
+    Until then, and after an error, an older file of this name stays as it was.
+    """
     path = Path(path)
     temporary = _beside(path)
     try:
@@ -74,7 +77,7 @@ def write_json(path: str | os.PathLike, content: dict | list) -> None:
 
 @contextmanager
 def written_folder(path: Path) -> Iterator[Path]:
-    """An empty folder that gets its name only once it is complete."""
+    """A new folder to write files into, which gets its name `path` only once the block has ended without an error."""
     temporary = _beside(path)
     temporary.mkdir()
     try:

@@ -1,9 +1,9 @@
-"""How a process manages its memory."""
+"""How the C library manages the memory of a process."""
 
 import ctypes
 import platform
 
-# Of `mallopt` (malloc.h).
+# Options of the C function `mallopt`, with their numbers in malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST = 2**31 - 1
 
@@ -16,7 +16,7 @@ def keep_freed_memory() -> bool:
     moment, which is what a training script wants and a server may not.
 
     Returns:
-        Whether the C library takes such a wish; others than glibc do not.
+        Whether the C library was told so. Only glibc can be; with another library nothing changes.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

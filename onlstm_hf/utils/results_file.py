@@ -1,4 +1,4 @@
-"""Results of an experiment as a JSON file that says how they can be had again: command, date, machine, versions."""
+"""Results of an experiment as a JSON file, with what it takes to repeat it: command, date, machine, versions."""
 
 import os
 import platform
@@ -15,21 +15,21 @@ import transformers
 from ..version import __version__
 from .files import write_json
 
-# What a CPU needs to multiply fast.
+# Instruction sets on which the speed of matrix products depends, by their names in /proc/cpuinfo.
 VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def write_results(path: str | os.PathLike, results: dict, script: str, arguments: Sequence[str]) -> dict:
-    """Writes results, and the run that they come from, to a JSON file that means the same on another machine.
+    """Writes results, and how they were computed, to a JSON file whose paths make sense on another machine, too.
 
     Args:
         path: the file; one of the same name is replaced once the new one is complete.
-        results: what JSON can hold. Paths in its keys and values are written as `portable` writes them.
-        script: where the script is in a checkout, for instance `eval/evaluate_lm.py`.
-        arguments: those of the script.
+        results: values that JSON can hold. Paths in its keys and values are written as `portable` writes them.
+        script: the script that computed them, by its path in a checkout, for instance `eval/evaluate_lm.py`.
+        arguments: the command-line arguments of the script.
 
     Returns:
-        What was written.
+        The content of the file.
     """
     written = portable(
         {
@@ -50,7 +50,7 @@ def write_results(path: str | os.PathLike, results: dict, script: str, arguments
 
 
 def portable(content: Any) -> Any:
-    """The same without the places that only this machine has.
+    """The same content without paths that only this machine has.
 
     In all strings, keys included, paths in the working directory become relative to it, and paths in the folder of
     reference data that the environment variable `ONLSTM_SHARED` names begin with `$ONLSTM_SHARED`, so that commands
@@ -70,10 +70,10 @@ def portable(content: Any) -> Any:
 
 
 def describe_machine(device: torch.device | None = None) -> dict:
-    """What figures were measured on: CPU, its cores and vector extensions, threads in use, the GPU if there is one.
+    """Describes this machine: CPU, its cores and vector extensions, threads in use, the GPU if there is one.
 
     Args:
-        device: where the work was done; by default a GPU where there is one.
+        device: the device that figures were measured on; by default the GPU if there is one.
     """
     machine = {
         "cpu": platform.processor() or platform.machine(),

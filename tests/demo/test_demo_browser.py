@@ -7,21 +7,49 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
-from tests.helpers.demo_server import running_demo
+from onlstm_hf.demo.models import DemoModels
+from tests.helpers.demo_server import port_of, running_server
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-pytest.importorskip("gradio", reason='the demo needs pip install "onlstm_hf[demo]"')
+pytest.importorskip("starlette", reason='the demo needs pip install "onlstm_hf[demo]"')
 webdriver = pytest.importorskip("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
+from onlstm_hf.demo.app import build_app  # noqa: E402
+
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
 GOLD = "((the old man) (sold (the house)))"
 NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
+CHOICES = "&model=onlstm-ptb-small&layer=2&bias=right&treebank=1"
+# A colour of an element, or of what it stands on where it has none itself.
+EFFECTIVE_COLOR = """
+    let [element, name] = arguments;
+    while (element && getComputedStyle(element)[name] === "rgba(0, 0, 0, 0)") element = element.parentElement;
+    return element ? getComputedStyle(element)[name] : "rgb(255, 255, 255)";
+"""
+
+
+def channels(color):
+    """The red, green and blue of a CSS colour, from 0 to 255."""
+    return [float(value) for value in color.strip("rgb()").split(",")]
+
+
+def contrast(first, second):
+    """The contrast ratio of WCAG 2."""
+
+    def luminance(color):
+        scaled = [value / 255 for value in color]
+        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in scaled]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((luminance(first), luminance(second)))
+    return (lighter + 0.05) / (darker + 0.05)
 
 
 class Browser:
@@ -38,12 +66,14 @@ class Browser:
         features = [{"name": "prefers-color-scheme", "value": theme}]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
-    def open(self, shown="#analyses svg", **fields):
+    def open(self, shown="#result svg", **fields):
         self.driver.get(f"{self.address}?{urlencode(fields)}")
         return self.wait(lambda: self.find(shown))
 
     def wait(self, condition):
-        return WebDriverWait(self.driver, 60, poll_frequency=0.05).until(lambda _: condition())
+        # Between its being found and its being read, an element may be replaced by that of the next result.
+        options = {"poll_frequency": 0.05, "ignored_exceptions": [StaleElementReferenceException, IndexError]}
+        return WebDriverWait(self.driver, 60, **options).until(lambda _: condition())
 
     def find(self, selector):
         return [element for element in self.driver.find_elements(By.CSS_SELECTOR, selector) if element.is_displayed()]
@@ -51,11 +81,15 @@ class Browser:
     def run(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
 
-    def type(self, text, selector="#sentences textarea"):
+    def type(self, text, selector="#text"):
         (field,) = self.find(selector)
         field.send_keys(Keys.CONTROL, "a")
         field.send_keys(text)
         return field
+
+    def errors(self):
+        """What the console has said since it was asked last, of errors and of what the page's policy forbids."""
+        return [entry for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
     def picture(self, name):
         """Keeps a picture of the whole page."""
@@ -82,8 +116,9 @@ def driver():
 @pytest.fixture(scope="module")
 def address(project_root):
     cards = project_root / "model_cards"
-    with running_demo([str(cards / "onlstm-ptb-small"), str(cards / "lstm-ptb-small")]) as address:
-        yield address
+    models = DemoModels.load([str(cards / "onlstm-ptb-small"), str(cards / "lstm-ptb-small")])
+    with running_server(build_app(models)) as server:
+        yield f"http://127.0.0.1:{port_of(server)}/"
 
 
 @pytest.fixture
@@ -91,7 +126,7 @@ def browser(driver, address, project_root):
     pictures = project_root / "test-artifacts"
     pictures.mkdir(exist_ok=True)
     browser = Browser(driver, address, pictures)
-    browser.resize(1200, 900)
+    browser.resize(1280, 900)
     browser.prefer("light")
     return browser
 
@@ -102,94 +137,152 @@ def test_the_page_opens_with_a_tree_and_asks_no_other_server(browser):
     browser.picture("wide-light")
     messages = [json.loads(entry["message"])["message"] for entry in browser.driver.get_log("performance")]
     requests = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
-    assert requests
-    assert [url for url in requests if not url.startswith((browser.address, "data:", "blob:"))] == []
-    assert "layer 2, which makes the tree" in browser.find("#analyses")[0].text
-    errors = [entry for entry in browser.driver.get_log("browser") if entry["level"] == "SEVERE"]
-    assert errors == []
+    assert len(requests) >= 3
+    assert [url for url in requests if not url.startswith(browser.address)] == []
+    received = [m["params"]["encodedDataLength"] for m in messages if m["method"] == "Network.loadingFinished"]
+    assert sum(received) < 100_000  # bytes
+    assert "layer 2, which makes the tree" in browser.find("#result")[0].text
+    assert browser.errors() == []
 
 
 def test_text_in_the_address_is_shown_as_text_whatever_it_is(browser):
     browser.open(text=NASTY, treebank=0, layer=3, bias="none")
     assert browser.run("return window.hit") is None
-    assert browser.run("return document.querySelectorAll('#analyses :is(script, img)').length") == 0
-    shown = browser.find("#analyses h3")[0].text
-    assert shown == NASTY
-    assert browser.find("#sentences textarea")[0].get_attribute("value") == NASTY
-    assert "layer 3, which makes the tree" in browser.find("#analyses")[0].text
+    assert browser.run("return document.querySelectorAll('#result :is(script, img)').length") == 0
+    assert browser.find("#result h2")[0].text == NASTY
+    assert browser.find("#text")[0].get_attribute("value") == NASTY
+    assert "layer 3, which makes the tree" in browser.find("#result")[0].text
+    assert browser.errors() == []
 
 
 def test_the_keyboard_alone_parses_and_the_address_follows(browser):
     browser.open()
     field = browser.type(GOLD)
     field.send_keys(Keys.SHIFT, Keys.ENTER)
-    browser.wait(lambda: "Gold tree" in browser.find("#analyses")[0].text)
-    text = browser.find("#analyses")[0].text
+    browser.wait(lambda: "Gold tree" in browser.find("#result")[0].text)
+    text = browser.find("#result")[0].text
     assert "F1" in text and "In both" in text and "the old man" in text
     browser.wait(lambda: "text=" in browser.driver.current_url)
     fields = parse_qs(urlsplit(browser.driver.current_url).query)
     assert fields["text"] == [GOLD] and fields["layer"] == ["2"]
     seen = []
-    for _ in range(20):  # Tab comes from the text to the button, and from there to the figure
+    for _ in range(8):  # Tab comes from the text to the button, the options, and the figures
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         seen.append(browser.run("return document.activeElement.id || document.activeElement.className"))
-    assert "parse" in seen and "figure" in seen
+    assert "show" in seen and "figure" in seen
     browser.picture("gold-light")
 
 
-def test_the_page_fits_a_phone_in_the_dark(browser):
-    browser.resize(390, 844, mobile=True)
-    browser.prefer("dark")
+def test_the_back_button_steps_through_the_results(browser):
+    browser.open(text="the cat sleeps")
+    for text in ("the dog sleeps", "stocks fell"):
+        browser.type(text)
+        browser.find("#show")[0].click()
+        browser.wait(lambda text=text: browser.find("#result h2")[0].text == text)
+        browser.wait(lambda text=text: browser.driver.current_url.endswith(text.replace(" ", "+") + CHOICES))
+    for text in ("the dog sleeps", "the cat sleeps"):
+        browser.driver.back()
+        browser.wait(lambda text=text: [title.text for title in browser.find("#result h2")] == [text])
+        assert browser.find("#text")[0].get_attribute("value") == text
+    browser.driver.forward()
+    browser.wait(lambda: [title.text for title in browser.find("#result h2")] == ["the dog sleeps"])
+    assert browser.errors() == []
+
+
+def test_without_its_script_the_page_parses_and_compares(browser):
+    browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": True})
+    try:
+        browser.open()
+        browser.type("stocks fell")
+        browser.find("#show")[0].click()
+        browser.wait(lambda: [title.text for title in browser.find("#result h2")] == ["stocks fell"])
+        assert browser.find("#text")[0].get_attribute("value") == "stocks fell"
+        browser.find("nav a")[1].click()
+        browser.wait(lambda: "prefers the" in browser.find("#result")[0].text)
+        browser.type("stocks falls", "#ungrammatical")
+        browser.find("#show")[0].click()
+        browser.wait(lambda: "stocks falls" in browser.find("#result")[0].text)
+    finally:
+        browser.driver.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_fits_its_window_and_can_be_read(browser, width, theme):
+    browser.resize(width, 844, mobile=width < 500)
+    browser.prefer(theme)
     browser.open(text=GOLD)
+    browser.run("document.querySelector('#options').open = true")
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
-    for element in browser.find("label, button, textarea, h1, #analyses p"):
-        assert 0 <= element.rect["x"] <= element.rect["x"] + element.rect["width"] <= 390, element.text
-    figure = browser.find("#analyses .figure")[0]  # which scrolls in itself
-    assert browser.run("return arguments[0].scrollWidth > arguments[0].clientWidth", figure)
-    paper = browser.run("return getComputedStyle(document.querySelector('.onlstm-figure .paper-fill')).fill")
-    page = browser.run("return getComputedStyle(document.body).backgroundColor")
-    for color in (paper, page):
-        assert max(map(int, color.strip("rgb()").split(","))) < 64
-    browser.picture("phone-dark")
-    browser.prefer("light")
-    browser.open(text=GOLD, __theme="dark")  # the page's own theme wins over the browser's
-    assert browser.run("return getComputedStyle(document.querySelector('.onlstm-figure .paper-fill')).fill") == paper
-    browser.open(text=GOLD)
-    browser.picture("phone-light")
+    for element in browser.find("label, button, textarea, summary, h1, #result p"):
+        assert 0 <= element.rect["x"] <= element.rect["x"] + element.rect["width"] <= width, element.text
+    if width < 500:
+        figure = browser.find("#result .figure")[0]  # which scrolls in itself
+        assert browser.run("return arguments[0].scrollWidth > arguments[0].clientWidth", figure)
+    papers = [
+        browser.run("return getComputedStyle(document.querySelector('.onlstm-figure .paper-fill')).fill"),
+        browser.run("return getComputedStyle(document.body).backgroundColor"),
+    ]
+    for paper in papers:
+        assert (max(channels(paper)) < 64) == (theme == "dark")
+    for element in browser.find("h1, h2, label, legend, button, summary, .help, a, #result p, dt, dd, footer p"):
+        colors = [browser.run(EFFECTIVE_COLOR, element, name) for name in ("color", "backgroundColor")]
+        assert contrast(*map(channels, colors)) >= 4.5, (element.text, colors)
+    browser.picture(f"{'phone' if width < 500 else 'wide'}-gold-{theme}")
 
 
 def test_a_pair_in_the_address_is_compared(browser):
     browser.prefer("dark")
     pair = {"grammatical": "the executives are pleased", "ungrammatical": "the executives is pleased"}
-    browser.open("#comparison svg", **pair)
-    assert "prefers the grammatical" in browser.find("#comparison")[0].text
-    assert len(browser.find("#comparison svg")) == 2
+    browser.open("#result svg", **pair)
+    assert "prefers the grammatical" in browser.find("#result")[0].text
+    assert len(browser.find("#result svg")) == 2
     browser.picture("pair-dark")
+    browser.type("the executives was pleased", "#ungrammatical")
+    browser.find("#show")[0].click()
+    browser.wait(lambda: "executives was pleased" in browser.find("#result")[0].text)
+    fields = parse_qs(urlsplit(browser.driver.current_url).query)
+    assert fields["ungrammatical"] == ["the executives was pleased"]
 
 
 def test_another_model_and_a_text_that_is_too_long(browser):
-    browser.open(model="lstm-ptb-small")
-    assert "induces no trees" in browser.find("#analyses")[0].text
-    assert "Layer that makes" not in browser.find("body")[0].text
-    (other,) = [label for label in browser.find("label") if label.text == "onlstm-ptb-small"]
-    other.click()
-    browser.wait(lambda: "Layer that makes" in browser.find("body")[0].text)
+    browser.open(layer=3)
+    browser.find("summary")[0].click()
+    browser.find("[name=model][value=lstm-ptb-small]")[0].click()
+    browser.find("#show")[0].click()  # with the model's own layer in place of the chosen one
+    browser.wait(lambda: "induces no trees" in browser.find("#result")[0].text)
+    browser.find("[name=model][value=onlstm-ptb-small]")[0].click()
     browser.type("cat " * 81)
-    browser.find("#parse")[0].click()
-    browser.wait(lambda: browser.find("#analyses [role=alert]"))
-    assert "at most 80" in browser.find("#analyses [role=alert]")[0].text
+    browser.find("#show")[0].click()
+    browser.wait(lambda: browser.find("#result [role=alert]"))
+    assert "at most 80" in browser.find("#result [role=alert]")[0].text
+
+
+def test_a_server_that_has_gone_is_told(browser):
+    browser.open()
+    browser.driver.execute_cdp_cmd("Network.enable", {})
+    offline = {"latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": True, **offline})
+    try:
+        browser.find("#show")[0].click()
+        browser.wait(lambda: browser.find("#result [role=alert]"))
+        assert "does not answer" in browser.find("#result [role=alert]")[0].text
+    finally:
+        browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": False, **offline})
+        browser.errors()
 
 
 def test_twenty_words_are_answered_and_their_files_arrive(browser):
     browser.open()
     browser.type(" ".join(["the company said it expects to report a loss and"] * 2))
-    browser.find("#parse")[0].click()
-    browser.wait(lambda: "loss and the company" in browser.find("#analyses")[0].text)
+    browser.find("#show")[0].click()
+    browser.wait(lambda: "loss and the company" in browser.find("#result")[0].text)
     script = """
         const done = arguments[arguments.length - 1];
-        const links = [...document.querySelectorAll("#analyses a[download]")];
+        const links = [...document.querySelectorAll("#result a[download]")];
         const answers = links.map((link) => fetch(link.href));
         Promise.all(answers).then((all) => done(all.map((answer) => answer.headers.get("content-type"))));
     """
     types = browser.driver.execute_async_script(script)
     assert types == ["image/svg+xml", "image/png", "text/plain; charset=utf-8"]
+    assert browser.errors() == []

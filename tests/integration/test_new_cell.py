@@ -17,7 +17,7 @@ from training.loop.model_setup import run_model_code
 
 LOAD_AND_USE = """
 import json, sys
-from onlstm_hf.command_line import main
+from onlstm_hf.cli.main import main
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 checkpoint, sentence = sys.argv[1:]

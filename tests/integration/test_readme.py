@@ -39,8 +39,9 @@ LESS_WORK = {
     "training/train_lm.py": ["--max_steps", "1", *TINY_STACK],
     "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
 }
-# What installs or is elsewhere tested as it is run here: without a browser, without the Hub, with all of pytest.
-NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval")
+# What installs, copies or uploads, or is elsewhere tested as it is run here: without a browser, without the Hub, with
+# all of pytest.
+NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval", "cp", "mkdir", "hf")
 # What is only checked to be a valid command: it needs a Hub (test_hub.py runs it with one), stays up, takes minutes,
 # or reads the authors' files.
 PARSERS = {

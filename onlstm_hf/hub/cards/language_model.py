@@ -1,4 +1,4 @@
-"""The model card of a checkpoint: the template `model_card.md`, filled in with what was measured."""
+"""The card of a language model: the template `language_model.md`, filled in with its results."""
 
 import json
 from pathlib import Path
@@ -10,7 +10,7 @@ from ...version import __version__
 from .model_descriptions import ModelDescription, describe_model
 from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, TreebankDescription, read_descriptions
 
-# Sentences of at most this many words are scored by themselves, too.
+# The card also has scores of the sentences of at most this many words.
 SHORT = 10
 SHOWN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
 # Perplexity on validation text is measured in this many rows of one stream.
@@ -23,7 +23,7 @@ def layer_row(layer: int) -> str:
 
 
 def main_row(config: PreTrainedConfig) -> str:
-    """The name of the trees that `parse` gives by default, of a layer where several give distances."""
+    """The name of the trees that `parse` gives by default, which are those of `parse_layer` if the model has one."""
     return layer_row(config.parse_layer) if hasattr(config, "parse_layer") else "induced trees"
 
 
@@ -31,8 +31,8 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
     """The model card, metadata included; with a section on parsing where the results have one.
 
     Args:
-        repository: what the model is loaded by: a name on the Hub, or that of the folder.
-        config: that of the model.
+        repository: the name that loads the model: one on the Hub, or that of the folder.
+        config: the configuration of the model.
         results: what `training/release.py` writes to `results.json`.
 
     Raises:
@@ -87,7 +87,7 @@ def _filled_template(
 def _parsing_section(
     config: PreTrainedConfig, parsing: dict, treebank: TreebankDescription, description: ModelDescription
 ) -> dict:
-    """What the model card's section on parsing shows."""
+    """The values for the card's section on parsing."""
     scores = parsing["all"][main_row(config)]
     recall = {label: counts["recall"] for label, counts in scores["label_recall"].items() if label in SHOWN_LABELS}
     return {

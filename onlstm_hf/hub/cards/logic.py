@@ -1,4 +1,4 @@
-"""The card of a model of logical inference: the template `logic_card.md`, filled in with what was measured."""
+"""The card of a model of logical inference: the template `logic.md`, filled in with its results."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from transformers import PreTrainedConfig
 from ...logic.formulas import MAX_OPERATORS
 from .model_descriptions import ClassifierDescription, describe_classifier
 
-# What the results of such a training say of themselves.
+# The name of this task in the results of its training.
 LOGIC = "logical inference"
 
 
@@ -16,8 +16,8 @@ def logic_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
     """The card, metadata included.
 
     Args:
-        repository: what the model is loaded by: a name on the Hub, or that of the folder.
-        config: that of the model.
+        repository: the name that loads the model: one on the Hub, or that of the folder.
+        config: the configuration of the model.
         results: what `training/train_logic.py` writes to `results.json`.
 
     Raises:

@@ -32,8 +32,9 @@ class ModelDescription:
         ability: what it does, in whole sentences.
         example: Python that shows it, with `model` and `tokenizer`, where `{sentence}` and `{beginning}` stand for
             strings: a sentence, and the beginning of one.
-        published: perplexities of the source on the Penn Treebank text.
-        published_parsing: its parsing scores on Wall Street Journal text, `None` for a model that induces no trees.
+        published: perplexities on the Penn Treebank text that the source reports.
+        published_parsing: the parsing scores that it reports on Wall Street Journal text, `None` for a model that
+            induces no trees.
         caution: what to keep in mind about its output, in whole sentences.
         tags: for the Hub.
         citation: BibTeX.

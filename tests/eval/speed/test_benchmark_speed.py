@@ -89,7 +89,7 @@ def test_every_case_runs(capsys, tmp_path):
     curves = ["--loss-curves", str(text), "--loss-steps", "3", "--loss-overrides", sizes]
     assert benchmark_speed.main([*arguments, *curves]) == 0
     results = json.loads(output.read_text())
-    assert {*benchmark_speed.CASES, "loss_curves"} <= set(results)
+    assert {*benchmark_speed.CASES, "loss_curves"} - {"scoring"} <= set(results)  # which needs a treebank
     assert set(results["growth"]) == {"batch size", "length", "width"}
     assert set(results["step"][0]["seconds"]) >= {
         f"{name} {d}" for name in ("auto", "reference") for d in ("float32", "bf16")
@@ -123,6 +123,15 @@ def test_every_case_runs(capsys, tmp_path):
 def test_bad_files_are_refused_before_anything_is_measured(capsys, arguments, message):
     assert benchmark_speed.main(["--quick", *arguments]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_scoring_is_timed_where_there_is_a_treebank(tmp_path):
+    treebank, output = tmp_path / "trees.mrg", tmp_path / "speed.json"
+    treebank.write_text("( (S (NP (DT the) (NN cat)) (VP (VBD sat))) )\n" * 3)
+    arguments = ["--quick", "--device", "cpu", "--cases", "scoring", "--treebank", str(treebank)]
+    assert benchmark_speed.main([*arguments, "--output", str(output)]) == 0
+    (row,) = json.loads(output.read_text())["rows"]
+    assert row["case"] == "scoring 3 sentences with all baselines" and row["measured"][0] > 0
 
 
 def test_contestants_take_turns_and_another_one_begins_each_round(monkeypatch):

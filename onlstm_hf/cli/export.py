@@ -1,0 +1,30 @@
+"""`onlstm-hf export`: a checkpoint with all files that it needs where this package is not installed."""
+
+import argparse
+
+DESCRIPTION = """\
+Writes a checkpoint into a new folder as `onlstm-hf push` would upload it, with its code, so that Transformers loads it
+with trust_remote_code=True where this package is not installed. The weights are copied as they are.
+"""
+EXAMPLES = """\
+examples:
+  onlstm-hf export model_cards/onlstm-ptb-small exported
+  onlstm-hf export runs/my-model/best exported
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Adds `export` to the subcommands."""
+    parser = commands.add_parser(
+        "export", help="checkpoint folder with the code that it needs", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint folder")
+    parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the folder and says what is in it."""
+    from ..hub.export import export_checkpoint
+
+    print(export_checkpoint(options.checkpoint, options.folder))

@@ -1,0 +1,81 @@
+"""`onlstm-hf score`: log probabilities and perplexities of sentences."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from typing import TYPE_CHECKING
+
+from .sentences import add_sentence_options, load_model, read_sentences, sentence_batches
+
+if TYPE_CHECKING:
+    from ..scoring.stream import StreamScore
+
+DESCRIPTION = """\
+Writes the natural log probability, the number of tokens and the perplexity of each sentence, and of all together.
+Every sentence stands alone: the model reads it after one <eos>. The <eos> at its end is predicted and counted, too.
+"""
+EXAMPLES = """\
+examples:
+  onlstm-hf score "the cats sit on the mat" "the cats sits on the mat"
+  onlstm-hf score --file sentences.txt --format jsonl
+
+A line of jsonl also has the tokens of the sentence, <eos> at their end, and the log probability of each token. The
+last line is {"total": ...}.
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Adds `score` to the subcommands."""
+    parser = commands.add_parser(
+        "score", help="log probability and perplexity of sentences", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    add_sentence_options(parser)
+    parser.add_argument(
+        "--format",
+        choices=["table", "jsonl"],
+        default="table",
+        help="columns to read, or a JSON object a line (default: %(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the scores."""
+    from ..scoring.sentences import score_sentences
+    from ..scoring.stream import StreamScore
+
+    sentences = read_sentences(options)
+    model, tokenizer = load_model(options)
+    if options.format == "table":
+        print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
+    log_likelihood, num_tokens, num_sentences = 0.0, 0, 0
+    for batch in sentence_batches(options, sentences):
+        for text, score in zip(batch, score_sentences(model, tokenizer, batch, options.batch_size), strict=True):
+            total = score.total()
+            if options.format == "table":
+                print(_table_row(total, " ".join(text.split())))
+            else:
+                print(json.dumps({"text": text, **_score_fields(total), **score._asdict()}, ensure_ascii=False))
+            log_likelihood += total.total_log_likelihood
+            num_tokens += total.num_tokens
+            num_sentences += 1
+        sys.stdout.flush()
+    total = StreamScore(log_likelihood, num_tokens)
+    if options.format == "table":
+        print(_table_row(total, f"total ({num_sentences} sentence{'s' if num_sentences > 1 else ''})"))
+    else:
+        print(json.dumps({"total": {"num_sentences": num_sentences, **_score_fields(total)}}))
+
+
+def _table_row(score: StreamScore, text: str) -> str:
+    return f"{score.total_log_likelihood:15.4f} {score.num_tokens:9d} {score.perplexity:12.2f}  {text}"
+
+
+def _score_fields(score: StreamScore) -> dict[str, float]:
+    return {
+        "log_probability": score.total_log_likelihood,
+        "num_tokens": score.num_tokens,
+        "perplexity": score.perplexity,
+    }

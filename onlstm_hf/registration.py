@@ -1,0 +1,41 @@
+"""Makes the models of this package known to Transformers: its Auto classes, and `pipeline("constituency-parsing")`.
+
+Whoever imports this module has called it; `import onlstm_hf` does so for users.
+"""
+
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers.pipelines import PIPELINE_REGISTRY
+
+from .models.configuration_onlstm import ONLSTMConfig
+from .models.configuration_prpn import PRPNConfig
+from .models.configuration_rnn import RNNConfig
+from .models.configuration_tree_lstm import TreeLSTMConfig
+from .models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMForSequencePairClassification, ONLSTMModel
+from .models.modeling_prpn import PRPNForCausalLM, PRPNModel
+from .models.modeling_rnn import RNNForCausalLM, RNNForSequencePairClassification, RNNModel
+from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification
+from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
+
+MODEL_CLASSES = {
+    ONLSTMConfig: {
+        AutoModel: ONLSTMModel,
+        AutoModelForCausalLM: ONLSTMForCausalLM,
+        AutoModelForSequenceClassification: ONLSTMForSequencePairClassification,
+    },
+    PRPNConfig: {AutoModel: PRPNModel, AutoModelForCausalLM: PRPNForCausalLM},
+    RNNConfig: {
+        AutoModel: RNNModel,
+        AutoModelForCausalLM: RNNForCausalLM,
+        AutoModelForSequenceClassification: RNNForSequencePairClassification,
+    },
+    TreeLSTMConfig: {AutoModelForSequenceClassification: TreeLSTMForSequencePairClassification},
+}
+
+for _config, _models in MODEL_CLASSES.items():
+    AutoConfig.register(_config.model_type, _config)
+    for _auto_class, _model in _models.items():
+        _auto_class.register(_config, _model)
+
+PIPELINE_REGISTRY.register_pipeline(
+    CONSTITUENCY_PARSING, ConstituencyParsingPipeline, pt_model=AutoModelForCausalLM, type="text"
+)

@@ -1,0 +1,49 @@
+"""What every command-line program here shares: how it ends, and types and options of its arguments."""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+
+
+def run_program(name: str, work: Callable[[], None]) -> int:
+    """Runs a program, and turns errors that its user can cause into one line on standard error.
+
+    Args:
+        name: the program, with which that line begins.
+        work: what the program does. A `ValueError`, `OSError` or `ImportError` is an error of the user.
+
+    Returns:
+        The exit code: 0, or 1 after such an error, 130 after Ctrl-C, 141 if the reader of a pipe is gone (`| head`).
+    """
+    try:
+        if hasattr(sys.stdout, "reconfigure"):
+            sys.stdout.reconfigure(encoding="utf-8")
+        work()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The interpreter flushes standard output once more when it ends, which would fail again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except KeyboardInterrupt:
+        return 130
+    except (ValueError, OSError, ImportError) as error:
+        print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def positive_integer(text: str) -> int:
+    """The type of an argument that must be a whole number of at least 1."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
+    return int(text)
+
+
+def add_code_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--trust-remote-code`, for checkpoints whose model is neither one of this package nor of Transformers."""
+    parser.add_argument(
+        "--trust-remote-code",
+        action="store_true",
+        help="run the code in the checkpoint if neither onlstm_hf nor Transformers knows its type of model",
+    )

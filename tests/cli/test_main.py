@@ -1,0 +1,109 @@
+import re
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from onlstm_hf import __version__
+from onlstm_hf.cli.main import build_parser, main
+
+SUBCOMMANDS = ["parse", "score", "demo", "convert", "export", "push", "push-metric"]
+# What pip writes for the entry point of setup.cfg.
+CONSOLE_SCRIPT = """
+import sys
+from onlstm_hf.cli.main import main
+if __name__ == "__main__":
+    sys.exit(main())
+"""
+
+
+@pytest.fixture
+def run_installed(tmp_path, project_root, monkeypatch):
+    """Runs the installed command in a process of its own, which lists on standard error what it imports."""
+    monkeypatch.setenv("PYTHONPATH", str(project_root))
+    script = tmp_path / "onlstm-hf"
+    script.write_text(CONSOLE_SCRIPT)
+
+    def run_installed(*arguments):
+        command = [sys.executable, "-X", "importtime", str(script), *map(str, arguments)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=300)
+
+    return run_installed
+
+
+@pytest.mark.parametrize(
+    "arguments, code",
+    [
+        (["--help"], 0),
+        (["--version"], 0),
+        *[([subcommand, "--help"], 0) for subcommand in SUBCOMMANDS],
+        (["prase", "text"], 2),
+        (["parse", "text", "--formt", "tree"], 2),
+    ],
+)
+def test_help_and_wrong_usage_wait_for_no_large_library(run_installed, arguments, code):
+    process = run_installed(*arguments)
+    assert process.returncode == code, process.stderr
+    packages = set(re.findall(r"^import time:.*\| +(\w+)", process.stderr, re.MULTILINE))
+    assert "onlstm_hf" in packages
+    assert not packages & {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy"}
+
+
+def test_the_installed_command_knows_the_models_of_the_package(run_installed, checkpoint):
+    process = run_installed("parse", "the cat", "--model", checkpoint)
+    assert (process.returncode, process.stdout) == (0, "(the cat)\n"), process.stderr[-2000:]
+
+
+@pytest.mark.parametrize("module", ["onlstm_hf", "onlstm_hf.cli.main"])
+def test_the_command_is_a_module_as_well(module, project_root):
+    command = [sys.executable, "-m", module, "--version"]
+    process = subprocess.run(command, cwd=project_root, capture_output=True, text=True, timeout=300)
+    assert (process.stdout, process.stderr) == (f"onlstm-hf {__version__}\n", "")
+
+
+@pytest.mark.parametrize("arguments", [[], *[[subcommand] for subcommand in SUBCOMMANDS]])
+def test_every_example_of_the_help_is_a_valid_command(capsys, arguments):
+    with pytest.raises(SystemExit) as exit_:
+        main([*arguments, "--help"])
+    assert exit_.value.code == 0
+    examples = re.findall(r"^  (?:.*\| )?onlstm-hf (.*?)(?: \|.*)?$", capsys.readouterr().out, re.MULTILINE)
+    assert examples
+    for example in examples:
+        build_parser().parse_args(shlex.split(example))
+
+
+def test_version_is_that_of_the_package(capsys):
+    with pytest.raises(SystemExit):
+        main(["--version"])
+    assert capsys.readouterr().out == f"onlstm-hf {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["pares", "text"],
+        ["parse", "text", "--file", "file"],
+        ["parse", "text", "--format", "xml"],
+        ["parse", "text", "--batch-size", "0"],
+        ["parse", "text", "--layer", "second"],
+        ["convert", "source"],
+        ["convert", "source", "out", "--model-type", "gpt2"],
+    ],
+)
+def test_wrong_usage_exits_with_2(capsys, arguments):
+    with pytest.raises(SystemExit) as exit_:
+        main(arguments)
+    assert exit_.value.code == 2
+    assert "usage: onlstm-hf" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("step", ["onlstm_hf.cli.main.import_module", "onlstm_hf.utils.checkpoints.load_checkpoint"])
+def test_interruption_exits_with_130(monkeypatch, capsys, step):
+    def interrupt(*arguments, **options):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(step, interrupt)
+    assert main(["parse", "text", "--model", "any"]) == 130
+    assert capsys.readouterr().err == ""

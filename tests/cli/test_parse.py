@@ -1,0 +1,161 @@
+import json
+import subprocess
+import sys
+from xml.etree import ElementTree
+
+import pytest
+
+from onlstm_hf import ONLSTMForCausalLM
+from onlstm_hf.scoring.sentences import score_sentences
+from tests.helpers.command_line import TEXT, WORDS, names_in, type_in
+from tests.helpers.tiny_models import MODEL_TYPES
+
+
+def test_parse_writes_the_trees_of_the_model_in_the_order_of_the_input(run, checkpoint, model, tokenizer):
+    expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer)]
+    assert run("parse", *TEXT, "--model", checkpoint).splitlines() == expected
+    assert run("parse", *TEXT, "--model", checkpoint, "--batch-size", 2).splitlines() == expected
+    assert run("parse", *TEXT, "--model", checkpoint, "--max-length", 3).splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"layer": 0}, {"layer": 1}, {"branching_bias": "none"}, {"units": "tokens"}, {"layer": 0, "units": "tokens"}],
+)
+def test_options_of_parse_reach_the_model(run, checkpoint, model, tokenizer, options):
+    flags = [flag for name, value in options.items() for flag in (f"--{name.replace('_', '-')}", value)]
+    expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer, **options)]
+    assert run("parse", *TEXT, "--model", checkpoint, *flags).splitlines() == expected
+
+
+def test_the_two_layers_of_the_test_model_disagree(model, tokenizer):
+    assert model.parse(TEXT, tokenizer, layer=0) != model.parse(TEXT, tokenizer, layer=1)
+
+
+def test_empty_lines_keep_output_and_input_aligned(run, checkpoint, monkeypatch):
+    type_in(monkeypatch, b"\nthe cat\n\n")
+    assert run("parse", "--model", checkpoint) == "()\n(the cat)\n()\n"
+
+
+def test_unknown_words_and_emoji_stand_in_the_tree_as_typed(run, checkpoint):
+    assert run("parse", "Ein 🐈 (klein)", "--model", checkpoint, "--format", "jsonl").startswith(
+        '{"words": ["Ein", "🐈", "(klein)"]'
+    )
+
+
+def test_json_lines_have_words_bracket_spans_and_distances(run, checkpoint, model, tokenizer):
+    lines = [json.loads(line) for line in run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl").splitlines()]
+    for fields, tree in zip(lines, model.parse(TEXT, tokenizer), strict=True):
+        assert fields["words"] == list(tree.words)
+        assert fields["bracket"] == tree.to_bracket()
+        assert fields["spans"] == [list(span) for span in tree.spans()]
+        assert fields["distances"] == pytest.approx(tree.distances, abs=1e-6)
+
+
+def test_tree_drawings_fit_the_terminal(run, checkpoint, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    drawings = run("parse", *TEXT, "--model", checkpoint, "--format", "tree")
+    assert max(map(len, drawings.splitlines())) <= 40
+    assert "┌" in drawings and "mat" in drawings
+    assert drawings.endswith("\n\n")
+
+
+def test_svg_shows_the_tree_and_the_distances_of_every_layer(run, checkpoint, model, tokenizer):
+    svg = run("parse", TEXT[0], "--model", checkpoint, "--format", "svg", "--layer", 0)
+    assert ElementTree.fromstring(svg).tag.endswith("svg")
+    assert model.parse(TEXT[0], tokenizer, layer=0).to_bracket() in svg
+    assert "layer 1, which makes the tree" in svg and "layer 2" in svg
+    for layer in (0, 1):
+        first_distance = model.parse(TEXT[0], tokenizer, layer=layer).distances[0]
+        assert f"The: {first_distance:.4g}" in svg
+
+
+def test_a_prpn_is_parsed_drawn_and_scored(run, tokenizer, tmp_path):
+    model = MODEL_TYPES["prpn"].make(vocab_size=len(WORDS), eos_token_id=0)
+    model.save_pretrained(tmp_path / "prpn")
+    tokenizer.save_pretrained(tmp_path / "prpn")
+    checkpoint = ("--model", tmp_path / "prpn")
+    for options, hard in (((), False), (("--hard",), True)):
+        trees = model.parse(TEXT, tokenizer, hard=hard)
+        assert run("parse", *TEXT, *checkpoint, *options).splitlines() == [tree.to_bracket() for tree in trees]
+    assert "syntactic distances" in run("parse", TEXT[0], *checkpoint, "--format", "svg")
+    (score,) = score_sentences(model, tokenizer, TEXT[:1], 1)
+    assert f"{score.total().total_log_likelihood:.2f}" in run("score", TEXT[0], *checkpoint)
+
+
+def test_pictures_of_several_sentences_are_numbered_in_a_new_folder(run, checkpoint, tmp_path):
+    run("parse", *TEXT, "--model", checkpoint, "--format", "svg", "--output", tmp_path / "figures", "--batch-size", 3)
+    assert names_in(tmp_path) == ["figures"]
+    assert names_in(tmp_path / "figures") == ["1.svg", "2.svg", "3.svg", "4.svg"]
+    assert "dogs" in (tmp_path / "figures" / "3.svg").read_text(encoding="utf-8")
+
+
+def test_a_picture_can_be_png(run, checkpoint, tmp_path):
+    pytest.importorskip("resvg_py")
+    run("parse", TEXT[0], "--model", checkpoint, "--format", "svg", "--output", tmp_path / "tree.png")
+    assert (tmp_path / "tree.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_one_picture_of_several_sentences_is_refused(error_of, checkpoint, tmp_path):
+    message = error_of("parse", *TEXT, "--model", checkpoint, "--format", "svg", "--output", tmp_path / "tree.svg")
+    assert "for several name a new folder" in message
+    assert names_in(tmp_path) == []
+
+
+def test_output_goes_to_a_new_file(run, error_of, checkpoint, tmp_path):
+    output = tmp_path / "trees"
+    assert run("parse", "the cat", "--model", checkpoint, "--output", output) == ""
+    assert output.read_text() == "(the cat)\n"
+    assert "exists already" in error_of("parse", "the dog", "--model", checkpoint, "--output", output)
+    assert "does not exist" in error_of("parse", "dog", "--model", checkpoint, "--output", tmp_path / "no" / "trees")
+    assert output.read_text() == "(the cat)\n"
+    assert names_in(tmp_path) == ["trees"]
+
+
+def test_nothing_is_left_of_an_output_that_fails_midway(error_of, checkpoint, tmp_path, monkeypatch):
+    type_in(monkeypatch, b"the cat\nthe dog\n\xff\n")
+    message = error_of("parse", "--model", checkpoint, "--batch-size", 1, "--output", tmp_path / "trees")
+    assert "byte 0xff in line 3" in message
+    assert names_in(tmp_path) == []
+
+
+def test_the_batch_size_is_that_of_the_model_calls(run, checkpoint, tmp_path, monkeypatch):
+    seen, syntactic_distances = [], ONLSTMForCausalLM.syntactic_distances
+
+    def spy(self, input_ids, **options):
+        seen.append(len(input_ids))
+        return syntactic_distances(self, input_ids, **options)
+
+    monkeypatch.setattr(ONLSTMForCausalLM, "syntactic_distances", spy)
+    path = tmp_path / "sentences.txt"
+    path.write_text("the cat sat\n" * 100)
+    run("parse", "--file", path, "--model", checkpoint, "--batch-size", 100)
+    assert seen == [100]
+
+
+def test_trees_leave_a_pipe_batch_by_batch_and_a_closed_pipe_is_no_error(checkpoint):
+    arguments = ["parse", "--model", str(checkpoint), "--batch-size", "2"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-m", "onlstm_hf.cli.main", *arguments], **pipes) as process:
+        process.stdin.write(b"the cat\nthe dog\n")
+        process.stdin.flush()
+        assert [process.stdout.readline() for _ in range(2)] == [b"(the cat)\n", b"(the dog)\n"]
+        process.stdout.close()
+        process.stdin.write(b"the cat\nthe dog\n")
+        process.stdin.close()
+        assert process.stderr.read() == b""
+    assert process.returncode == 141
+
+
+def test_an_unknown_layer_is_refused(error_of, checkpoint):
+    assert "layer 2 does not exist" in error_of("parse", "the cat", "--model", checkpoint, "--layer", 2)
+    message = error_of("parse", "the cat", "--model", checkpoint, "--layer", -1, "--format", "svg")
+    assert "layer -1 does not exist" in message
+
+
+@pytest.mark.parametrize("format", ["brackets", "jsonl", "svg"])
+def test_parsing_with_a_model_that_induces_no_trees_is_refused(error_of, baseline, tmp_path, format):
+    output = tmp_path / "output.svg"
+    error = error_of("parse", "--model", baseline, "--format", format, "--output", output, "the cat sat")
+    assert "this model induces no trees" in error
+    assert not output.exists()

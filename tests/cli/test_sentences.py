@@ -1,0 +1,95 @@
+import shutil
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file, save_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.utils import checkpoints
+from tests.helpers.command_line import TEXT, WORDS, type_in
+
+
+def test_text_file_and_standard_input_give_the_same(run, checkpoint, tmp_path, monkeypatch):
+    content = "\ufeff" + "\r\n".join(TEXT)
+    (tmp_path / "text").write_text(content, encoding="utf-8", newline="")
+    expected = run("parse", *TEXT, "--model", checkpoint)
+    assert run("parse", "--file", tmp_path / "text", "--model", checkpoint) == expected
+    for source in ([], ["-"], ["--file", "-"]):
+        type_in(monkeypatch, content.encode())
+        assert run("parse", *source, "--model", checkpoint) == expected
+
+
+@pytest.mark.parametrize("command", ["parse", "score"])
+def test_bad_text_is_refused_before_a_model_is_loaded(error_of, tmp_path, monkeypatch, command):
+    monkeypatch.setattr(checkpoints, "load_checkpoint", None)
+    empty, binary = tmp_path / "empty", tmp_path / "binary"
+    empty.write_bytes(b"\n \n")
+    binary.write_bytes(b"good\nline\n\xff\xfe\n")
+    assert "there is no file" in error_of(command, "--file", tmp_path / "missing")
+    assert "is a folder" in error_of(command, "--file", tmp_path)
+    assert "empty" in error_of(command, "--file", empty)
+    assert "binary is not UTF-8: byte 0xff in line 3" in error_of(command, "--file", binary)
+
+
+def test_empty_text_is_refused(error_of, checkpoint, monkeypatch):
+    assert "the text is empty" in error_of("parse", " ", "--model", checkpoint)
+    type_in(monkeypatch, b"")
+    assert "standard input is empty" in error_of("score", "--model", checkpoint)
+
+
+def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
+    run, error_of, checkpoint, tmp_path, monkeypatch
+):
+    monkeypatch.delenv("ONLSTM_MODEL", raising=False)
+    monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "test-model"))
+    monkeypatch.chdir(tmp_path)
+    message = error_of("parse", "the cat")
+    assert "--model" in message and "ONLSTM_MODEL" in message and "quickstart" in message
+
+    shutil.copytree(checkpoint, tmp_path / "model_cards" / "test-model")
+    assert run("parse", "the cat") == "(the cat)\n"
+    monkeypatch.setenv("ONLSTM_MODEL", str(tmp_path / "other"))
+    assert "other" in error_of("parse", "the cat")
+
+
+def test_missing_checkpoints_are_named(error_of, tmp_path):
+    assert "there is no checkpoint folder nowhere" in error_of("parse", "cat", "--model", "nowhere")
+    assert "no config.json" in error_of("parse", "cat", "--model", tmp_path)
+
+
+def test_a_checkpoint_without_tokenizer_is_refused(error_of, broken_checkpoint):
+    for path in broken_checkpoint.glob("tokenizer*"):
+        path.unlink()
+    assert "has no tokenizer" in error_of("parse", "cat", "--model", broken_checkpoint)
+
+
+@pytest.mark.parametrize(
+    "file, expected",
+    [("model.safetensors", "cannot load the model"), ("config.json", "JSON"), ("tokenizer.json", "the tokenizer")],
+)
+def test_a_corrupt_file_of_a_checkpoint_is_refused(error_of, broken_checkpoint, file, expected):
+    (broken_checkpoint / file).write_bytes(b"\x00corrupt" * 20)
+    assert expected in error_of("parse", "cat", "--model", broken_checkpoint)
+
+
+def test_weights_that_are_missing_or_not_finite_are_refused(error_of, broken_checkpoint):
+    weights = load_file(broken_checkpoint / "model.safetensors")
+    name = "model.layers.0.recurrent_projection.bias"
+    weights[name][0] = float("nan")
+    save_file(weights, broken_checkpoint / "model.safetensors", {"format": "pt"})
+    assert f"NaN or infinity ({name})" in error_of("score", "cat", "--model", broken_checkpoint)
+    del weights[name]
+    save_file(weights, broken_checkpoint / "model.safetensors", {"format": "pt"})
+    assert f"lacks 1 of its weights, for instance {name}" in error_of("score", "cat", "--model", broken_checkpoint)
+
+
+def test_a_tokenizer_that_does_not_fit_is_refused(error_of, broken_checkpoint):
+    build_word_tokenizer(vocabulary=[*WORDS, "more"]).save_pretrained(broken_checkpoint)
+    assert "does not fit the model: it has 17 tokens" in error_of("parse", "cat", "--model", broken_checkpoint)
+
+
+def test_a_foreign_model_is_refused(error_of, broken_checkpoint):
+    config = GPT2Config(vocab_size=20, n_positions=8, n_embd=4, n_layer=1, n_head=1)
+    GPT2LMHeadModel(config).save_pretrained(broken_checkpoint)
+    assert "type gpt2" in error_of("parse", "cat", "--model", broken_checkpoint)

@@ -1,0 +1,15 @@
+"""What the tests of the subcommands share: sentences, the words that the model knows, and small steps."""
+
+import sys
+from io import BytesIO, TextIOWrapper
+
+TEXT = ["The cat sat on the mat .", "it saw 2 dogs", "dogs", "the old dog that the cat saw sat on the old mat"]
+WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", ".", "it", "saw", "dogs", "old", "dog", "that", "N"]
+
+
+def type_in(monkeypatch, content: bytes):
+    monkeypatch.setattr(sys, "stdin", TextIOWrapper(BytesIO(content)))
+
+
+def names_in(folder):
+    return sorted(path.name for path in folder.iterdir())

@@ -1,0 +1,94 @@
+"""The public names: every one is there, however it is asked for, and comes with no wait that is not needed."""
+
+import ast
+import pickle
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+import onlstm_hf
+
+# Users' code has these names: add to them, do not rename.
+PUBLIC_NAMES = [
+    *("ONLSTMConfig", "ONLSTMModel", "ONLSTMForCausalLM", "ONLSTMForSequencePairClassification"),
+    *("PRPNConfig", "PRPNModel", "PRPNForCausalLM"),
+    *("RNNConfig", "RNNModel", "RNNForCausalLM", "RNNForSequencePairClassification"),
+    *("TreeLSTMConfig", "TreeLSTMForSequencePairClassification"),
+    *("InducedTree", "tree_from_distances", "build_word_tokenizer", "ConstituencyParsingPipeline"),
+    *("convert_original_state_dict", "convert_original_checkpoint", "generate_logic_pairs", "logical_relation"),
+]
+AUTO_CLASSES = """
+import sys
+assert "torch" not in sys.modules
+import onlstm_hf
+from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
+from transformers.pipelines import PIPELINE_REGISTRY
+
+assert "constituency-parsing" in PIPELINE_REGISTRY.get_supported_tasks()
+sizes = {"vocab_size": 9, "embedding_size": 4, "hidden_size": 4, "num_hidden_layers": 2}
+for model_type, options in {"onlstm": {"chunk_size": 2}, "prpn": {}, "rnn": {}}.items():
+    config = AutoConfig.for_model(model_type, **sizes, **options)
+    print(type(AutoModel.from_config(config)).__name__, type(AutoModelForCausalLM.from_config(config)).__name__)
+    if model_type != "prpn":
+        print(type(AutoModelForSequenceClassification.from_config(config)).__name__)
+print(AutoConfig.for_model("tree_lstm").model_type)
+"""
+
+
+def in_a_new_process(code: str, project_root: Path) -> str:
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=project_root, capture_output=True, text=True, timeout=300
+    )
+    assert process.returncode == 0, process.stderr
+    return process.stdout
+
+
+def test_the_names_are_those_of_the_contract():
+    assert set(onlstm_hf.__all__) == {*PUBLIC_NAMES, "__version__"}
+    assert set(onlstm_hf.__all__) <= set(dir(onlstm_hf))
+
+
+@pytest.mark.parametrize("name", PUBLIC_NAMES)
+def test_a_name_is_imported_when_it_is_used(name, monkeypatch):
+    monkeypatch.delitem(vars(onlstm_hf), name, raising=False)
+    value = getattr(onlstm_hf, name)
+    assert value.__name__ == name
+    assert value is getattr(import_module(value.__module__), name)
+    assert vars(onlstm_hf)[name] is value
+    assert pickle.loads(pickle.dumps(value)) is value
+
+
+def test_a_star_imports_all_names():
+    namespace = {}
+    exec("from onlstm_hf import *", namespace)
+    assert set(onlstm_hf.__all__) <= set(namespace)
+
+
+def test_another_name_is_an_error_as_of_any_module():
+    assert not hasattr(onlstm_hf, "ONLSTM")
+    with pytest.raises(AttributeError, match="module 'onlstm_hf' has no attribute 'ONLSTM'"):
+        _ = onlstm_hf.ONLSTM
+    with pytest.raises(ImportError, match="cannot import name 'ONLSTM'"):
+        exec("from onlstm_hf import ONLSTM")
+
+
+def test_editors_are_told_the_modules_that_names_come_from():
+    (block,) = [
+        node
+        for node in ast.parse(Path(onlstm_hf.__file__).read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    ]
+    told = {alias.name: f"onlstm_hf.{node.module}" for node in block.body for alias in node.names}
+    assert told == {name: getattr(onlstm_hf, name).__module__ for name in PUBLIC_NAMES}
+
+
+def test_importing_the_package_is_enough_for_the_auto_classes(project_root):
+    assert in_a_new_process(AUTO_CLASSES, project_root).split() == [
+        *("ONLSTMModel", "ONLSTMForCausalLM", "ONLSTMForSequencePairClassification"),
+        *("PRPNModel", "PRPNForCausalLM"),
+        *("RNNModel", "RNNForCausalLM", "RNNForSequencePairClassification"),
+        "tree_lstm",
+    ]

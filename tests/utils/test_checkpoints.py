@@ -1,0 +1,79 @@
+import logging
+from threading import Event, Thread
+
+import pytest
+from transformers.utils.logging import is_progress_bar_enabled
+
+from onlstm_hf.utils.checkpoints import quiet_transformers
+
+
+@pytest.fixture
+def written():
+    """What reaches the handlers of the root logger, and what those of Transformers would write to the terminal."""
+    records = []
+    handler = logging.Handler()
+    handler.emit = lambda record: records.append(record.getMessage())
+    loggers = [logging.getLogger(), logging.getLogger("transformers")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield records
+    for logger in loggers:
+        logger.removeHandler(handler)
+
+
+def settings():
+    """The process's settings that decide what Transformers and the client of the Hub write."""
+    levels = [logging.getLogger(name).level for name in ("transformers", "huggingface_hub")]
+    return (*levels, is_progress_bar_enabled(), logging.root.manager.disable)
+
+
+def test_warnings_of_transformers_are_kept_back_and_those_of_others_are_not(written):
+    inside, other = logging.getLogger("transformers.modeling_utils"), logging.getLogger("a_program")
+    before = settings()
+    with quiet_transformers():
+        inside.warning("weights are missing")
+        inside.error("a file is damaged")
+        other.warning("the disk is full")
+        assert not is_progress_bar_enabled()
+    inside.warning("after the block")
+    assert written == ["a file is damaged", "the disk is full", "after the block"]
+    assert settings() == before
+
+
+def test_a_level_above_errors_is_kept():
+    logger = logging.getLogger("transformers")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with quiet_transformers():
+            assert logger.level == logging.CRITICAL
+        assert logger.level == logging.CRITICAL
+    finally:
+        logger.setLevel(before)
+
+
+def test_blocks_of_several_threads_leave_the_settings_as_they_were():
+    before = settings()
+    inside, may_end = Event(), Event()
+
+    def load():
+        with quiet_transformers():
+            inside.set()
+            may_end.wait(timeout=60)
+
+    thread = Thread(target=load)
+    with quiet_transformers():
+        thread.start()
+        assert inside.wait(timeout=60)
+        during = settings()
+    assert settings() == during != before  # the thread's block goes on
+    may_end.set()
+    thread.join(timeout=60)
+    assert settings() == before
+
+
+def test_an_error_in_the_block_ends_it():
+    before = settings()
+    with pytest.raises(OSError), quiet_transformers():
+        raise OSError
+    assert settings() == before

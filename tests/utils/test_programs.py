@@ -1,0 +1,52 @@
+import argparse
+
+import pytest
+
+from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+
+
+@pytest.mark.parametrize(
+    "error, code, message",
+    [
+        (ValueError("wrong\n  file"), 1, "score.py: wrong file\n"),
+        (FileNotFoundError("there is no file x"), 1, "score.py: there is no file x\n"),
+        (ImportError("install y"), 1, "score.py: install y\n"),
+        (KeyboardInterrupt(), 130, ""),
+    ],
+)
+def test_errors_of_the_user_are_one_line_and_an_exit_code(capsys, error, code, message):
+    def work():
+        raise error
+
+    assert run_program("score.py", work) == code
+    assert capsys.readouterr().err == message
+
+
+def test_errors_of_the_program_are_raised():
+    def work():
+        raise KeyError("a mistake in the code")
+
+    with pytest.raises(KeyError):
+        run_program("score.py", work)
+
+
+def test_a_program_that_succeeds_exits_with_0(capsys):
+    assert run_program("score.py", lambda: print("done")) == 0
+    assert capsys.readouterr().out == "done\n"
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "2.5", "two", ""])
+def test_other_than_positive_integers_are_refused(text, capsys):
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--size", type=positive_integer)
+    assert parser.parse_args(["--size", "12"]).size == 12
+    with pytest.raises(SystemExit):
+        parser.parse_args([f"--size={text}"])
+    assert f"must be a whole number of at least 1, not {text}" in capsys.readouterr().err
+
+
+def test_code_of_checkpoints_is_not_trusted_unless_asked_for():
+    parser = argparse.ArgumentParser()
+    add_code_option(parser)
+    assert parser.parse_args([]).trust_remote_code is False
+    assert parser.parse_args(["--trust-remote-code"]).trust_remote_code is True
