@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from training.language_models.recipe import OptimizationArguments
 from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
-from training.loop.recipe import OptimizationArguments
 
 
 def test_warm_up_is_linear_and_the_cosine_falls_to_zero():

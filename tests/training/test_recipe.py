@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM
-from training.loop.model_setup import check_model_arguments
-from training.loop.recipe import ARGUMENTS, parse_recipe
+from training.language_models.model_setup import check_model_arguments
+from training.language_models.recipe import ARGUMENTS, parse_recipe
+from training.logic.recipe import parse_logic_recipe
 
 RECIPE = """
 output_dir: runs/here
@@ -143,6 +144,15 @@ def test_values_out_of_range_are_refused_by_name(recipe_file, arguments):
     name = arguments.split()[0].removeprefix("--")
     with pytest.raises(ValueError, match=rf"{name} must be"):
         parse(recipe_file, *arguments.split())
+
+
+def test_a_resumed_run_must_have_the_fields_that_its_place_depends_on(recipe_file):
+    model = {"model_type", "model"}
+    updates = {"batch_size", "gradient_accumulation_steps", "seed"}
+    text = {"streaming", "independent_sentences", "bptt_length", "random_bptt", "max_sentence_length", "optimizer"}
+    assert parse(recipe_file).fixed_fields().keys() == model | updates | text
+    pairs = {"num_pairs", "pairs_seed", "max_train_operators", "holdout_every"}
+    assert parse_logic_recipe(["--output_dir", "x"]).fixed_fields().keys() == model | updates | pairs
 
 
 @pytest.mark.parametrize(

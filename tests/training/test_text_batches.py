@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf import build_word_tokenizer
+from training.language_models.recipe import DataArguments
 from training.language_models.text_batches import (
     SentenceBatches,
-    Share,
     StreamBatches,
     StreamedTextBatches,
     TextLines,
@@ -23,7 +23,7 @@ from training.language_models.text_batches import (
     load_texts,
     pad_sentences,
 )
-from training.loop.recipe import DataArguments
+from training.loop.task import Share
 
 EOS = 0
 LINES = ["the cat sleeps", "", "a dog sees the small cat", "the dog", "   ", "a bird sings and a cat runs"] * 9

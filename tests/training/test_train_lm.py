@@ -23,7 +23,10 @@ from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import gold_trees_from_brackets
 from training import train_lm
-from training.loop.recipe import parse_recipe
+from training.language_models.model_setup import build_model
+from training.language_models.recipe import parse_recipe
+from training.loop import run as loop
+from training.loop.task import Share
 from training.loop.training_log import TrainingDiverged
 
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
@@ -208,7 +211,7 @@ def test_learning_rates_follow_schedule_and_chunk_length(project):
 
     train("random", *NT_ASGD)
     recipe = parse_recipe(command("random", *NT_ASGD))
-    share = train_lm.Share(4)
+    share = Share(4)
     batches = train_lm.build_batches(recipe, AutoTokenizer.from_pretrained("random/last"), share)
     lengths = [batch.input_ids.shape[1] for epoch in (0, 1) for batch in batches.batches(epoch)]
     rates = [entry["learning_rate"] for entry in log_of("random", "learning_rate")]
@@ -219,14 +222,14 @@ def test_learning_rates_follow_schedule_and_chunk_length(project):
 def spy_on_updates(monkeypatch):
     """The weights after every update of the runs that follow."""
     iterates = []
-    update = train_lm.TrainingRun.update
+    update = loop.TrainingRun.update
 
     def spied(self, batches):
         update(self, batches)
         model = self.accelerator.unwrap_model(self.model)
         iterates.append({name: value.detach().clone() for name, value in model.state_dict().items()})
 
-    monkeypatch.setattr(train_lm.TrainingRun, "update", spied)
+    monkeypatch.setattr(loop.TrainingRun, "update", spied)
     return iterates
 
 
@@ -259,11 +262,11 @@ def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monk
 def fix_validation_losses(monkeypatch, losses):
     remaining = iter(losses)
 
-    def score(self):
+    def validate(self, model):
         loss = next(remaining)
         return {"validation_loss": loss, "validation_perplexity": math.exp(loss)}
 
-    monkeypatch.setattr(train_lm.TrainingRun, "_score_validation", score)
+    monkeypatch.setattr(train_lm.LanguageModeling, "validate", validate)
 
 
 def test_averaging_starts_where_validation_stalls_and_ends_the_run_where_it_stalls_again(project, monkeypatch):
@@ -300,9 +303,9 @@ def test_accumulated_chunks_are_one_mean_over_their_tokens(project, monkeypatch)
 
     recipe = parse_recipe(command("run", *NT_ASGD, *options, *penalties))
     tokenizer = AutoTokenizer.from_pretrained("run/last")
-    train_lm.set_seed(recipe.optimization.seed)
-    model = train_lm.build_model(recipe.model, tokenizer).train()
-    batches = train_lm.build_batches(recipe, tokenizer, train_lm.Share(4)).batches(0)
+    loop.set_seed(recipe.optimization.seed)
+    model = build_model(recipe.model, tokenizer).train()
+    batches = train_lm.build_batches(recipe, tokenizer, Share(4)).batches(0)
     first, second = next(batches), next(batches)
     assert first.num_items != second.num_items
     one = model(input_ids=first.input_ids, shift_labels=first.shift_labels)
@@ -352,7 +355,7 @@ class Stopped(Exception):
 
 def stop_at_update(monkeypatch, number):
     """Ends the run in the middle of an update: gradients are there, the weights are as before."""
-    clip = train_lm.Accelerator.clip_grad_norm_
+    clip = loop.Accelerator.clip_grad_norm_
     calls = []
 
     def clip_or_stop(self, *args):
@@ -361,7 +364,7 @@ def stop_at_update(monkeypatch, number):
             raise Stopped
         return clip(self, *args)
 
-    monkeypatch.setattr(train_lm.Accelerator, "clip_grad_norm_", clip_or_stop)
+    monkeypatch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
 
 
 @pytest.mark.parametrize(
@@ -435,7 +438,7 @@ def test_a_checkpoint_at_the_last_step_is_still_validated(project, monkeypatch):
     options = [*ADAMW, "--max_steps", "4", "--save_every_steps", "2"]
     train("whole", *options)
     with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(train_lm.TrainingRun, "_validate", lambda self: (_ for _ in ()).throw(Stopped))
+        patch.setattr(loop.TrainingRun, "validate", lambda self: (_ for _ in ()).throw(Stopped))
         train("parts", *options)
     assert not Path("parts/best").exists()
     train("parts", *options, "--resume")
@@ -478,6 +481,29 @@ def test_a_damaged_checkpoint_is_refused(project, damaged):
     assert contents("run") == {file: content for file, content in before.items() if file != path}
 
 
+@pytest.mark.parametrize("version", [None, 1, 99])
+def test_a_training_state_of_another_version_is_refused_in_one_sentence(project, version):
+    train("run", *NT_ASGD, "--max_steps", 2)
+    path = Path("run/last/training_state/run.json")
+    state = json.loads(path.read_text())
+    del state["version"]
+    path.write_text(json.dumps(state if version is None else {**state, "version": version}))
+    found = 1 if version is None else version
+    with pytest.raises(ValueError, match=rf"run/last/training_state cannot be loaded: it is of version {found}, and "):
+        train("run", *NT_ASGD, "--resume")
+
+
+@pytest.mark.parametrize(
+    ("supported", "precision", "times"), [(False, "bf16", 1), (False, "no", 0), (True, "bf16", 0)]
+)
+def test_bf16_on_a_cpu_without_its_products_is_remarked_once(
+    project, monkeypatch, capsys, supported, precision, times
+):
+    monkeypatch.setattr(loop, "has_bfloat16_products", lambda: supported)
+    train("run", *ADAMW, "--max_steps", 2, "--eval_every_steps", 1, "--mixed_precision", precision)
+    assert capsys.readouterr().out.count("Pass --mixed_precision no") == times
+
+
 @pytest.mark.parametrize("change", ["--batch_size 2", "--seed 5", "--model.hidden_size 16", "--optimizer adamw"])
 def test_another_recipe_cannot_go_on_from_a_checkpoint(project, change):
     train("run", *NT_ASGD, "--max_steps", 2)
@@ -496,14 +522,14 @@ def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(project):
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_weights_that_are_not_finite_are_never_saved(project, monkeypatch, bad):
-    update = train_lm.TrainingRun.update
+    update = loop.TrainingRun.update
 
     def spoiled(self, batches):
         update(self, batches)
         if self.progress.step == 4:
             self.accelerator.unwrap_model(self.model).lm_head.bias.data[0] = bad
 
-    monkeypatch.setattr(train_lm.TrainingRun, "update", spoiled)
+    monkeypatch.setattr(loop.TrainingRun, "update", spoiled)
     with pytest.raises(TrainingDiverged, match="before update 4: the weights contain NaN or infinity"):
         train("run", *ADAMW, "--eval_every_steps", "2")
     for name in ("best", "last", "last/training_state"):
@@ -567,7 +593,7 @@ def test_bad_input_is_refused_before_anything_is_written(project, options, messa
         foreign_checkpoint("partial")
         weights = load_file("partial/model.safetensors")
         del weights["lm_head.bias"]
-        train_lm.torch.save(weights, "partial/pytorch_model.bin")
+        torch.save(weights, "partial/pytorch_model.bin")
         Path("partial/model.safetensors").unlink()
         build_word_tokenizer([" ".join(WORDS)]).save_pretrained("bigger")
     with pytest.raises((ValueError, FileNotFoundError), match=message):
@@ -620,13 +646,13 @@ def train_until(arguments, fatal_event):
     if fatal_event > 0:
         sys.addaudithook(hook)
     elif fatal_event < 0:
-        clip = train_lm.Accelerator.clip_grad_norm_
+        clip = loop.Accelerator.clip_grad_norm_
 
         def counted(self, *args):
             count()
             return clip(self, *args)
 
-        train_lm.Accelerator.clip_grad_norm_ = counted
+        loop.Accelerator.clip_grad_norm_ = counted
     with open(os.devnull, "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
         train_lm.main(arguments)
 

@@ -15,9 +15,10 @@ from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
 from training import train_logic
-from training.language_models.text_batches import Share
 from training.logic.batches import LogicBatches, build_logic_tokenizer, collate, encode_pairs, load_logic_splits
 from training.logic.recipe import LogicDataArguments, parse_logic_recipe
+from training.loop.run import TrainingRun
+from training.loop.task import Share
 
 RECIPE = """
 model_type: {model_type}
@@ -106,11 +107,35 @@ def test_a_run_that_is_resumed_is_the_run_that_never_stopped():
     assert scores[0] == scores[1]
 
 
+def test_a_run_that_is_killed_within_an_epoch_goes_on_from_its_last_update(monkeypatch):
+    options = ["--save_every_steps", 2, "--gradient_accumulation_steps", 2, "--seed", 3]
+    train("whole", *options)
+
+    class Killed(Exception):
+        pass
+
+    update = TrainingRun.update
+
+    def update_or_die(self, batches):
+        if self.progress.step == 7:
+            raise Killed
+        update(self, batches)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(TrainingRun, "update", update_or_die)
+        train("parts", *options)
+    train("parts", *options, "--resume")
+    for name in ("best", "last"):
+        weights, expected = (load_file(Path(run, name, "model.safetensors")) for run in ("parts", "whole"))
+        assert all(torch.equal(weights[key], expected[key]) for key in expected)
+    assert log_of("parts") == log_of("whole")
+
+
 def test_the_learning_rate_is_halved_when_validation_does_not_improve():
     # Without a change of the weights the accuracy stays what it was after the first epoch.
     train("run", "--learning_rate", "1e-30", "--num_epochs", 5, "--patience", 1, "--adam_epsilon", 1)
     rates = [entry["learning_rate"] for entry in log_of("run") if "validation_accuracy" in entry]
-    assert rates == pytest.approx([1e-30, 1e-30, 1e-30, 5e-31, 5e-31])
+    assert rates == [1e-30, 1e-30, 1e-30, 5e-31, 5e-31]
 
 
 def test_every_tenth_training_pair_is_held_out(pairs):
@@ -140,22 +165,23 @@ def test_pairs_that_cannot_be_loaded_are_an_error():
 def test_all_processes_together_see_every_pair_once_an_epoch(pairs, num_processes):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
     sources = [LogicBatches(encoded, Share(7, index, num_processes), seed=1) for index in range(num_processes)]
-    seen, weights = Counter(), []
-    for steps in zip(*(source.batches(2) for source in sources), strict=True):
-        seen.update(id(pair) for rows, _ in steps for pair in rows)
-        weights.append(sum(weight for _, weight in steps))
-        num_rows = sum(len(rows) for rows, _ in steps)
-        for rows, weight in steps:
-            assert weight / num_processes == pytest.approx(len(rows) / num_rows)
+    seen, num_batches = Counter(), 0
+    for batches in zip(*(source.batches(2) for source in sources), strict=True):
+        seen.update(id(pair) for batch in batches for pair in batch.pairs)
+        num_rows = sum(len(batch.pairs) for batch in batches)
+        assert {batch.num_items for batch in batches} == {num_rows / num_processes}
+        num_batches += 1
     assert seen == Counter(map(id, encoded))
-    assert len(weights) == len(sources[0])
-    orders = [[id(pair) for rows, _ in sources[0].batches(epoch) for pair in rows] for epoch in (2, 2, 3)]
+    assert num_batches == sources[0].num_batches(2)
+    orders = [[id(pair) for batch in sources[0].batches(epoch) for pair in batch.pairs] for epoch in (2, 2, 3)]
     assert orders[0] == orders[1] != orders[2]
+    later = [batch.pairs for batch in sources[0].batches(2, start=3)]
+    assert later == [batch.pairs for batch in sources[0].batches(2)][3:]
 
 
 def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
-    batches = [rows for rows, _ in LogicBatches(encoded, Share(8), seed=0).batches(0)]
+    batches = [batch.pairs for batch in LogicBatches(encoded, Share(8), seed=0).batches(0)]
     spreads = [max(p.lengths[0] for p in rows) - min(p.lengths[0] for p in rows) for rows in batches]
     assert sum(spreads) / len(spreads) < 5
     inputs = collate(batches[0])

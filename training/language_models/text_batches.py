@@ -1,18 +1,18 @@
 """From text to training batches: one stream cut into rows, independent sentences, or text read as it comes."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.utils.files import read_text_file
-from training.loop.recipe import DataArguments
+from training.language_models.recipe import DataArguments
+from training.loop.task import Share
 
 LINES_PER_CALL = 4096
 
@@ -36,33 +36,6 @@ class Batch(NamedTuple):
     continues: bool
     lr_scale: float
     num_items: float
-
-
-@dataclass(frozen=True)
-class Share:
-    """The rows of every global batch that one process trains on."""
-
-    batch_size: int
-    process_index: int = 0
-    num_processes: int = 1
-
-    @property
-    def num_rows(self) -> int:
-        return self.batch_size * self.num_processes
-
-    @property
-    def rows(self) -> slice:
-        return slice(self.process_index * self.batch_size, (self.process_index + 1) * self.batch_size)
-
-
-class BatchSource(Protocol):
-    """Batches of an epoch, the same in every run with the same seed."""
-
-    def num_batches(self, epoch: int) -> int | None:
-        """Batches of the epoch, `None` if that is not known beforehand."""
-
-    def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
-        """The batches of an epoch from number `start` on."""
 
 
 def check_files(arguments: DataArguments) -> None:

@@ -1,15 +1,17 @@
 """How a model is scored during training and at its end: held-out text and gold trees."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
+from onlstm_hf.trees.tree_files import SentenceDistances
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
+from training.language_models.recipe import DataArguments
 from training.language_models.text_batches import encode_text, load_dataset_column, load_texts, text_of
-from training.loop.recipe import DataArguments
 
 
 @dataclass(frozen=True)
@@ -58,3 +60,24 @@ def load_gold_trees(data: DataArguments) -> list[GoldTree] | None:
         rows = load_dataset_column(data, "validation", data.gold_tree_column)
         return gold_trees_from_brackets(row[data.gold_tree_column] for row in rows)
     return None
+
+
+def gold_sentence_distances(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree], **description: Any
+) -> SentenceDistances:
+    """The syntactic distances that every layer gives the words of gold trees.
+
+    Args:
+        model: a model with `parse`.
+        tokenizer: its tokenizer.
+        treebank: gold trees.
+        description: what is to be known of the model besides its type and size.
+    """
+    words = [list(tree.words) for tree in treebank]
+    parse_layer = getattr(model.config, "parse_layer", None)
+    layers = [None] if parse_layer is None else range(model.config.num_hidden_layers)
+    by_layer = {
+        layer: [list(tree.distances) for tree in model.parse(words, tokenizer, layer=layer)] for layer in layers
+    }
+    known = {"model_type": model.config.model_type, "num_parameters": model.num_parameters(), **description}
+    return SentenceDistances([tree.words for tree in treebank], by_layer, parse_layer, known)

@@ -13,8 +13,8 @@ from transformers import PreTrainedTokenizerBase
 from onlstm_hf import build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.logic.formulas import MAX_OPERATORS, OPERATORS, RELATIONS, VARIABLES, LogicPair, split_by_operators
 from onlstm_hf.logic.pairs import SPLITS, read_logic_dataset, read_logic_files
-from training.language_models.text_batches import Share
 from training.logic.recipe import LogicDataArguments
+from training.loop.task import Share
 
 # Pairs are sorted by length within windows of so many batches, which keeps their order random enough.
 BATCHES_PER_WINDOW = 50
@@ -32,6 +32,14 @@ class EncodedPair(NamedTuple):
         """Tokens of the longer and of the shorter side."""
         lengths = len(self.left), len(self.right)
         return max(lengths), min(lengths)
+
+
+class LogicBatch(NamedTuple):
+    """The pairs of one batch that are this process's; the other fields are those of a `TrainingBatch`."""
+
+    pairs: list[EncodedPair]
+    num_items: float
+    lr_scale: float = 1.0
 
 
 class LogicSplits(NamedTuple):
@@ -128,13 +136,13 @@ class LogicBatches:
     def __init__(self, pairs: list[EncodedPair], share: Share, seed: int):
         self.pairs, self.share, self.seed = pairs, share, seed
 
-    def __len__(self) -> int:
+    def num_batches(self, epoch: int) -> int:
         """Batches of an epoch; a last one that does not give every process a pair is left out."""
         whole, rest = divmod(len(self.pairs), self.share.num_rows)
         return whole + (rest >= self.share.num_processes)
 
-    def batches(self, epoch: int) -> Iterator[tuple[list[EncodedPair], float]]:
-        """Pairs of this process, and the weight of their mean loss in the mean over processes."""
+    def batches(self, epoch: int, start: int = 0) -> Iterator[LogicBatch]:
+        """The batches of an epoch from number `start` on."""
         generator = Random(f"{self.seed}-{epoch}")
         order = generator.sample(range(len(self.pairs)), len(self.pairs))
         num_rows, share = self.share.num_rows, self.share
@@ -142,12 +150,12 @@ class LogicBatches:
         starts = range(0, len(order), num_rows)
         order = list(
             chain.from_iterable(
-                sorted(order[start : start + window], key=lambda index: self.pairs[index].lengths)
-                for start in range(0, len(order), window)
+                sorted(order[first : first + window], key=lambda index: self.pairs[index].lengths)
+                for first in range(0, len(order), window)
             )
         )
-        for start in generator.sample(starts, len(starts)):
-            rows = order[start : start + num_rows]
-            if len(rows) >= share.num_processes:
-                own = rows[share.process_index :: share.num_processes]
-                yield [self.pairs[index] for index in own], len(own) * share.num_processes / len(rows)
+        batches = [order[first : first + num_rows] for first in generator.sample(starts, len(starts))]
+        batches = [rows for rows in batches if len(rows) >= share.num_processes]
+        for rows in batches[start:]:
+            own = rows[share.process_index :: share.num_processes]
+            yield LogicBatch([self.pairs[index] for index in own], len(rows) / share.num_processes)

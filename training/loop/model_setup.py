@@ -1,25 +1,11 @@
-"""The tokenizer and the model that a recipe asks for."""
+"""Models of types that a recipe brings along, and configurations with a recipe's changes."""
 
 import importlib.util
 import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-from transformers import (
-    AutoConfig,
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
-
-import onlstm_hf
-from training.language_models.text_batches import load_texts
-from training.loop.checkpointing import reported_damage
-from training.loop.optimization import all_finite
-from training.loop.recipe import DataArguments, ModelArguments
+from transformers import PreTrainedConfig
 
 
 def run_model_code(path: str) -> None:
@@ -42,73 +28,6 @@ def run_model_code(path: str) -> None:
     spec.loader.exec_module(sys.modules[name])
 
 
-def check_model_arguments(arguments: ModelArguments) -> None:
-    """Raises a `ValueError` or `FileNotFoundError` where no such model can be built, whatever the vocabulary."""
-    if arguments.init_from is not None and not Path(arguments.init_from, "config.json").is_file():
-        raise FileNotFoundError(f"init_from must be a checkpoint folder, but {arguments.init_from} has no config.json")
-    _build_config(arguments)
-
-
-def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:
-    """The recipe's tokenizer: loaded, taken from the checkpoint that is finetuned, or built from the training text.
-
-    Raises:
-        ValueError: if it has no `<eos>`.
-    """
-    name = data.tokenizer or init_from
-    if name is not None:
-        with reported_damage(f"the tokenizer {name}"):
-            tokenizer = AutoTokenizer.from_pretrained(name)
-        if tokenizer.eos_token_id is None:
-            raise ValueError(f"the tokenizer {name} has no eos_token, which must end every line of the text")
-        return tokenizer
-    return onlstm_hf.build_word_tokenizer(
-        load_texts(data, "train"),
-        vocab_size=data.vocab_size,
-        min_count=data.min_count,
-        lowercase=data.lowercase,
-        digits_to_n=data.digits_to_n,
-        split=data.split,
-        text_column=data.text_column,
-    )
-
-
-def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """A new model for the tokenizer's vocabulary, or the checkpoint that is finetuned, in float32.
-
-    Raises:
-        ValueError: if the checkpoint is damaged or the tokenizer does not fit it.
-    """
-    num_ids = max(tokenizer.get_vocab().values()) + 1
-    if arguments.init_from is None:
-        special_ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
-        model = AutoModelForCausalLM.from_config(_build_config(arguments, vocab_size=num_ids, **special_ids))
-    else:
-        model = _load_model(arguments)
-        if model.config.eos_token_id != tokenizer.eos_token_id:
-            raise ValueError(
-                f"the tokenizer does not fit the checkpoint {arguments.init_from}: its <eos> is "
-                f"{tokenizer.eos_token_id}, that of the model {model.config.eos_token_id}"
-            )
-    if num_ids > model.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer does not fit the model: it has {num_ids} tokens, the model's vocabulary "
-            f"{model.config.vocab_size}"
-        )
-    return model
-
-
-def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTrainedConfig:
-    """The configuration of a new model, or that of the checkpoint, with the recipe's fields."""
-    if arguments.init_from is None:
-        known, fields = AutoConfig.for_model(arguments.model_type), vocabulary
-    else:
-        with reported_damage(f"the checkpoint {arguments.init_from}"):
-            known = AutoConfig.from_pretrained(arguments.init_from)
-        fields = known.to_dict()
-    return changed_config(known, fields, arguments.model)
-
-
 def changed_config(known: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:
     """A configuration of the class of `known` with `fields`, and over these the `changes` of a recipe.
 
@@ -122,16 +41,3 @@ def changed_config(known: PreTrainedConfig, fields: dict[str, Any], changes: dic
         return type(known)(**{**fields, **changes})
     except TypeError as error:
         raise ValueError(f"the fields of the model do not fit {type(known).__name__}: {error}") from error
-
-
-def _load_model(arguments: ModelArguments) -> PreTrainedModel:
-    folder = arguments.init_from
-    with reported_damage(f"the checkpoint {folder}"):
-        model, loading = AutoModelForCausalLM.from_pretrained(
-            folder, config=_build_config(arguments), dtype=torch.float32, output_loading_info=True
-        )
-    if loading["missing_keys"]:
-        raise ValueError(f"the checkpoint {folder} lacks weights: {', '.join(sorted(loading['missing_keys']))}")
-    if not all_finite(model):
-        raise ValueError(f"the weights of the checkpoint {folder} contain NaN or infinity")
-    return model

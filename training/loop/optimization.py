@@ -7,10 +7,10 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
-from training.loop.recipe import OptimizationArguments
+from training.loop.recipe import UpdateArguments
 
 
-def build_optimizer(model: nn.Module, arguments: OptimizationArguments) -> torch.optim.Optimizer:
+def build_optimizer(model: nn.Module, arguments: UpdateArguments) -> torch.optim.Optimizer:
     """Adam, AdamW, or the plain SGD that NT-ASGD starts from."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if arguments.optimizer != "nt-asgd":
@@ -31,7 +31,7 @@ def average_of(model: nn.Module) -> AveragedModel:
 
 
 def learning_rate_factor(
-    step: int, arguments: OptimizationArguments, total_steps: int | None, validation_losses: Sequence[float] = ()
+    step: int, arguments: UpdateArguments, total_steps: int | None, validation_losses: Sequence[float] = ()
 ) -> float:
     """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then the recipe's schedule.
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
+from accelerate.tracking import get_available_trackers
 from tqdm.auto import tqdm
 
 from training.loop.progress import Progress
@@ -22,16 +23,15 @@ class TrainingDiverged(RuntimeError):
 
 
 class TrainingLog:
-    """Loss, perplexity and speed since the last entry, the loss averaged over tokens and processes.
+    """Loss, perplexity and speed since the last entry, the loss averaged over items and processes.
 
     Args:
         accelerator: the run's.
         output_dir: folder of the run.
         progress: of the run; every entry has its update and epoch.
-        vocab_size: a loss counts as diverged at twice that of guessing among so many words.
-        total_steps: updates of the whole run, for the time that is left; `None` if that is not known.
-        state: `state_dict()` of the log of the run that is resumed.
+        num_classes: a loss counts as diverged at twice that of guessing among so many.
         unit: what is predicted and counted.
+        state: `state_dict()` of the log of the run that is resumed.
     """
 
     def __init__(
@@ -39,14 +39,13 @@ class TrainingLog:
         accelerator: Accelerator,
         output_dir: Path,
         progress: Progress,
-        vocab_size: int,
-        total_steps: int | None,
+        num_classes: int,
+        unit: str,
         state: dict | None = None,
-        unit: str = "tokens",
     ):
         self.accelerator, self.output_dir, self.progress = accelerator, output_dir, progress
         self.unit = unit
-        self.guessing_loss = math.log(vocab_size)
+        self.guessing_loss = math.log(num_classes)
         self._clear()
         if state is not None:
             self.summed_loss, self.num_items = state["summed_loss"].to(accelerator.device), state["num_items"]
@@ -54,7 +53,8 @@ class TrainingLog:
             # What was logged after the checkpoint will be logged again.
             with open(self.path, "ab") as file:
                 file.truncate(min(progress.log_size, file.tell()))
-        self.bar = tqdm(total=total_steps, initial=progress.step, unit="step", disable=not accelerator.is_main_process)
+        is_shown = accelerator.is_main_process
+        self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=not is_shown)
 
     @property
     def path(self) -> Path:
@@ -63,7 +63,7 @@ class TrainingLog:
     def _clear(self) -> None:
         self.summed_loss = torch.zeros((), device=self.accelerator.device)
         self.num_items = 0.0
-        self.num_tokens, self.start = 0.0, time.perf_counter()
+        self.num_counted, self.start = 0.0, time.perf_counter()
 
     def state_dict(self) -> dict:
         """What this process has gathered for the next entry."""
@@ -74,10 +74,10 @@ class TrainingLog:
         return os.path.getsize(self.path)
 
     def add(self, cross_entropy: torch.Tensor, num_items: float) -> None:
-        """Counts one update: its mean cross-entropy over `num_items` tokens of each process."""
+        """Counts one update: its mean cross-entropy over `num_items` items of each process."""
         self.summed_loss += cross_entropy * num_items
         self.num_items += num_items
-        self.num_tokens += num_items * self.accelerator.num_processes
+        self.num_counted += num_items * self.accelerator.num_processes
         self.bar.update()
 
     @contextmanager
@@ -116,7 +116,7 @@ class TrainingLog:
     def write_training(self, learning_rate: float) -> None:
         """Writes an entry on the updates since the last one."""
         loss = self.mean_loss()
-        perplexity, speed = math.exp(loss), self.num_tokens / (time.perf_counter() - self.start)
+        perplexity, speed = math.exp(loss), self.num_counted / (time.perf_counter() - self.start)
         speed_name = f"{self.unit}_per_s"
         self.bar.set_postfix({"loss": f"{loss:.3f}", "ppl": f"{perplexity:.1f}", speed_name: f"{speed:.0f}"})
         self._write({"loss": loss, "perplexity": perplexity, speed_name: speed, "learning_rate": learning_rate})
@@ -138,3 +138,18 @@ class TrainingLog:
 
     def close(self) -> None:
         self.bar.close()
+
+
+def check_trackers(names: list[str]) -> None:
+    """Raises a `ValueError` for a tracker that is not installed, which Accelerate would leave out in silence."""
+    available = [str(tracker) for tracker in get_available_trackers()]
+    for name in names:
+        if name not in available:
+            raise ValueError(f"the tracker {name} is not known or not installed; there are: {', '.join(available)}")
+
+
+def as_scalars(fields: dict) -> dict:
+    """Fields of a recipe as trackers take them: lists, mappings and `None` as text."""
+    return {
+        name: value if isinstance(value, (str, int, float)) else json.dumps(value) for name, value in fields.items()
+    }

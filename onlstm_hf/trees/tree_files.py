@@ -1,0 +1,134 @@
+"""Files of the trees that a model gives the sentences of a treebank: what is left of a run without its weights.
+
+A file is compressed JSON lines. The first line says what it is: `format`, `version`, `num_sentences`, `layers`
+(counted from 0; `[null]` for a model with the same distances for all layers), `parse_layer` (which of them the
+model's `parse` takes) and `model`, whatever is to be known of the model. Every other line is one sentence: its
+`words`, and its `distances`, a list of numbers for each of the layers. Trees of any branching bias are made again from
+the distances.
+"""
+
+import gzip
+import json
+import math
+import os
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..utils.files import written_file
+from .distances import tree_from_distances
+from .induced_tree import InducedTree
+
+FORMAT, VERSION = "onlstm_hf syntactic distances", 1
+# Of a distance, where these tell all distances of a sentence apart that are not equal.
+SIGNIFICANT_DIGITS = 5
+_ENOUGH_DIGITS = 17  # for every float
+
+
+@dataclass(frozen=True)
+class SentenceDistances:
+    """The syntactic distances that each layer of a model gives the words of sentences.
+
+    Attributes:
+        sentences: the words of each sentence.
+        by_layer: for each layer, counted from 0, the distances of each sentence's words. A model with the same
+            distances for all layers has one entry, `None`.
+        parse_layer: the layer that the model makes trees from by default; `None` where that is the only entry.
+        model: what is to be known of the model, as JSON can hold it.
+    """
+
+    sentences: list[tuple[str, ...]]
+    by_layer: dict[int | None, list[list[float]]]
+    parse_layer: int | None = None
+    model: dict[str, Any] = field(default_factory=dict)
+
+    def trees(self, layer: int | None = None, branching_bias: str = "right") -> list[InducedTree]:
+        """The trees of one layer, by default of the one that the model makes trees from.
+
+        Raises:
+            ValueError: if there is no such layer, or the bias is unknown (see `tree_from_distances`).
+        """
+        layer = self.parse_layer if layer is None else layer
+        if layer not in self.by_layer:
+            raise ValueError(f"there are no distances of layer {layer}; layers: {', '.join(map(str, self.by_layer))}")
+        return [
+            tree_from_distances(distances, words, branching_bias)
+            for words, distances in zip(self.sentences, self.by_layer[layer], strict=True)
+        ]
+
+
+def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
+    """Writes a file from which `read_tree_file` makes the same trees; one of the same name is replaced.
+
+    Distances are rounded, but never so far that two of one sentence become equal. Equal content gives equal bytes.
+    """
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "num_sentences": len(stored.sentences),
+        "layers": list(stored.by_layer),
+        "parse_layer": stored.parse_layer,
+        "model": stored.model,
+    }
+    lines = [header]
+    for index, words in enumerate(stored.sentences):
+        distances = [rounded(sentences[index]) for sentences in stored.by_layer.values()]
+        lines.append({"words": words, "distances": distances})
+    text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
+    with written_file(path, binary=True) as file:
+        file.write(gzip.compress(text.encode("utf-8"), mtime=0))
+
+
+def rounded(distances: Sequence[float]) -> list[float]:
+    """The distances of a sentence with as few significant digits as tell apart what differs, but not below five."""
+    num_different = len(set(distances))
+    for digits in range(SIGNIFICANT_DIGITS, _ENOUGH_DIGITS + 1):
+        short = [float(f"{distance:.{digits}g}") for distance in distances]
+        if len(set(short)) == num_different:
+            break
+    return short
+
+
+def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
+    """Reads what `write_tree_file` wrote.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is another kind of file, of a later version, or damaged.
+    """
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        lines = gzip.decompress(Path(path).read_bytes()).decode("utf-8").splitlines()
+        header, *rows = map(json.loads, filter(None, lines))
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}")
+    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
+        raise ValueError(f"{path} is no file of trees, or damaged: {error}") from error
+    if header.get("version") != VERSION:
+        raise ValueError(
+            f"{path} is a file of trees of version {header.get('version')}; this package reads version {VERSION}"
+        )
+    try:
+        if len(rows) != header["num_sentences"]:
+            raise ValueError(f"it has {len(rows)} sentences instead of {header['num_sentences']}")
+        for number, row in enumerate(rows, start=1):
+            _check_sentence(row, len(header["layers"]), number)
+        by_layer = {layer: [row["distances"][index] for row in rows] for index, layer in enumerate(header["layers"])}
+        if header["parse_layer"] not in by_layer:
+            raise ValueError(f"there are no distances of its layer {header['parse_layer']}")
+        sentences = [tuple(row["words"]) for row in rows]
+        return SentenceDistances(sentences, by_layer, header["parse_layer"], header["model"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def _check_sentence(row: dict, num_layers: int, number: int) -> None:
+    words, layers = row["words"], row["distances"]
+    if not all(isinstance(word, str) for word in words) or len(layers) != num_layers:
+        raise ValueError(f"sentence {number} needs words, and distances of {num_layers} layers")
+    for distances in layers:
+        if len(distances) != len(words) or not all(map(math.isfinite, distances)):
+            raise ValueError(f"sentence {number} needs a finite distance for each of its {len(words)} words")

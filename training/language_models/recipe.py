@@ -1,0 +1,149 @@
+"""The fields of a run that trains a language model."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, argument
+from training.loop.recipe_parser import parse_groups
+
+
+@dataclass
+class DataArguments:
+    """The text, and how it is cut into batches."""
+
+    _argument_group_name: ClassVar[str] = "data"
+
+    dataset: str | None = argument("HF dataset: a name on the Hub or a local folder. Or use train_files.", None)
+    dataset_config: str | None = argument("Configuration name of the HF dataset.", None)
+    text_column: str = argument("Column of the HF dataset that holds the text.", "text")
+    train_split: str = argument("Training split of the HF dataset; slices such as train[:1000] work.", "train")
+    validation_split: str = argument("Validation split of the HF dataset.", "validation")
+    test_split: str | None = argument("Test split, scored once at the end.", None)
+    train_files: list[str] | None = argument("UTF-8 text files, one sentence a line.", None)
+    validation_files: list[str] | None = argument("Text files for validation.", None)
+    test_files: list[str] | None = argument("Text files scored once at the end.", None)
+    gold_trees: str | None = argument(
+        "Penn-style bracketed trees (.mrg file or folder): parsing F1 is reported, never selected on.", None
+    )
+    gold_tree_column: str | None = argument(
+        "The same from a column of the validation split: one bracketed tree a sentence.", None
+    )
+    tokenizer: str | None = argument(
+        "Name or folder of a tokenizer. Otherwise that of init_from, or one built from the text.", None
+    )
+    vocab_size: int | None = argument("Largest vocabulary of the tokenizer that is built.", None, at_least=1)
+    min_count: int = argument("Least count of a word of the tokenizer that is built.", 1, at_least=1)
+    lowercase: bool = argument("The tokenizer that is built lower-cases.", False)
+    digits_to_n: bool = argument("The tokenizer that is built writes numbers as N.", False)
+    split: Literal["whitespace", "treebank", "characters"] = argument(
+        "What the words of the tokenizer that is built are.", "whitespace"
+    )
+    streaming: bool = argument(
+        "Read the training text as it comes instead of holding it in memory.", False, fixed=True
+    )
+    independent_sentences: bool = argument(
+        "Train on padded sentences in random order instead of one stream with the state carried; perplexities are "
+        "then those of sentences on their own, too.",
+        False,
+        fixed=True,
+    )
+    bptt_length: int = argument("Tokens of a row in one training step (stream only).", 70, at_least=1, fixed=True)
+    random_bptt: bool = argument(
+        "Draw the length around bptt_length as the papers do, lr scaled with it.", True, fixed=True
+    )
+    max_sentence_length: int = argument(
+        "Independent sentences are cut after this many tokens in training.", 200, at_least=1, fixed=True
+    )
+
+
+@dataclass
+class ModelArguments(NewModelArguments):
+    """The model: a new one from configuration fields, or an earlier checkpoint."""
+
+    init_from: str | None = argument("Start from the weights of this checkpoint folder (finetuning stage).", None)
+
+
+@dataclass
+class OptimizationArguments(UpdateArguments):
+    """How the weights are updated."""
+
+    optimizer: Literal["nt-asgd", "adam", "adamw"] = argument(
+        "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018).", "nt-asgd", fixed=True
+    )
+    schedule: Literal["constant", "cosine", "plateau"] = argument(
+        "Learning rate after warm-up; cosine falls to 0 at the end, plateau halves it where validation does not "
+        "improve.",
+        "constant",
+    )
+    plateau_patience: int = argument(
+        "plateau: checks without improvement before the one that halves the rate.", 2, at_least=0
+    )
+    warmup_steps: int = argument("Steps of linear warm-up.", 0, at_least=0)
+    nonmonotone_interval: int = argument(
+        "nt-asgd: average once validation is worse than the best of all but the last n.", 5, at_least=1
+    )
+    average_from_start: bool = argument("nt-asgd: average from the first step on (finetuning stage).", False)
+    stop_when_averaging_stalls: bool = argument(
+        "nt-asgd: stop once the averaged weights stop improving by the same rule.", False
+    )
+
+
+@dataclass
+class LanguageModelRunArguments(RunArguments):
+    """As for every run, and how the test text is read."""
+
+    test_batch_size: int = argument("Rows of the test text.", 1, at_least=1)
+
+
+ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, LanguageModelRunArguments)
+
+
+@dataclass
+class LanguageModelRecipe(Recipe):
+    """All arguments of a run, by group.
+
+    Raises:
+        ValueError: if a value is out of its range, or fields contradict each other.
+    """
+
+    data: DataArguments
+    model: ModelArguments
+    optimization: OptimizationArguments
+    run: LanguageModelRunArguments
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_data()
+        self._check_optimization()
+
+    def _check_data(self) -> None:
+        data = self.data
+        if (data.dataset is None) == (data.train_files is None):
+            raise ValueError("give either dataset or train_files")
+        if data.train_files is not None and data.validation_files is None:
+            raise ValueError("train_files need validation_files beside them")
+        for name in ("validation_files", "test_files"):
+            if data.dataset is not None and getattr(data, name) is not None:
+                raise ValueError(f"{name} go with train_files; with a dataset give {name.replace('files', 'split')}")
+        if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
+            raise ValueError("gold_tree_column needs a dataset, and takes the place of gold_trees")
+        if data.streaming and data.independent_sentences:
+            raise ValueError("independent_sentences are sorted by length, which needs the whole text: not streaming")
+
+    def _check_optimization(self) -> None:
+        arguments = self.optimization
+        if self.data.streaming and arguments.max_steps is None and arguments.schedule == "cosine":
+            raise ValueError("a cosine schedule over streamed text needs max_steps: its length is not known")
+        for name in ("average_from_start", "stop_when_averaging_stalls"):
+            if arguments.optimizer != "nt-asgd" and getattr(arguments, name):
+                raise ValueError(f"{name} is for the optimizer nt-asgd, not {arguments.optimizer}")
+
+
+def parse_recipe(arguments: list[str]) -> LanguageModelRecipe:
+    """Reads a recipe as `parse_groups` does: `recipe.yaml [--name value ...]`, later values overriding earlier ones.
+
+    Raises:
+        FileNotFoundError: if the recipe file does not exist.
+        ValueError: for unknown keys, values of the wrong kind or out of range, or fields that contradict each other.
+    """
+    return LanguageModelRecipe(*parse_groups(arguments, ARGUMENTS, "train_lm.py", "Trains a language model."))

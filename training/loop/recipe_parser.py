@@ -1,0 +1,116 @@
+"""How a recipe file and the overrides of a command line become the groups of a recipe."""
+
+import json
+from argparse import ArgumentParser
+from copy import copy
+from dataclasses import Field, fields
+from pathlib import Path
+from typing import Any, NoReturn
+
+import yaml
+from transformers import HfArgumentParser
+
+
+class RecipeParser(HfArgumentParser):
+    """An argument parser whose errors are a `ValueError` instead of the end of the process."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; see {self.prog} --help")
+
+    @staticmethod
+    def _parse_dataclass_field(parser: ArgumentParser, field: Field) -> None:
+        # All metadata become keywords of `add_argument`, which takes no limits.
+        plain = copy(field)
+        plain.metadata = {"help": field.metadata["help"]}
+        HfArgumentParser._parse_dataclass_field(parser, plain)
+
+
+def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, description: str) -> list:
+    """Reads one dataclass of fields after the other from `[recipe.yaml] [--name value ...]`.
+
+    Args:
+        arguments: of the command line.
+        groups: the dataclasses; one of them is a `NewModelArguments`.
+        program: the script's name, for its help and errors.
+        description: what the script does, in a sentence.
+
+    Raises:
+        FileNotFoundError: if the recipe file does not exist.
+        ValueError: for unknown keys and values of the wrong kind.
+    """
+    parser = RecipeParser(
+        groups,
+        prog=program,
+        usage="accelerate launch training/%(prog)s RECIPE.yaml [--name value ...]",
+        description=f"{description} Every field may stand in the recipe file and on the command line.",
+        allow_abbrev=False,
+    )
+    texts: list[str] = []
+    model_fields: dict[str, Any] = {}
+    if arguments and not arguments[0].startswith("-"):
+        texts, model_fields = _read_yaml(Path(arguments[0]), groups, program)
+        arguments = arguments[1:]
+    overrides, model_overrides = _split_model_overrides(arguments)
+    model = json.dumps(model_fields | model_overrides)
+    *values, unknown = parser.parse_args_into_dataclasses(
+        [*texts, *overrides, "--model", model], return_remaining_strings=True, look_for_args_file=False
+    )
+    if unknown:
+        raise ValueError(f"unknown arguments: {' '.join(unknown)}; see {program} --help")
+    return values
+
+
+def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list[str], dict[str, Any]]:
+    """A recipe file as command-line arguments, and its `model` section."""
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no recipe {path}")
+    try:
+        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a YAML file: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} must be a mapping of field names to values")
+    model_fields = content.pop("model", None) or {}
+    if not isinstance(model_fields, dict):
+        raise ValueError(f"the model section of {path} must be a mapping of configuration fields to values")
+    known = {item.name for group in groups for item in fields(group)}
+    unknown = sorted(str(name) for name in set(content) - known)
+    if unknown:
+        raise ValueError(f"{path} has unknown fields: {', '.join(unknown)}; see {program} --help")
+    texts: list[str] = []
+    for name, value in content.items():
+        if isinstance(value, list):
+            texts += [f"--{name}", *map(str, value)] if value else []
+        elif value is not None:
+            # YAML reads a bare `no`, which is also a value of mixed_precision, as false.
+            texts.append(f"--{name}={('no', 'yes')[value] if isinstance(value, bool) else value}")
+    return texts, {name: _model_value(value) for name, value in model_fields.items()}
+
+
+def _split_model_overrides(arguments: list[str]) -> tuple[list[str], dict[str, Any]]:
+    """Takes `--model.name value` and `--model.name=value` out of command-line arguments."""
+    others: list[str] = []
+    model_fields: dict[str, Any] = {}
+    remaining = iter(arguments)
+    for argument in remaining:
+        if argument == "--model" or argument.startswith("--model="):
+            raise ValueError("override fields of the model one by one: --model.hidden_size 650")
+        if not argument.startswith("--model."):
+            others.append(argument)
+            continue
+        name, equals, value = argument.removeprefix("--model.").partition("=")
+        value = value if equals else next(remaining, "")
+        if not value or value.startswith("--"):
+            raise ValueError(f"--model.{name} needs a value")
+        model_fields[name] = _model_value(yaml.safe_load(value))
+    return others, model_fields
+
+
+def _model_value(value: Any) -> Any:
+    """A value as YAML reads it, except that numbers such as 1e-3, which YAML 1.1 takes for text, are numbers."""
+    if isinstance(value, str):
+        try:
+            return float(value)
+        except ValueError:
+            return value
+    return value

@@ -1,0 +1,297 @@
+"""One training run: set-up, updates, validation, checkpoints, and going on from one, whatever the task."""
+
+import json
+import math
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import asdict
+from datetime import timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate.utils import broadcast_object_list, load, set_seed
+from transformers import PreTrainedModel
+
+from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.process_memory import keep_freed_memory
+from training.loop.checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
+from training.loop.model_setup import run_model_code
+from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
+from training.loop.precision import SLOW_BFLOAT16, has_bfloat16_products
+from training.loop.progress import Progress
+from training.loop.task import Share, Task, TrainingBatch
+from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
+
+# The other processes wait while the first one scores the test data.
+LONGEST_EVALUATION = timedelta(hours=24)
+# Of the training state in last/: another number is refused.
+STATE_VERSION = 2
+
+
+def in_groups(batches: Iterator[TrainingBatch], size: int) -> Iterator[list[TrainingBatch]]:
+    """The batches of one update after the other; the last group of an epoch may be smaller."""
+    while group := list(islice(batches, size)):
+        yield group
+
+
+class TrainingRun:
+    """Model, optimiser, data and progress of one run, and the loop over them.
+
+    Args:
+        task: what is trained, with the recipe.
+
+    Raises:
+        ValueError, OSError: for bad input, before anything is written.
+    """
+
+    def __init__(self, task: Task):
+        self.task, self.recipe, self.progress = task, task.recipe, Progress()
+        arguments, run = self.recipe.optimization, self.recipe.run
+        self.output_dir = Path(run.output_dir)
+        if run.num_threads:
+            torch.set_num_threads(run.num_threads)
+        task.check()
+        check_trackers(run.trackers)
+        if self.recipe.model.model_code is not None:
+            run_model_code(self.recipe.model.model_code)
+        self.accelerator = Accelerator(
+            mixed_precision=arguments.mixed_precision,
+            log_with=run.trackers or None,
+            project_dir=str(self.output_dir),
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
+        )
+        resuming = find_checkpoint(self.output_dir, run.resume, self.accelerator)
+        saved = self._read_training_state() if resuming else None
+        # All processes start from the weights of the first one, but each draws its own dropout masks.
+        set_seed(arguments.seed, device_specific=True)
+
+        model = task.build_model(self.last if resuming else None)
+        self.averaged = average_of(model) if arguments.optimizer == "nt-asgd" else None
+        self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
+        if self.averaged is not None:
+            self.averaged.to(self.accelerator.device)
+        share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
+        self.batches = task.load_data(model, share)
+        log_state = self._load_training_state(saved) if resuming else None
+        self.progress.total_steps = self._count_steps()
+
+        if self.accelerator.is_main_process:
+            self.output_dir.mkdir(parents=True, exist_ok=True)
+        num_classes = task.num_classes(model)
+        self.log = TrainingLog(self.accelerator, self.output_dir, self.progress, num_classes, task.unit, log_state)
+
+    @property
+    def last(self) -> Path:
+        return self.output_dir / "last"
+
+    def train(self) -> dict:
+        """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
+
+        Raises:
+            TrainingDiverged: where training cannot go on.
+        """
+        run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
+        self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
+        on_cpu = self.accelerator.device.type == "cpu"
+        if on_cpu and arguments.mixed_precision == "bf16" and not has_bfloat16_products():
+            self.accelerator.print(SLOW_BFLOAT16)
+        if self.averaged is not None and arguments.average_from_start and not progress.num_averaged:
+            self._update_average()
+        with closing(self.log):
+            while not self._is_done():
+                batches = self.batches.batches(progress.epoch, progress.batch)
+                for group in in_groups(batches, arguments.gradient_accumulation_steps):
+                    self.update(group)
+                    progress.batch += len(group)
+                    if progress.step % run.log_every_steps == 0:
+                        self.log.write_training(self.optimizer.param_groups[0]["lr"])
+                    if run.eval_every_steps and progress.step % run.eval_every_steps == 0:
+                        self.validate()
+                    elif run.save_every_steps and progress.step % run.save_every_steps == 0:
+                        self._save(self.last)
+                    if self._is_done():
+                        break
+                else:
+                    progress.epoch, progress.batch = progress.epoch + 1, 0
+                    if not run.eval_every_steps:
+                        self.validate()
+            if progress.validated_at != progress.step:
+                self.validate()
+        results = {}
+        if self.accelerator.is_main_process:
+            results = self.task.write_results(self.output_dir, progress, self.accelerator.device)
+        self.accelerator.end_training()
+        return results
+
+    def _is_done(self) -> bool:
+        arguments, progress = self.recipe.optimization, self.progress
+        return (
+            progress.stalled
+            or progress.epoch >= arguments.num_epochs
+            or (arguments.max_steps is not None and progress.step >= arguments.max_steps)
+        )
+
+    def _count_steps(self) -> int | None:
+        """Updates of the whole run, `None` where the length of streamed text and the end are unknown."""
+        arguments = self.recipe.optimization
+        if self.batches.num_batches(0) is None:
+            return arguments.max_steps
+        lengths = (self.batches.num_batches(epoch) for epoch in range(arguments.num_epochs))
+        steps = sum(math.ceil(length / arguments.gradient_accumulation_steps) for length in lengths)
+        return steps if arguments.max_steps is None else min(steps, arguments.max_steps)
+
+    @property
+    def evaluated_model(self) -> PreTrainedModel:
+        """The weights that count: the averaged ones once averaging has begun."""
+        return self.averaged.module if self.progress.num_averaged else self.accelerator.unwrap_model(self.model)
+
+    def update(self, batches: list[TrainingBatch]) -> None:
+        """One update of the weights, from the gradients of all `batches`: a mean over their items."""
+        arguments, progress = self.recipe.optimization, self.progress
+        factor = learning_rate_factor(progress.step, arguments, progress.total_steps, progress.validation_losses)
+        factor *= sum(batch.lr_scale for batch in batches) / len(batches)
+        for group in self.optimizer.param_groups:
+            group["lr"] = arguments.learning_rate * factor
+
+        num_items = sum(batch.num_items for batch in batches)
+        cross_entropy = 0.0
+        self.model.train()
+        for number, batch in enumerate(batches, start=1):
+            is_last = number == len(batches)
+            with nullcontext() if is_last else self.accelerator.no_sync(self.model):
+                loss, batch_cross_entropy = self.task.loss(self.model, batch, num_items, self.accelerator.device)
+                self.accelerator.backward(loss)
+            cross_entropy += batch_cross_entropy.detach()
+        self.accelerator.clip_grad_norm_(self.model.parameters(), arguments.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        progress.step += 1
+        if progress.num_averaged:
+            self._update_average()
+        self.log.add(cross_entropy, num_items)
+
+    def _update_average(self) -> None:
+        """Takes the weights as they are into the average; the first ones start it."""
+        self.averaged.update_parameters(self.accelerator.unwrap_model(self.model))
+        self.progress.num_averaged += 1
+
+    def validate(self) -> None:
+        """Scores the validation data, keeps the best checkpoint, and writes `last/`."""
+        progress = self.progress
+        self._check_divergence()
+        scores = self._score_validation()
+        loss = self.task.validation_loss(scores)
+        is_best = loss < progress.best_loss
+        progress.validation_losses.append(loss)
+        progress.validated_at = progress.step
+        if is_best:
+            progress.best_epoch = progress.epoch
+            self._save(self.output_dir / "best")
+        if self.task.logs_learning_rate:
+            scores["learning_rate"] = self.optimizer.param_groups[0]["lr"]
+        if self.averaged is not None:
+            scores["averaged_steps"] = progress.num_averaged
+            self._average_where_stalled()
+        self.log.write_validation(scores)
+        self._save(self.last)
+
+    def _average_where_stalled(self) -> None:
+        """NT-ASGD: begins to average where validation no longer improves; where it stalls again, the run may end."""
+        arguments, progress = self.recipe.optimization, self.progress
+        if has_stalled(progress.validation_losses, arguments.nonmonotone_interval):
+            if not progress.num_averaged:
+                self._update_average()
+            elif arguments.stop_when_averaging_stalls:
+                progress.stalled = True
+
+    def _score_validation(self) -> dict[str, float]:
+        """The task's scores: the first process computes them and tells the others."""
+        scores: list[dict[str, float] | None] = [None]
+        with self.log.paused():
+            if self.accelerator.is_main_process:
+                scores[0] = self.task.validate(self.evaluated_model)
+            (known,) = broadcast_object_list(scores)
+        if "validation_loss" in known:
+            self.log.check_loss(known["validation_loss"], "validation loss")
+        return known
+
+    def _check_divergence(self) -> None:
+        """Raises `TrainingDiverged` where the loss, or the weights after the last update, are no good."""
+        self.log.mean_loss()
+        if not all_finite(self.model):
+            raise self.log.diverged("the weights contain NaN or infinity")
+
+    def _save(self, target: Path) -> None:
+        """Writes a checkpoint folder: weights and tokenizer and, in `last/`, all that this run needs to go on."""
+        self._check_divergence()
+        with self.log.paused(), without_notices(), replaced_folder(target, self.accelerator) as folder:
+            if self.accelerator.is_main_process:
+                self.evaluated_model.save_pretrained(folder)
+                self.task.tokenizer.save_pretrained(folder)
+            if target == self.last:
+                self._save_training_state(folder / "training_state")
+
+    def _save_training_state(self, folder: Path) -> None:
+        self.accelerator.save_state(str(folder))
+        if self.accelerator.is_main_process:
+            self.progress.log_size = self.log.size()
+            state = {"version": STATE_VERSION, "progress": asdict(self.progress), "fixed": self._fixed()}
+            write_json(folder / "run.json", state)
+            if self.progress.num_averaged:
+                torch.save(self.averaged.state_dict(), folder / "averaged.pt")
+        process_state = {"task": self.task.state, "log": self.log.state_dict()}
+        torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
+
+    def _read_training_state(self) -> dict[str, Any]:
+        """Which run `last/` belongs to, and how far it came.
+
+        Raises:
+            ValueError: if the state is damaged, or of a version of this package that wrote it otherwise.
+        """
+        path = self.last / "training_state" / "run.json"
+        with reported_damage(f"the training state {path.parent}"):
+            state = json.loads(path.read_text(encoding="utf-8"))
+            if state.get("version") != STATE_VERSION:
+                raise ValueError(
+                    f"it is of version {state.get('version', 1)}, and this package resumes version {STATE_VERSION}. "
+                    "Finish the run with the version of the package that began it, or start another output_dir"
+                )
+        return state
+
+    def _load_training_state(self, state: dict[str, Any]) -> dict:
+        """Goes on from `last/` as if the run had never stopped. Returns the state of its log."""
+        folder, process = self.last / "training_state", self.accelerator.process_index
+        with reported_damage(f"the training state {folder}"):
+            for name, value in self._fixed().items():
+                if state["fixed"][name] != value:
+                    raise ValueError(f"{name} was {state['fixed'][name]} and is {value} now")
+            self.progress = Progress(**state["progress"])
+            load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
+            self.accelerator.load_state(str(folder))
+            if self.progress.num_averaged:
+                self.averaged.load_state_dict(torch.load(folder / "averaged.pt", weights_only=True))
+            process_state = torch.load(folder / f"process_{process}.pt", weights_only=True)
+        if process_state["task"] is not None:
+            self.task.state = process_state["task"].to(self.accelerator.device)
+        self.accelerator.print(f"resumed after {self.progress.step} updates ({self.progress.epoch} epochs)")
+        return process_state["log"]
+
+    def _fixed(self) -> dict[str, Any]:
+        """What must not change when the run is resumed."""
+        num_processes = {"num_processes": self.accelerator.num_processes}
+        return self.recipe.fixed_fields() | num_processes | self.task.fixed()
+
+
+def run_script(program: str, main: Callable[[], dict]) -> None:
+    """Runs a training script; errors that a user can mend end it with one line."""
+    keep_freed_memory()
+    try:
+        main()
+    except (ValueError, OSError, TrainingDiverged) as error:
+        sys.exit(f"{program}: {error}")
+    except KeyboardInterrupt:
+        sys.exit(f"{program}: interrupted; --resume goes on from the last checkpoint")

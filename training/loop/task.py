@@ -1,0 +1,127 @@
+"""What a run trains, on what, and how it is scored: all that differs between language models and classifiers."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Protocol
+
+import torch
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from training.loop.progress import Progress
+from training.loop.recipe import Recipe
+
+
+@dataclass(frozen=True)
+class Share:
+    """The rows of every global batch that one process trains on."""
+
+    batch_size: int
+    process_index: int = 0
+    num_processes: int = 1
+
+    @property
+    def num_rows(self) -> int:
+        return self.batch_size * self.num_processes
+
+    @property
+    def rows(self) -> slice:
+        return slice(self.process_index * self.batch_size, (self.process_index + 1) * self.batch_size)
+
+
+class TrainingBatch(Protocol):
+    """What one process computes at a time.
+
+    Attributes:
+        num_items: predicted items of all processes' rows divided by the number of processes. A process's summed loss
+            is divided by it, so that the mean over processes is the mean over items.
+        lr_scale: factor of the learning rate.
+    """
+
+    num_items: float
+    lr_scale: float
+
+
+class BatchSource(Protocol):
+    """Batches of an epoch, the same in every run with the same seed."""
+
+    def num_batches(self, epoch: int) -> int | None:
+        """Batches of the epoch, `None` if that is not known beforehand."""
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[TrainingBatch]:
+        """The batches of an epoch from number `start` on."""
+
+
+class Task(ABC):
+    """One task of one run.
+
+    Args:
+        recipe: what to do.
+        command_line: the arguments that the recipe was read from, for results that record them.
+
+    Attributes:
+        name: the project's name for the trackers of Accelerate.
+        unit: what is predicted and counted.
+        logs_learning_rate: whether the log entry of a validation has the learning rate, too.
+        tokenizer: set by `build_model`.
+        state: what goes on from one batch to the next, with a method `to(device)`. It is saved with a checkpoint.
+    """
+
+    name: ClassVar[str]
+    unit: ClassVar[str]
+    logs_learning_rate: ClassVar[bool] = False
+
+    tokenizer: PreTrainedTokenizerBase
+    state: Any = None
+
+    def __init__(self, recipe: Recipe, command_line: Sequence[str] = ()):
+        self.recipe, self.command_line = recipe, command_line
+
+    def check(self) -> None:  # noqa: B027 (most tasks can only tell once they load)
+        """Raises a `ValueError` or `OSError` for what can be seen to be wrong before anything is loaded."""
+
+    @abstractmethod
+    def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
+        """The model to begin with, of the class and size of that in `checkpoint` where the run goes on from one."""
+
+    @abstractmethod
+    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+        """Reads all data, and returns the training batches of one process.
+
+        Raises:
+            ValueError, OSError: where data are missing, or do not suit the model.
+        """
+
+    @abstractmethod
+    def num_classes(self, model: PreTrainedModel) -> int:
+        """Among how many an item is chosen: a loss far above that of guessing has diverged."""
+
+    @abstractmethod
+    def loss(
+        self, model: torch.nn.Module, batch: TrainingBatch, num_items: float, device: torch.device
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss to minimise, and the cross-entropy to report: both summed over the batch, divided by `num_items`.
+
+        Args:
+            model: in training mode, as Accelerate has prepared it.
+            batch: of this process.
+            num_items: of all batches of the update.
+            device: of the model.
+        """
+
+    @abstractmethod
+    def validate(self, model: PreTrainedModel) -> dict[str, float]:
+        """Scores on validation data, by the names that the log gives them."""
+
+    @abstractmethod
+    def validation_loss(self, scores: dict[str, float]) -> float:
+        """Of these scores the one that the best checkpoint has least of (its negative, if it should be high)."""
+
+    @abstractmethod
+    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
+        """Scores `best/`, writes `results.json`, and returns its content. Called once, in the first process."""
+
+    def fixed(self) -> dict[str, Any]:
+        """What must not change when the run is resumed, besides fields of the recipe. Asked once data are loaded."""
+        return {}
