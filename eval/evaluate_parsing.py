@@ -3,10 +3,12 @@
     python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --output results.json
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
     python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
+    python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.gz seed_2222.trees.jsonl.gz --treebank wsj.mrg
 
 Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
-onlstm_hf/scoring/parsing_scores.py). Of several checkpoints, such as one model trained with several seeds, the table
-has mean, standard deviation and maximum.
+onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any weights from the files of them that
+training runs leave (onlstm_hf/trees/tree_files.py). Of several checkpoints, such as one model trained with several
+seeds, the table has mean, standard deviation and maximum.
 """
 
 import argparse
@@ -35,6 +37,7 @@ from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, sco
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
 from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
@@ -58,7 +61,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument(
+        "--trees-from",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="trees.jsonl.gz of finished training runs, in the place of their checkpoints or besides others",
+    )
     parser.add_argument(
         "--treebank",
         required=True,
@@ -124,6 +134,9 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     """Parses the treebank with every model and layer asked for, prints the table and writes the files."""
     check_writable(options.output, options.trees, options.table, options.figure)
     check_table_name(options.table)
+    names = [*options.models, *options.trees_from]
+    if not names:
+        raise ValueError("give checkpoints, or files of trees with --trees-from")
     gold = read_gold_trees(options)
     if options.figure_sentence > len(gold):
         raise ValueError(f"--figure-sentence {options.figure_sentence}: there are {len(gold)} sentences")
@@ -135,13 +148,14 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     for name in options.models:
         model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
         parses.append(parse_layers(model, tokenizer, gold, options))
-        models.append(
-            {
-                **describe_checkpoint(name, model),
-                "parse_layer": getattr(model.config, "parse_layer", None),
-                "scores": {part: score(parses[-1], gold, limit, options.seed) for part, limit in limits.items()},
-            }
-        )
+        models.append(describe_checkpoint(name, model) | {"parse_layer": getattr(model.config, "parse_layer", None)})
+    for name in options.trees_from:
+        stored = read_tree_file(name)
+        parses.append(stored_layers(name, stored, gold, options))
+        known = {key: stored.model.get(key) for key in ("num_parameters", "seed")}
+        models.append({"model": name, **known, "parse_layer": stored.parse_layer})
+    for model, trees in zip(models, parses, strict=True):
+        model["scores"] = {part: score(trees, gold, limit, options.seed) for part, limit in limits.items()}
     further: Trees = {}
     if options.ensemble:
         members = [trees for sources in parses for trees in sources.values()]
@@ -156,15 +170,15 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
 
     header, rows = parsing_table(summaries, options.max_words)
     rows += [[], *published_rows(options.max_words)]
-    print(f"{', '.join(options.models)} on {options.treebank}: {len(gold)} sentences; {PROTOCOL}\n")
+    print(f"{', '.join(names)} on {options.treebank}: {len(gold)} sentences; {PROTOCOL}\n")
     print(format_table(header, rows))
     print(f"\n{PUBLISHED_NOTE}" + (f"\nnote: {options.note}" if options.note else ""))
     if options.table:
         write_table(options.table, header, rows)
     if options.trees:
-        write_trees(options.trees, gold, dict(zip(options.models, parses, strict=True)), further)
+        write_trees(options.trees, gold, dict(zip(names, parses, strict=True)), further)
     if options.figure:
-        draw_trees(options, gold, parses, further)
+        draw_trees(options, gold, dict(zip(names, parses, strict=True)), further)
     if options.output:
         results = {
             "task": PARSING,
@@ -197,6 +211,21 @@ def parse_layers(
     return {
         source: model.parse(sentences, tokenizer, branching_bias=options.branching_bias, **layer)
         for source, layer in chosen.items()
+    }
+
+
+def stored_layers(name: str, stored: SentenceDistances, gold: list[GoldTree], options: argparse.Namespace) -> Trees:
+    """The same from the distances in a file.
+
+    Raises:
+        ValueError: if these are of other sentences, or there is no such layer.
+    """
+    if stored.sentences != [tree.words for tree in gold]:
+        raise ValueError(f"{name} has other sentences than {options.treebank}, or other words in them")
+    layers = stored.by_layer if options.layer == "all" else [options.layer]
+    return {
+        "induced trees" if layer is None else layer_name(layer): stored.trees(layer, options.branching_bias)
+        for layer in layers
     }
 
 
@@ -251,12 +280,12 @@ def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], furth
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def draw_trees(options: argparse.Namespace, gold: list[GoldTree], parses: Sequence[Trees], further: Trees) -> None:
+def draw_trees(options: argparse.Namespace, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:
     """Writes the picture of one sentence: the gold tree, and below it the induced ones."""
     index = options.figure_sentence - 1
     induced = {
         source if len(parses) == 1 else f"{name}, {source}": trees[index]
-        for name, sources in zip(options.models, parses, strict=True)
+        for name, sources in parses.items()
         for source, trees in sources.items()
     }
     induced |= {name: trees[index] for name, trees in further.items()}

@@ -1,0 +1,88 @@
+"""`evaluate_parsing.py --trees-from`: the same figures without the weights."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from eval import evaluate_parsing
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, PRPNConfig, PRPNForCausalLM, build_word_tokenizer
+from onlstm_hf.trees.tree_files import write_tree_file
+from onlstm_hf.trees.treebank import read_treebank
+from training.language_models.validation import gold_sentence_distances
+
+TREES = """\
+( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (DT the) (NN mat)))) (. .)) )
+( (S (NP-SBJ (PRP It)) (VP (VBD saw) (NP (CD 2) (NNS dogs))) (. .)) )
+( (S (NP-SBJ (NP (DT The) (JJ old) (NN dog)) (SBAR (WHNP (WDT that)) (S (NP-SBJ (DT the) (NN cat)) (VP (VBD saw)))))
+     (VP (VBD sat) (PP (IN on) (NP (DT the) (JJ old) (NN mat)))) (. .)) )
+"""
+SIZES = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "eos_token_id": 0}
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    """Three checkpoints, and the file of trees of each beside it, in the working directory."""
+    monkeypatch.chdir(tmp_path)
+    Path("gold.mrg").write_text(TREES)
+    gold = read_treebank("gold.mrg")
+    tokenizer = build_word_tokenizer([" ".join(tree.words) for tree in gold], pad_token="<eos>")
+    for seed, name in enumerate(("onlstm1", "onlstm2", "prpn")):
+        torch.manual_seed(seed)
+        if name == "prpn":
+            model = PRPNForCausalLM(PRPNConfig(vocab_size=len(tokenizer), num_slots=4, lookback=2, **SIZES))
+        else:
+            model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=len(tokenizer), chunk_size=2, **SIZES))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.mul_(6)
+        model.save_pretrained(name)
+        tokenizer.save_pretrained(name)
+        write_tree_file(f"{name}.jsonl.gz", gold_sentence_distances(model.eval(), tokenizer, gold, seed=seed))
+
+
+def evaluate(capsys, *options):
+    """The results file, and what was printed, without the names of the sources of trees."""
+    assert evaluate_parsing.main([*options, "--treebank", "gold.mrg", "--output", "results.json"]) == 0
+    results = json.loads(Path("results.json").read_text())
+    return results, capsys.readouterr().out.partition("\n")[2]
+
+
+@pytest.mark.parametrize("bias", ["right", "none"])
+@pytest.mark.parametrize("layer", ["all", "0"])
+def test_the_figures_are_those_of_the_checkpoints(capsys, bias, layer):
+    options = ["--ensemble", "--branching-bias", bias, "--layer", layer]
+    expected, printed = evaluate(capsys, "onlstm1", "onlstm2", *options)
+    found, printed_again = evaluate(capsys, "--trees-from", "onlstm1.jsonl.gz", "onlstm2.jsonl.gz", *options)
+    assert printed_again == printed
+    for key in ("others", "summary", "protocol"):
+        assert found[key] == expected[key]
+    assert [model["scores"] for model in found["models"]] == [model["scores"] for model in expected["models"]]
+    assert [(model["num_parameters"], model["seed"]) for model in found["models"]] == [
+        (model["num_parameters"], seed) for seed, model in enumerate(expected["models"])
+    ]
+
+
+def test_checkpoints_and_files_of_any_architecture_stand_side_by_side(capsys):
+    expected, printed = evaluate(capsys, "onlstm1", "prpn", "--ensemble")
+    found, printed_again = evaluate(capsys, "onlstm1", "--trees-from", "prpn.jsonl.gz", "--ensemble")
+    assert printed_again == printed
+    assert found["summary"] == expected["summary"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give checkpoints, or files of trees with --trees-from"),
+        (["--trees-from", "nothing.gz"], "there is no file nothing.gz"),
+        (["--trees-from", "gold.mrg"], "gold.mrg is no file of trees, or damaged"),
+        (["--trees-from", "onlstm1.jsonl.gz", "--layer", "7"], "no distances of layer 7"),
+        (["--trees-from", "prpn.jsonl.gz", "--layer", "0"], "no distances of layer 0"),
+        (["--trees-from", "onlstm1.jsonl.gz", "--treebank", "other.mrg"], "has other sentences than other.mrg"),
+    ],
+)
+def test_what_cannot_be_scored_is_an_error(capsys, options, message):
+    Path("other.mrg").write_text(TREES.replace("cat", "bird"))
+    assert evaluate_parsing.main(["--treebank", "gold.mrg", *options]) == 1
+    assert message in capsys.readouterr().err

@@ -1,0 +1,252 @@
+"""Several seeds of one recipe: whatever is killed, the same command ends with the same runs."""
+
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from training import train_seeds
+from training.language_models.recipe import parse_recipe
+from training.seeds import reporter, seed_run
+from training.seeds.supervised import lock_folder
+
+WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
+RECIPE = """
+model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
+bptt_length: 8
+batch_size: 2
+optimizer: adamw
+learning_rate: 0.01
+num_epochs: 6
+log_every_steps: 2
+save_every_steps: 5
+num_threads: 1
+train_files: [train.txt]
+validation_files: [valid.txt]
+test_files: [valid.txt]
+gold_trees: gold.mrg
+output_dir: runs
+"""
+# Takes the place of train_lm.py where only the processes matter: SEED is how many steps it makes, 13 fails.
+STAND_IN = """
+import json, os, sys, time
+from pathlib import Path
+options = dict(zip(sys.argv[2::2], sys.argv[3::2]))
+seed, folder, alive = int(options["--seed"]), Path(options["--output_dir"]), Path("alive.txt")
+with Path("started.txt").open("a") as file:
+    file.write(f"{seed} {options['--num_threads']} {os.environ['OMP_NUM_THREADS']}\\n")
+if seed == 13:
+    print("cannot do it", file=sys.stderr)
+    sys.exit(3)
+Path(f"{seed}.alive").touch()
+for step in range(seed):
+    deadline = time.monotonic() + 20
+    while Path("two").exists() and len(list(Path().glob("*.alive"))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    with alive.open("a") as file:
+        file.write(f"{len(list(Path().glob('*.alive')))}\\n")
+    with (folder / "log.jsonl").open("a") as file:
+        file.write(json.dumps({"step": step, "epoch": 0, "perplexity": 9.5, "tokens_per_s": 120.0}) + "\\n")
+    time.sleep(0.5)
+    Path("two").unlink(missing_ok=True)
+Path(f"{seed}.alive").unlink()
+recipe = json.loads(Path("fields.json").read_text()) | {"num_epochs": int(options.get("--num_epochs", 6))}
+results = {"validation_perplexity": 10.0 * seed, "test_perplexity": 5.0, "recipe": recipe}
+results["sentence_f1_by_layer"] = {"layer 1": {"right": seed / 100, "none": 0.2}}
+(folder / "results.json").write_text(json.dumps(results))
+"""
+
+
+@pytest.fixture(autouse=True)
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    generator = random.Random(0)
+    for name, count in (("train", 60), ("valid", 12)):
+        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
+        Path(f"{name}.txt").write_text("\n".join(lines) + "\n")
+    Path("gold.mrg").write_text(
+        "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
+        "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
+    )
+    Path("recipe.yaml").write_text(RECIPE)
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch):
+    (tmp_path / "stand_in.py").write_text(STAND_IN)
+    (tmp_path / "fields.json").write_text(json.dumps(parse_recipe(["recipe.yaml"]).fields()))
+    monkeypatch.setattr(seed_run, "SCRIPT", tmp_path / "stand_in.py")
+    monkeypatch.setattr(reporter, "SECONDS_BETWEEN_LINES", 0.0)
+
+
+def run_seeds(*arguments):
+    """In a test the lock lasts as long as the test's process, so that it would keep out the next call."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(train_seeds, "lock_folder", lambda *args, **options: None)
+        return train_seeds.main(["recipe.yaml", "--seeds", *map(str, arguments)])
+
+
+def test_so_many_run_at_once_with_their_share_of_the_threads(stand_in, monkeypatch):
+    monkeypatch.setattr(train_seeds, "_num_cpus", lambda: 5)
+    Path("two").touch()
+    Path("recipe.yaml").write_text(RECIPE.replace("num_threads: 1", ""))
+    assert run_seeds(3, 4, 5, "--at-once", 2) == 0
+    assert max(map(int, Path("alive.txt").read_text().split())) == 2
+    assert sorted(Path("started.txt").read_text().splitlines()) == ["3 2 2", "4 2 2", "5 2 2"]
+
+
+def test_a_run_that_fails_does_not_stop_the_others(stand_in, capsys):
+    assert run_seeds(13, 1, 2, "--at-once", 3, "--results", "kept") == 1
+    output = capsys.readouterr()
+    (failure,) = [line for line in output.out.splitlines() if "seed 13 failed" in line]
+    assert failure == "seed 13 failed with exit code 3: cannot do it (all of its output: runs/seed_13/output.txt)"
+    assert "not finished: 13; the same command goes on" in output.err
+    assert sorted(path.name for path in Path("kept").iterdir()) == [
+        "seed_1.json", "seed_1.log.jsonl", "seed_2.json", "seed_2.log.jsonl"
+    ]  # fmt: skip
+    table = [re.split(r"\s{2,}", line) for line in output.out.partition("\n\n")[2].splitlines()]
+    assert table == [
+        ["seed", "validation", "test", "F1 layer 1", "F1 layer 1, no bias"],
+        ["1", "10.00", "5.00", "1.00", "20.00"],
+        ["2", "20.00", "5.00", "2.00", "20.00"],
+        ["mean", "15.00", "5.00", "1.50", "20.00"],
+        ["s.d.", "7.07", "0.00", "0.71", "0.00"],
+        ["min", "10.00", "5.00", "1.00", "20.00"],
+        ["max", "20.00", "5.00", "2.00", "20.00"],
+    ]
+
+
+def test_finished_runs_are_not_run_again_unless_the_recipe_asks_for_more(stand_in, capsys):
+    assert run_seeds(1, 2) == 0
+    assert run_seeds(1, 2, 3, "--num_threads", 2) == 0
+    assert [line.split()[0] for line in Path("started.txt").read_text().splitlines()] == ["1", "2", "3"]
+    assert "seed 1 is finished already" in capsys.readouterr().out
+    assert run_seeds(1, "--num_epochs", 7) == 0
+    assert len(Path("started.txt").read_text().splitlines()) == 4
+
+
+def test_lines_of_progress(stand_in, capsys):
+    state = Path("runs/seed_4/last/training_state/run.json")
+    state.parent.mkdir(parents=True)
+    state.write_text('{"progress": {"total_steps": 400}}')
+    assert run_seeds(4) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if "update 3 of 400" in line]
+    assert re.fullmatch(
+        r"seed 4: epoch 1 of 6, update 3 of 400, perplexity 9.50, 120 tokens/s, \d+ h \d\d min left", lines[0]
+    )
+    assert lines[-1].endswith("; finished")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["1", "--seed", "3"], "give the seeds with --seeds"),
+        (["1", "--learning_rat", "3"], "unknown arguments: --learning_rat 3"),
+        (["1", "--train_files", "nowhere.txt"], "no text file nowhere.txt"),
+        (["1", "--batch_size", "0"], "batch_size must be at least 1"),
+    ],
+)
+def test_bad_arguments_are_refused_before_anything_is_started(stand_in, capsys, arguments, message):
+    assert run_seeds(*arguments) == 1
+    assert message in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_a_folder_is_another_process_s_until_that_ends():
+    Path("folder").mkdir()
+    code = "import sys, time\nfrom training.seeds.supervised import lock_folder\nfrom pathlib import Path\n"
+    code += "lock_folder(Path('folder'))\nprint('locked', flush=True)\ntime.sleep(60)\n"
+    environment = os.environ | {"PYTHONPATH": str(seed_run.ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, text=True) as other:
+        assert other.stdout.readline() == "locked\n"
+        with pytest.raises(ValueError, match="another process is at work in folder"):
+            lock_folder(Path("folder"), longest_wait=0.3)
+        other.kill()
+    lock_folder(Path("folder"), longest_wait=5)
+
+
+def command(output_dir):
+    script = str(seed_run.ROOT / "training" / "train_seeds.py")
+    folders = ["--results", f"{output_dir}_kept", "--output_dir", str(output_dir)]
+    return [sys.executable, script, "recipe.yaml", "--seeds", "1", "2", "3", "--at-once", "3", *folders]
+
+
+def process_ids(text):
+    """Processes whose command line has the text."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            if text.encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return found
+
+
+def scores_of(folder):
+    results = json.loads(Path(folder, "results.json").read_text())
+    return {name: value for name, value in results.items() if name != "recipe"}
+
+
+def log_of(folder):
+    entries = [json.loads(line) for line in Path(folder, "log.jsonl").read_text().splitlines()]
+    return [{key: value for key, value in entry.items() if key != "tokens_per_s"} for entry in entries]
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path):
+    def start(name):
+        return subprocess.Popen(command(tmp_path / name), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+    def children(name):
+        return sorted({*process_ids(f"{tmp_path / name}/seed_")} & {*process_ids("training.seeds.supervised")})
+
+    began = time.monotonic()
+    output, errors = start("whole").communicate(timeout=300)
+    duration = time.monotonic() - began
+    assert "max" in output and not errors, errors
+    generator = random.Random(time.time_ns())
+    for kill in ("parent", "child", "parent", "child", "parent"):
+        process = start("parts")
+        deadline = time.monotonic() + duration
+        while not children("parts") and process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(generator.uniform(0, 0.6 * duration))
+        victims = children("parts")
+        if kill == "parent":
+            process.kill()
+            process.communicate()
+            deadline = time.monotonic() + 30
+            while children("parts") and time.monotonic() < deadline:
+                time.sleep(0.05)
+            assert not children("parts"), "a run goes on without the process that started it"
+        elif victims:
+            os.kill(generator.choice(victims), signal.SIGKILL)
+            output, _ = process.communicate(timeout=300)
+            assert process.returncode in (0, 1)
+            assert ("was killed by signal 9" in output) == (process.returncode == 1)
+        else:
+            process.communicate(timeout=300)
+    process = start("parts")
+    output, errors = process.communicate(timeout=300)
+    assert process.returncode == 0, errors
+    for seed in ("seed_1", "seed_2", "seed_3"):
+        for name in ("best", "last"):
+            weights, expected = (load_file(Path(run, seed, name, "model.safetensors")) for run in ("parts", "whole"))
+            assert all(torch.equal(weights[key], expected[key]) for key in expected)
+        assert log_of(f"parts/{seed}") == log_of(f"whole/{seed}")
+        assert scores_of(f"parts/{seed}") == scores_of(f"whole/{seed}")
+        trees = [Path(run, seed, "trees.jsonl.gz").read_bytes() for run in ("parts", "whole")]
+        assert trees[0] == trees[1] == Path("parts_kept", f"{seed}.trees.jsonl.gz").read_bytes()
+        kept = json.loads(Path("parts_kept", f"{seed}.json").read_text())
+        assert kept["updates"] == scores_of(f"whole/{seed}")["updates"]

@@ -1,0 +1,115 @@
+"""Trains one recipe with several seeds: `python training/train_seeds.py RECIPE.yaml --seeds 1111 2222 [options]`.
+
+Each run is one of train_lm.py, in a folder of its own below the recipe's output_dir (seed_1111, ...), which also gets
+what it printed (output.txt). The same command goes on after any interruption: runs that are finished stay as they are,
+the others are resumed. Options that are not listed here are passed on to train_lm.py.
+"""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from training.language_models.recipe import parse_recipe
+from training.language_models.text_batches import check_files
+from training.seeds.reporter import Reporter, results_table
+from training.seeds.seed_run import SeedRun
+from training.seeds.supervised import lock_folder
+
+SECONDS_BETWEEN_LOOKS = 0.5
+
+
+def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Runs every seed to its end, and prints the table. Returns the exit code: 1 where a run failed."""
+    recipe = parse_recipe([options.recipe, *arguments])
+    check_files(recipe.data)
+    output_dir = Path(recipe.run.output_dir)
+    output_dir.mkdir(parents=True, exist_ok=True)
+    lock_folder(output_dir, longest_wait=1.0)
+    runs = [SeedRun(seed, recipe) for seed in dict.fromkeys(options.seeds)]
+    at_once = min(options.at_once, len(runs))
+    num_threads = recipe.run.num_threads or max(1, _num_cpus() // at_once)
+
+    reporter, failed = Reporter(), []
+    for run in runs:
+        if run.results():
+            reporter.say(f"seed {run.seed} is finished already")
+            if options.results:
+                run.copy_results(options.results)
+    waiting, running = [run for run in runs if not run.results()], []
+    try:
+        while waiting or running:
+            while waiting and len(running) < at_once:
+                running.append(waiting.pop(0))
+                running[-1].start([options.recipe, *arguments], num_threads)
+            time.sleep(SECONDS_BETWEEN_LOOKS)
+            for run in [run for run in running if run.process.poll() is not None]:
+                running.remove(run)
+                if run.results():
+                    reporter.say(f"{run.progress()}; finished")
+                    if options.results:
+                        run.copy_results(options.results)
+                else:
+                    failed.append(run)
+                    reporter.say(run.failure())
+            reporter.show(running)
+    finally:
+        for run in running:
+            run.stop()
+    results = {run.seed: run.results() for run in runs if run not in failed}
+    if results:
+        print(f"\n{results_table(results)}")
+    if failed:
+        seeds = ", ".join(str(run.seed) for run in failed)
+        print(f"\nnot finished: {seeds}; the same command goes on with them", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def _num_cpus() -> int:
+    """CPUs that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def positive_integer(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text} is less than 1")
+    return value
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("recipe", metavar="RECIPE", help="recipe of train_lm.py")
+    parser.add_argument("--seeds", type=int, nargs="+", required=True, metavar="SEED")
+    parser.add_argument(
+        "--at-once",
+        type=positive_integer,
+        default=1,
+        metavar="N",
+        help="runs at the same time, each with its share of the CPU's threads (%(default)s)",
+    )
+    parser.add_argument(
+        "--results", type=Path, metavar="FOLDER", help="copy the results, log and trees of each finished run there"
+    )
+    options, others = parser.parse_known_args(arguments)
+    try:
+        if any(argument.partition("=")[0] == "--seed" for argument in others):
+            raise ValueError("give the seeds with --seeds")
+        return train_seeds(options, others)
+    except (ValueError, OSError) as error:
+        print(f"train_seeds.py: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("train_seeds.py: interrupted; the same command goes on", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())
