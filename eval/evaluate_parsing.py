@@ -3,7 +3,7 @@
     python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --output results.json
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
     python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
-    python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.gz seed_2222.trees.jsonl.gz --treebank wsj.mrg
+    python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.xz seed_2222.trees.jsonl.xz --treebank wsj.mrg
 
 Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
 onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any weights from the files of them that
@@ -67,7 +67,7 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="trees.jsonl.gz of finished training runs, in the place of their checkpoints or besides others",
+        help="trees.jsonl.xz of finished training runs, in the place of their checkpoints or besides others",
     )
     parser.add_argument(
         "--treebank",

@@ -4,7 +4,7 @@ A run leaves in its `output_dir`:
     best/           the checkpoint with the lowest validation perplexity, for `from_pretrained`
     last/           the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl       one line for every log entry and validation
-    trees.jsonl.gz  where gold trees are given: the words of their sentences, with the distances of each layer of best/
+    trees.jsonl.xz  where gold trees are given: the words of their sentences, with the distances of each layer of best/
     results.json    validation and test perplexity (and parsing F1) of best/, with the recipe
 Both checkpoints hold the weights that are evaluated: the averaged ones once averaging has begun.
 """
@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 import onlstm_hf
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.scoring.treebank import parse_treebank
-from onlstm_hf.trees.tree_files import write_tree_file
+from onlstm_hf.trees.tree_files import FILE_NAME, write_tree_file
 from onlstm_hf.utils.files import write_json
 from training.language_models.model_setup import build_model, build_tokenizer, check_model_arguments
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
@@ -39,8 +39,6 @@ from training.language_models.validation import gold_sentence_distances, load_go
 from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
 from training.loop.task import BatchSource, Share, Task
-
-TREES = "trees.jsonl.gz"
 
 
 class LanguageModeling(Task):
@@ -105,7 +103,7 @@ class LanguageModeling(Task):
         if self.test is not None:
             results["test_perplexity"] = self.test.score(model, run.test_batch_size, progress=True).perplexity
         if self.treebank:
-            results |= self._parse_gold_sentences(model, output_dir / TREES)
+            results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
         results |= {
             "updates": progress.step,
             "parameters": model.num_parameters(),

@@ -1,17 +1,16 @@
 """Files of the trees that a model gives the sentences of a treebank: what is left of a run without its weights.
 
-A file is compressed JSON lines. The first line says what it is: `format`, `version`, `num_sentences`, `layers`
+A file is JSON lines compressed by xz. The first line says what it is: `format`, `version`, `num_sentences`, `layers`
 (counted from 0; `[null]` for a model with the same distances for all layers), `parse_layer` (which of them the
 model's `parse` takes) and `model`, whatever is to be known of the model. Every other line is one sentence: its
 `words`, and its `distances`, a list of numbers for each of the layers. Trees of any branching bias are made again from
 the distances.
 """
 
-import gzip
 import json
+import lzma
 import math
 import os
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +20,10 @@ from ..utils.files import written_file
 from .distances import tree_from_distances
 from .induced_tree import InducedTree
 
+FILE_NAME = "trees.jsonl.xz"  # in the folder of a training run
 FORMAT, VERSION = "onlstm_hf syntactic distances", 1
-# Of a distance, where these tell all distances of a sentence apart that are not equal.
-SIGNIFICANT_DIGITS = 5
-_ENOUGH_DIGITS = 17  # for every float
+# Of a distance: the fewest, and those that tell any two floats apart.
+SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT = 4, 17
 
 
 @dataclass(frozen=True)
@@ -78,17 +77,26 @@ def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
         lines.append({"words": words, "distances": distances})
     text = "".join(json.dumps(line, ensure_ascii=False, separators=(",", ":")) + "\n" for line in lines)
     with written_file(path, binary=True) as file:
-        file.write(gzip.compress(text.encode("utf-8"), mtime=0))
+        file.write(lzma.compress(text.encode("utf-8")))
 
 
 def rounded(distances: Sequence[float]) -> list[float]:
-    """The distances of a sentence with as few significant digits as tell apart what differs, but not below five."""
-    num_different = len(set(distances))
-    for digits in range(SIGNIFICANT_DIGITS, _ENOUGH_DIGITS + 1):
-        short = [float(f"{distance:.{digits}g}") for distance in distances]
-        if len(set(short)) == num_different:
+    """The distances of a sentence, each with as few significant digits as tell it apart from the other ones.
+
+    None has fewer than `SIGNIFICANT_DIGITS`. The order stays: what rounds to another value than its neighbour's with
+    few digits is on the same side of it with more.
+    """
+    short: dict[float, float] = {}
+    for digits in range(SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT + 1):
+        sharing: dict[float, set[float]] = {}
+        for distance in distances:
+            sharing.setdefault(float(f"{distance:.{digits}g}"), set()).add(distance)
+        for value, same in sharing.items():
+            if len(same) == 1:
+                short.setdefault(same.pop(), value)
+        if len(short) == len(set(distances)):
             break
-    return short
+    return [short[distance] for distance in distances]
 
 
 def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
@@ -101,11 +109,11 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        lines = gzip.decompress(Path(path).read_bytes()).decode("utf-8").splitlines()
+        lines = lzma.decompress(Path(path).read_bytes()).decode("utf-8").splitlines()
         header, *rows = map(json.loads, filter(None, lines))
         if header["format"] != FORMAT:
             raise ValueError(f"its format is {header['format']!r}")
-    except (OSError, EOFError, ValueError, KeyError, TypeError, zlib.error) as error:
+    except (lzma.LZMAError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no file of trees, or damaged: {error}") from error
     if header.get("version") != VERSION:
         raise ValueError(

@@ -39,7 +39,7 @@ def project(tmp_path, monkeypatch):
                 parameter.mul_(6)
         model.save_pretrained(name)
         tokenizer.save_pretrained(name)
-        write_tree_file(f"{name}.jsonl.gz", gold_sentence_distances(model.eval(), tokenizer, gold, seed=seed))
+        write_tree_file(f"{name}.jsonl.xz", gold_sentence_distances(model.eval(), tokenizer, gold, seed=seed))
 
 
 def evaluate(capsys, *options):
@@ -54,7 +54,7 @@ def evaluate(capsys, *options):
 def test_the_figures_are_those_of_the_checkpoints(capsys, bias, layer):
     options = ["--ensemble", "--branching-bias", bias, "--layer", layer]
     expected, printed = evaluate(capsys, "onlstm1", "onlstm2", *options)
-    found, printed_again = evaluate(capsys, "--trees-from", "onlstm1.jsonl.gz", "onlstm2.jsonl.gz", *options)
+    found, printed_again = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "onlstm2.jsonl.xz", *options)
     assert printed_again == printed
     for key in ("others", "summary", "protocol"):
         assert found[key] == expected[key]
@@ -66,7 +66,7 @@ def test_the_figures_are_those_of_the_checkpoints(capsys, bias, layer):
 
 def test_checkpoints_and_files_of_any_architecture_stand_side_by_side(capsys):
     expected, printed = evaluate(capsys, "onlstm1", "prpn", "--ensemble")
-    found, printed_again = evaluate(capsys, "onlstm1", "--trees-from", "prpn.jsonl.gz", "--ensemble")
+    found, printed_again = evaluate(capsys, "onlstm1", "--trees-from", "prpn.jsonl.xz", "--ensemble")
     assert printed_again == printed
     assert found["summary"] == expected["summary"]
 
@@ -75,11 +75,11 @@ def test_checkpoints_and_files_of_any_architecture_stand_side_by_side(capsys):
     ("options", "message"),
     [
         ([], "give checkpoints, or files of trees with --trees-from"),
-        (["--trees-from", "nothing.gz"], "there is no file nothing.gz"),
+        (["--trees-from", "nothing.xz"], "there is no file nothing.xz"),
         (["--trees-from", "gold.mrg"], "gold.mrg is no file of trees, or damaged"),
-        (["--trees-from", "onlstm1.jsonl.gz", "--layer", "7"], "no distances of layer 7"),
-        (["--trees-from", "prpn.jsonl.gz", "--layer", "0"], "no distances of layer 0"),
-        (["--trees-from", "onlstm1.jsonl.gz", "--treebank", "other.mrg"], "has other sentences than other.mrg"),
+        (["--trees-from", "onlstm1.jsonl.xz", "--layer", "7"], "no distances of layer 7"),
+        (["--trees-from", "prpn.jsonl.xz", "--layer", "0"], "no distances of layer 0"),
+        (["--trees-from", "onlstm1.jsonl.xz", "--treebank", "other.mrg"], "has other sentences than other.mrg"),
     ],
 )
 def test_what_cannot_be_scored_is_an_error(capsys, options, message):

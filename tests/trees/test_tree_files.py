@@ -1,7 +1,7 @@
 """Files of distances: the trees that are made from one are those that went into it, and damage is noticed."""
 
-import gzip
 import json
+import lzma
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def stored():
 
 @pytest.fixture
 def path(tmp_path, stored):
-    path = tmp_path / "trees.jsonl.gz"
+    path = tmp_path / "trees.jsonl.xz"
     write_tree_file(path, stored)
     return path
 
@@ -55,12 +55,12 @@ def test_rounding_keeps_the_order_and_what_is_equal(distances):
     for a, b in zip(distances, short, strict=True):
         for c, d in zip(distances, short, strict=True):
             assert (a < c) == (b < d)
-    assert short == pytest.approx(distances, rel=1e-4)
+    assert short == pytest.approx(distances, rel=1e-3)
 
 
-def test_distances_have_five_digits_where_these_tell_them_apart(path):
-    rows = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    assert rounded([0.123456789, 0.2]) == [0.12346, 0.2]
+def test_distances_have_four_digits_where_these_tell_them_apart(path):
+    rows = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
+    assert rounded([0.123456789, 0.2, 0.3000001, 0.30000012]) == [0.1235, 0.2, 0.3000001, 0.30000012]
     assert rows[1]["distances"][0] == BY_LAYER[0][0]
     assert rows[1]["words"] == list(SENTENCES[0])
 
@@ -81,8 +81,8 @@ def test_a_file_that_was_cut_off_is_refused(path, part):
 def test_another_file_is_refused(tmp_path):
     for name, content in {
         "text": b"the cat",
-        "packed": gzip.compress(b"the cat"),
-        "list": gzip.compress(b"[1]\n"),
+        "packed": lzma.compress(b"the cat"),
+        "list": lzma.compress(b"[1]\n"),
     }.items():
         (tmp_path / name).write_bytes(content)
         with pytest.raises(ValueError, match=f"{name} is no file of trees, or damaged"):
@@ -110,7 +110,7 @@ def changed(lines, index, **values):
     ],
 )
 def test_content_that_does_not_fit_is_refused(path, change, message):
-    lines = [json.loads(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
-    path.write_bytes(gzip.compress("\n".join(map(json.dumps, change(lines))).encode()))
+    lines = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
+    path.write_bytes(lzma.compress("\n".join(map(json.dumps, change(lines))).encode()))
     with pytest.raises(ValueError, match=message):
         read_tree_file(path)

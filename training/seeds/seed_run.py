@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from onlstm_hf.trees.tree_files import FILE_NAME
 from onlstm_hf.utils.files import write_json, written_file
 from onlstm_hf.utils.results_file import portable
 from training.language_models.recipe import LanguageModelRecipe
@@ -116,7 +117,7 @@ class SeedRun:
         """Copies results, log and trees, each as one file that begins with the seed's name."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / f"{self.folder.name}.json", portable(_read_json(self.folder / "results.json")))
-        for name in ("log.jsonl", "trees.jsonl.gz"):
+        for name in ("log.jsonl", FILE_NAME):
             if (self.folder / name).exists():
                 with (
                     open(self.folder / name, "rb") as source,
