@@ -106,6 +106,7 @@ class LanguageModeling(Task):
             results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
         results |= {
             "updates": progress.step,
+            "training_seconds": round(progress.seconds, 1),
             "parameters": model.num_parameters(),
             "onlstm_hf": onlstm_hf.__version__,
             "torch": torch.__version__,

@@ -37,6 +37,7 @@ TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
 LESS_WORK = {
     "training/quickstart.py": ["--train_split", "train[:60]", "--test_split", "test[:20]", "--max_steps", "2"],
     "training/train_lm.py": ["--max_steps", "1", *TINY_STACK],
+    "training/train_seeds.py": ["--max_steps", "1", *TINY_STACK],
     "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
 }
 # What installs, copies or uploads, or is elsewhere tested as it is run here: without a browser, without the Hub, with

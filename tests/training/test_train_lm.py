@@ -134,6 +134,7 @@ def test_a_run_leaves_checkpoints_that_load_a_log_and_its_results(project):
     gold = gold_trees_from_brackets(Path("gold.mrg").read_text().splitlines())
     assert results["parsing"]["sentence_f1"] == parse_treebank(model, tokenizer, gold).sentence_f1
     assert json.loads(Path("run/results.json").read_text()) == results
+    assert results["training_seconds"] > 0
     assert results["recipe"]["batch_size"] == 4 and results["recipe"]["model"]["hidden_size"] == 12
 
     losses = log_of("run", "loss")

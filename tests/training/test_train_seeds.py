@@ -194,7 +194,7 @@ def process_ids(text):
 
 def scores_of(folder):
     results = json.loads(Path(folder, "results.json").read_text())
-    return {name: value for name, value in results.items() if name != "recipe"}
+    return {name: value for name, value in results.items() if name not in ("recipe", "training_seconds")}
 
 
 def log_of(folder):

@@ -19,6 +19,7 @@ class Progress:
         validated_at: `step` of the last validation.
         stalled: whether the averaged weights stopped improving, which ends the run.
         log_size: bytes of `log.jsonl`.
+        seconds: that the run took up to its last checkpoint, in all sittings together.
     """
 
     epoch: int = 0
@@ -31,6 +32,7 @@ class Progress:
     validated_at: int | None = None
     stalled: bool = False
     log_size: int = 0
+    seconds: float = 0.0
 
     @property
     def best_loss(self) -> float:

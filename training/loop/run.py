@@ -3,6 +3,7 @@
 import json
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import asdict
@@ -82,6 +83,7 @@ class TrainingRun:
         if self.accelerator.is_main_process:
             self.output_dir.mkdir(parents=True, exist_ok=True)
         num_classes = task.num_classes(model)
+        self.counted_until = time.perf_counter()
         self.log = TrainingLog(self.accelerator, self.output_dir, self.progress, num_classes, task.unit, log_state)
 
     @property
@@ -239,6 +241,8 @@ class TrainingRun:
         self.accelerator.save_state(str(folder))
         if self.accelerator.is_main_process:
             self.progress.log_size = self.log.size()
+            self.progress.seconds += time.perf_counter() - self.counted_until
+            self.counted_until = time.perf_counter()
             state = {"version": STATE_VERSION, "progress": asdict(self.progress), "fixed": self._fixed()}
             write_json(folder / "run.json", state)
             if self.progress.num_averaged:
