@@ -59,10 +59,11 @@ def test_half_precision_weights_load_and_compute_in_float32(released):
     assert (model.dtype, model.config.model_type) == (torch.float32, model_type)
 
 
-def test_the_folder_is_a_hub_repository_with_its_code(released):
-    folder, results, model_type = released
+def test_the_folder_has_weights_tokenizer_results_and_card_and_no_code(released):
+    folder, results, _ = released
     names = {path.name for path in folder.iterdir()}
-    assert {"README.md", "config.json", "model.safetensors", f"modeling_{model_type}.py", "tokenizer.json"} <= names
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "results.json"} <= names
+    assert not [name for name in names if name.endswith(".py")]
     assert json.loads((folder / "results.json").read_text()) == results
 
 
