@@ -18,7 +18,7 @@ from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import check_files
 from training.seeds.reporter import Reporter, results_table
 from training.seeds.seed_run import SeedRun
-from training.seeds.supervised import lock_folder
+from training.seeds.supervised import locked_folder
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -29,18 +29,33 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     check_files(recipe.data)
     output_dir = Path(recipe.run.output_dir)
     output_dir.mkdir(parents=True, exist_ok=True)
-    lock_folder(output_dir, longest_wait=1.0)
     runs = [SeedRun(seed, recipe) for seed in dict.fromkeys(options.seeds)]
-    at_once = min(options.at_once, len(runs))
-    num_threads = recipe.run.num_threads or max(1, _num_cpus() // at_once)
+    with locked_folder(output_dir, longest_wait=1.0):
+        failed = run_all(runs, options, arguments)
+    results = {run.seed: run.results() for run in runs if run not in failed}
+    if results:
+        print(f"\n{results_table(results)}")
+    if failed:
+        seeds = ", ".join(str(run.seed) for run in failed)
+        print(f"\nnot finished: {seeds}; the same command goes on with them", file=sys.stderr)
+    return 1 if failed else 0
 
-    reporter, failed = Reporter(), []
+
+def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Sequence[str]) -> list[SeedRun]:
+    """Starts what is not finished, so many at a time, and returns the runs that failed."""
+    at_once = min(options.at_once, len(runs))
+    num_threads = runs[0].recipe.run.num_threads or max(1, _num_cpus() // at_once)
+    reporter, running, failed = Reporter(), [], []
+    waiting = [run for run in runs if not run.results()]
+
+    def finish(run: SeedRun, message: str) -> None:
+        reporter.say(message)
+        if options.results:
+            run.copy_results(options.results)
+
     for run in runs:
-        if run.results():
-            reporter.say(f"seed {run.seed} is finished already")
-            if options.results:
-                run.copy_results(options.results)
-    waiting, running = [run for run in runs if not run.results()], []
+        if run not in waiting:
+            finish(run, f"seed {run.seed} is finished already")
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -50,9 +65,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
             for run in [run for run in running if run.process.poll() is not None]:
                 running.remove(run)
                 if run.results():
-                    reporter.say(f"{run.progress()}; finished")
-                    if options.results:
-                        run.copy_results(options.results)
+                    finish(run, f"{run.progress()}; finished")
                 else:
                     failed.append(run)
                     reporter.say(run.failure())
@@ -60,13 +73,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     finally:
         for run in running:
             run.stop()
-    results = {run.seed: run.results() for run in runs if run not in failed}
-    if results:
-        print(f"\n{results_table(results)}")
-    if failed:
-        seeds = ", ".join(str(run.seed) for run in failed)
-        print(f"\nnot finished: {seeds}; the same command goes on with them", file=sys.stderr)
-    return 1 if failed else 0
+    return failed
 
 
 def _num_cpus() -> int:

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 from training import train_seeds
 from training.language_models.recipe import parse_recipe
 from training.seeds import reporter, seed_run
-from training.seeds.supervised import lock_folder
+from training.seeds.supervised import locked_folder
 
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 RECIPE = """
@@ -89,10 +89,7 @@ def stand_in(tmp_path, monkeypatch):
 
 
 def run_seeds(*arguments):
-    """In a test the lock lasts as long as the test's process, so that it would keep out the next call."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(train_seeds, "lock_folder", lambda *args, **options: None)
-        return train_seeds.main(["recipe.yaml", "--seeds", *map(str, arguments)])
+    return train_seeds.main(["recipe.yaml", "--seeds", *map(str, arguments)])
 
 
 def test_so_many_run_at_once_with_their_share_of_the_threads(stand_in, monkeypatch):
@@ -163,15 +160,26 @@ def test_bad_arguments_are_refused_before_anything_is_started(stand_in, capsys, 
 
 def test_a_folder_is_another_process_s_until_that_ends():
     Path("folder").mkdir()
-    code = "import sys, time\nfrom training.seeds.supervised import lock_folder\nfrom pathlib import Path\n"
-    code += "lock_folder(Path('folder'))\nprint('locked', flush=True)\ntime.sleep(60)\n"
+    code = (
+        "import time\n"
+        "from pathlib import Path\n"
+        "from training.seeds.supervised import locked_folder\n"
+        "with locked_folder(Path('folder')):\n"
+        "    print('locked', flush=True)\n"
+        "    time.sleep(60)\n"
+    )
     environment = os.environ | {"PYTHONPATH": str(seed_run.ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, text=True) as other:
         assert other.stdout.readline() == "locked\n"
-        with pytest.raises(ValueError, match="another process is at work in folder"):
-            lock_folder(Path("folder"), longest_wait=0.3)
+        with (
+            pytest.raises(ValueError, match="another process is at work in folder"),
+            locked_folder(Path("folder"), longest_wait=0.3),
+        ):
+            pass
         other.kill()
-    lock_folder(Path("folder"), longest_wait=5)
+    for _ in range(2):
+        with locked_folder(Path("folder"), longest_wait=5):
+            pass
 
 
 def command(output_dir):

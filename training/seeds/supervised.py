@@ -11,13 +11,16 @@ import runpy
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 LONGEST_WAIT = 20.0
 
 
-def lock_folder(folder: Path, longest_wait: float = LONGEST_WAIT) -> None:
-    """Keeps every other process that calls this out of a folder, until this process ends, however it ends.
+@contextmanager
+def locked_folder(folder: Path, longest_wait: float = LONGEST_WAIT) -> Iterator[None]:
+    """Keeps every other process that asks for it out of a folder during the block, or until this process is killed.
 
     Windows, and file systems that know no locks, keep nobody out.
 
@@ -31,17 +34,23 @@ def lock_folder(folder: Path, longest_wait: float = LONGEST_WAIT) -> None:
     try:
         import fcntl
     except ImportError:
+        yield
         return
     descriptor, start = os.open(folder, os.O_RDONLY), time.monotonic()
-    while True:
-        try:
-            return fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            if time.monotonic() - start > longest_wait:
-                raise ValueError(f"another process is at work in {folder}") from error
-            time.sleep(0.1)
-        except OSError:
-            return
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() - start > longest_wait:
+                    raise ValueError(f"another process is at work in {folder}") from error
+                time.sleep(0.1)
+            except OSError:
+                break
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _end_with_parent() -> None:
@@ -53,13 +62,13 @@ def _end_with_parent() -> None:
 def main() -> None:
     folder, script, *arguments = sys.argv[1:]
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    try:
-        lock_folder(Path(folder))
-    except ValueError as error:
-        sys.exit(f"{Path(script).name}: {error}")
     sys.argv = [script, *arguments]
-    runpy.run_path(script, run_name="__main__")
+    with locked_folder(Path(folder)):
+        runpy.run_path(script, run_name="__main__")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except ValueError as error:
+        sys.exit(str(error))
