@@ -10,7 +10,6 @@ from torch.nn import functional as F
 from transformers import initialization as init
 
 from ..ops.batch_norm import MaskedBatchNorm
-from ..ops.convolution import Convolution
 from ..ops.deviation_norm import DeviationNorm
 from ..ops.dropout import ElementDropout
 from ..ops.linear import Linear, weight_and_bias
@@ -129,7 +128,7 @@ class ParsingNetwork(nn.Module):
     def __init__(self, config: PRPNConfig):
         super().__init__()
         self.dropout = ElementDropout(config.input_dropout)
-        self.convolution = Convolution(config.embedding_size, config.hidden_size, config.lookback + 1)
+        self.convolution = nn.Conv1d(config.embedding_size, config.hidden_size, config.lookback + 1)
         self.norm = MaskedBatchNorm(config.hidden_size)
         self.distance_convolution = nn.Conv1d(config.hidden_size, 2, kernel_size=1, groups=2)
 

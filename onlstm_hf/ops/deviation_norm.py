@@ -8,12 +8,8 @@ import math
 
 import torch
 from torch import nn
-from torch.autograd.function import once_differentiable
-
-from .row_blocks import row_blocks
 
 EPSILON = 1e-6
-_ENTRIES_PER_BLOCK = 1 << 18
 
 
 def layer_norm(inputs: torch.Tensor, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -23,17 +19,11 @@ def layer_norm(inputs: torch.Tensor, gain: torch.Tensor, bias: torch.Tensor) -> 
 
 
 class DeviationNorm(nn.Module):
-    """`layer_norm` over the last dimension, with less memory and, on a CPU, more of it in the cache.
+    """`layer_norm` over the last dimension.
 
     Args:
         size: of the last dimension, at least 2.
-
-    Attributes:
-        implementation: "reference" for that function itself.
     """
-
-    implementations = ("auto", "reference")
-    implementation = "auto"
 
     def __init__(self, size: int):
         super().__init__()
@@ -43,9 +33,7 @@ class DeviationNorm(nn.Module):
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         """Normalises `inputs` `[..., size]`, in float32 or better."""
         inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
-        gain, bias = self.weight.to(inputs.dtype), self.bias.to(inputs.dtype)
-        run = layer_norm if self.implementation == "reference" else _DeviationNorm.apply
-        return run(inputs, gain, bias)
+        return layer_norm(inputs, self.weight.to(inputs.dtype), self.bias.to(inputs.dtype))
 
 
 def normalize(inputs: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -100,40 +88,3 @@ def normalize_backward(
     mean = (gradient @ gain).unsqueeze(-1) / gain.shape[0]
     centred = (gradient * gain).sub_(mean).addcmul_(normalized, along, value=-1)
     return centred.mul_(scale), product
-
-
-class _DeviationNorm(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, inputs: torch.Tensor, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-        rows = inputs.reshape(-1, len(gain))
-        normalized, outputs = torch.empty_like(rows), torch.empty_like(rows)
-        inverse_deviation = rows.new_empty(len(rows), 1)
-        for block in _blocks(rows):
-            _, inverse_deviation[block] = normalize(rows[block], out=normalized[block])
-            torch.addcmul(bias, normalized[block], gain, out=outputs[block])
-        ctx.save_for_backward(normalized, inverse_deviation, gain)
-        return outputs.view(inputs.shape)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        normalized, inverse_deviation, gain = ctx.saved_tensors
-        scale, own_part = gradient_factors(inverse_deviation, len(gain))
-        rows = gradient.reshape(-1, len(gain))
-        grad_inputs, grad_gain, grad_bias = (
-            torch.empty_like(normalized),
-            torch.zeros_like(gain),
-            torch.zeros_like(gain),
-        )
-        for block in _blocks(rows):
-            grad_inputs[block], product = normalize_backward(
-                rows[block], normalized[block], gain, scale[block], own_part[block]
-            )
-            grad_gain += product.sum(0)
-            grad_bias += rows[block].sum(0)
-        return grad_inputs.view(gradient.shape), grad_gain, grad_bias
-
-
-def _blocks(rows: torch.Tensor) -> list[slice]:
-    """On a CPU blocks that fit into its cache, elsewhere one of all rows."""
-    return row_blocks(*rows.shape, _ENTRIES_PER_BLOCK if rows.device.type == "cpu" else max(1, rows.numel()))

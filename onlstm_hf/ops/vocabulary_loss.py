@@ -1,15 +1,15 @@
-"""Cross-entropy over a vocabulary, without float32 copies of the logits or without the logits themselves."""
+"""Cross-entropy over a vocabulary, of logits or without ever holding all of them."""
+
+import math
 
 import torch
 from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
 
 from .labels import IGNORED_LABEL, check_vocabulary
 from .linear import linear, matmul
-from .row_blocks import row_blocks
 
-# Blocks of the logits: small enough for the cache; and large enough for the products that make them, each of which
-# reads and writes the whole gradient of the weight and has at least half its size.
-_LOGITS_PER_BLOCK = 1 << 20
+# A product that makes logits reads and writes the whole gradient of the weight; its block has at least half its size.
 _BYTES_PER_PRODUCT = 1 << 23
 
 
@@ -30,7 +30,9 @@ def next_token_loss(
         ValueError: if a label is outside the vocabulary.
     """
     labels = _flat_labels(shift_labels, logits.shape[-1], logits.device)
-    total = _SummedCrossEntropy.apply(logits.reshape(-1, logits.shape[-1]), labels)
+    logits = logits.reshape(-1, logits.shape[-1])
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL, reduction="sum")
     return total / _num_items(labels, num_items_in_batch)
 
 
@@ -79,33 +81,6 @@ def _num_items(labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | No
     return (labels != IGNORED_LABEL).sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
 
 
-class _SummedCrossEntropy(torch.autograd.Function):
-    """Sum of `logsumexp(logits) - logits[label]`, block of rows by block, so that the float32 copies stay in cache."""
-
-    @staticmethod
-    def forward(ctx, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        dtype = torch.promote_types(logits.dtype, torch.float32)
-        real = labels != IGNORED_LABEL
-        targets = labels.where(real, 0).unsqueeze(-1)
-        normalizers = torch.empty(len(logits), dtype=dtype, device=logits.device)
-        for rows in row_blocks(*logits.shape, _LOGITS_PER_BLOCK):
-            torch.logsumexp(logits[rows].to(dtype), dim=-1, out=normalizers[rows])
-        losses = normalizers - logits.gather(-1, targets).squeeze(-1).to(dtype)
-        ctx.save_for_backward(logits, targets, real, normalizers)
-        return losses.where(real, 0).sum()
-
-    @staticmethod
-    def backward(ctx, grad_output: torch.Tensor):
-        logits, targets, real, normalizers = ctx.saved_tensors
-        scale = (real * grad_output).unsqueeze(-1)
-        grad_logits = torch.empty_like(logits)
-        for rows in row_blocks(*logits.shape, _LOGITS_PER_BLOCK):
-            log_probabilities = logits[rows] - normalizers[rows].unsqueeze(-1)
-            grad_block = log_probabilities.exp_().mul_(scale[rows])
-            grad_logits[rows] = grad_block.scatter_add_(-1, targets[rows], -scale[rows])
-        return grad_logits, None
-
-
 class _ProjectedCrossEntropy(torch.autograd.Function):
     """The mean from what the logits are the product of, and its gradients, which are computed on the way."""
 
@@ -127,7 +102,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_weight, grad_bias = torch.zeros_like(weight, dtype=dtype), torch.zeros_like(bias, dtype=dtype)
         total = torch.zeros((), dtype=dtype, device=hidden_states.device)
         logits_per_block = max(_BYTES_PER_PRODUCT // hidden_states.element_size(), grad_weight.numel() // 2)
-        for rows in row_blocks(len(hidden_states), len(weight), logits_per_block):
+        for rows in _row_blocks(len(hidden_states), len(weight), logits_per_block):
             log_probabilities = linear(hidden_states[rows], product_weight, product_bias).log_softmax(-1, dtype=dtype)
             total -= log_probabilities.gather(-1, targets[rows]).where(real[rows], 0).sum()
             if differentiate:
@@ -159,3 +134,10 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         if grad_output.device.type != "cpu" or torch.compiler.is_compiling() or grad_output != 1:
             grad_weight, grad_bias = grad_weight * grad_output, grad_bias * grad_output
         return grad_hidden, grad_weight.to(ctx.weight_dtype), grad_bias.to(ctx.weight_dtype), None, None, None
+
+
+def _row_blocks(num_rows: int, row_size: int, entries_per_block: int) -> list[slice]:
+    """Blocks of rows as large as each other, of no more entries than that (but of one row at least)."""
+    num_blocks = math.ceil(num_rows / max(1, entries_per_block // row_size))
+    size = math.ceil(num_rows / max(1, num_blocks))
+    return [slice(start, start + size) for start in range(0, num_rows, max(1, size))]
