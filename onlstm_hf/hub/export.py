@@ -104,14 +104,14 @@ def repository_files(
         raise ValueError(f"{checkpoint} has no weights in a .safetensors file: save the model with save_pretrained")
     config = _read_config(checkpoint)
     carried = _carried_code(checkpoint, config)
+    model_class = _package_class(checkpoint, config)
+    if model_class is None:
+        _check_foreign_code(checkpoint, config["model_type"], carried, files)
     known = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES) and "/" not in name}
     if stray := sorted(files.keys() - carried - known):
         raise ValueError(f"{checkpoint} has files that are no part of a checkpoint; remove them: {', '.join(stray)}")
 
-    model_class = _package_class(checkpoint, config)
-    if model_class is None:
-        _check_foreign_code(checkpoint, config["model_type"], carried, files)
-    else:
+    if model_class is not None:
         code, references = model_code(model_class)
         files = {name: content for name, content in files.items() if name not in carried}
         files |= {name: text.encode() for name, text in code.items()}
