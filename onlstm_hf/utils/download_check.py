@@ -6,6 +6,7 @@ import re
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from threading import get_ident
 
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_NAME, cached_file
 
@@ -48,7 +49,7 @@ def check_download(name: str | os.PathLike, **place) -> None:
         return
     mark = cache / MARK
     last_check = mark.stat().st_mtime_ns if mark.exists() else 0
-    new_mark = cache / f"{MARK}.{os.getpid()}"
+    new_mark = cache / f"{MARK}.{os.getpid()}.{get_ident()}"
     new_mark.touch()  # before the files are listed, so that what arrives meanwhile is checked the next time
     try:
         for link in sorted(cache.glob("snapshots/**/*")):
