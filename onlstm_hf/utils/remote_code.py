@@ -42,7 +42,8 @@ def model_code(model_class: type) -> ModelCode:
     """The files that a model and its configuration need of this package, or of the user's own code.
 
     Args:
-        model_class: a `PreTrainedModel`. Its siblings in the same file that share its configuration are named in `auto_map`, too.
+        model_class: a `PreTrainedModel`. `auto_map` names its siblings in the same file, which share its
+            configuration, too.
 
     Raises:
         ValueError: if two files would have the same name, or one imports from a folder instead of a file.
