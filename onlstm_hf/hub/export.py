@@ -110,6 +110,8 @@ def repository_files(
     known = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES) and "/" not in name}
     if stray := sorted(files.keys() - carried - known):
         raise ValueError(f"{checkpoint} has files that are no part of a checkpoint; remove them: {', '.join(stray)}")
+    if results is not None:
+        files["results.json"] = Path(results)
 
     if model_class is not None:
         code, references = model_code(model_class)
@@ -117,8 +119,6 @@ def repository_files(
         files |= {name: text.encode() for name, text in code.items()}
         files["config.json"] = refer_to(references, files["config.json"].read_text(encoding="utf-8")).encode()
         model = _check_model(checkpoint, model_class)
-        if results is not None:
-            files["results.json"] = Path(results)
         if "results.json" in files:
             files["README.md"] = str(_card_of_results(repository, model, files["results.json"])).encode()
             return files
