@@ -6,10 +6,13 @@ import re
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
+from threading import get_ident
 
 from transformers.utils import CONFIG_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 PLACE = ("cache_dir", "revision", "subfolder")
+# A file in the cache of a repository, made when its files were last checked.
+MARK = ".checked_by_onlstm_hf"
 
 
 def hub_checksum(content: bytes | Path, is_large: bool) -> str:
@@ -28,10 +31,11 @@ def hub_checksum(content: bytes | Path, is_large: bool) -> str:
 
 
 def check_download(name: str | os.PathLike, **place) -> None:
-    """Raises an error if the cache holds other contents than the repository; the Hub's client compares sizes alone.
+    """Raises an error if a file was downloaded that is not the one on the Hub, whose client compares sizes alone.
 
-    In the cache a file is a link to one that is named by the checksum that the Hub announced. Where the system has no
-    links, that is not known, and nothing is checked. Neither is code, of which Transformers runs a copy.
+    Each download is checked once. In the cache a file is a link, made when it was downloaded, to one that is named by
+    the checksum that the Hub announced. Where the system has no links, that is not known, and nothing is checked.
+    Neither is code, of which Transformers runs a copy.
 
     Args:
         name: a repository on the Hub. Nothing is checked in a folder of the user's own.
@@ -40,26 +44,40 @@ def check_download(name: str | os.PathLike, **place) -> None:
     Raises:
         OSError: if a file is damaged. It is removed, so that the next attempt downloads it again.
     """
-    if Path(name).exists():
+    cache = None if Path(name).exists() else _cache(name, **place)
+    if cache is None or not os.access(cache, os.W_OK):  # nothing was downloaded into a cache that others own
         return
-    for link in _links(name, **place):
-        announced = Path(os.readlink(link)).name
-        if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", announced) or link.suffix == ".py":
-            continue
-        blob = link.resolve()
-        if hub_checksum(blob, is_large=len(announced) == 64) != announced:
-            with suppress(OSError):  # a cache that others own
-                blob.unlink()
-            raise OSError(
-                f"{link.name} of {name} did not arrive as it is on the Hub: it has another checksum. "
-                + (f"Delete {blob} and try again" if blob.exists() else "The damaged file is removed; try again")
-            )
+    mark = cache / MARK
+    last_check = mark.stat().st_mtime_ns if mark.exists() else 0
+    new_mark = cache / f"{MARK}.{os.getpid()}.{get_ident()}"
+    new_mark.touch()  # before the files are listed, so that what arrives meanwhile is checked the next time
+    try:
+        for link in sorted(cache.glob("snapshots/**/*")):
+            if link.is_symlink() and link.exists() and link.lstat().st_mtime_ns >= last_check:
+                _check_file(link, name)
+        new_mark.replace(mark)
+    finally:
+        new_mark.unlink(missing_ok=True)
 
 
-def _links(name: str | os.PathLike, **place) -> list[Path]:
-    """The links in the folder of the cache that holds the files of this repository and revision."""
+def _check_file(link: Path, repository: str | os.PathLike) -> None:
+    announced = Path(os.readlink(link)).name
+    if not re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", announced) or link.suffix == ".py":
+        return
+    blob = link.resolve()
+    if hub_checksum(blob, is_large=len(announced) == 64) != announced:
+        with suppress(OSError):  # in a store that others own
+            blob.unlink()
+        raise OSError(
+            f"{link.name} of {repository} did not arrive as it is on the Hub: it has another checksum. "
+            + (f"Delete {blob} and try again" if blob.exists() else "The damaged file is removed; try again")
+        )
+
+
+def _cache(name: str | os.PathLike, **place) -> Path | None:
+    """The folder of the cache that holds all that was downloaded of a repository."""
     for filename in (CONFIG_NAME, SAFE_WEIGHTS_NAME):
         with suppress(OSError):  # there is none
             if found := cached_file(name, filename, local_files_only=True, **place):
-                return [path for path in sorted(Path(found).parent.iterdir()) if path.is_symlink() and path.exists()]
-    return []
+                return next(folder.parent for folder in Path(found).parents if folder.name == "snapshots")
+    return None

@@ -3,6 +3,7 @@
 `HF_ENDPOINT` and its like are read when `huggingface_hub` is imported, so that each set of them needs a process.
 """
 
+import hashlib
 import io
 import multiprocessing
 import os
@@ -77,6 +78,23 @@ def load_model(name: str, trust: bool = False, **options) -> dict:
     with torch.no_grad():
         logits = model(**tokenizer(SENTENCE, return_tensors="pt")).logits[0, -1, :8]
     return {"module": type(model).__module__, "logits": logits.tolist()}
+
+
+def load_counting_checksums(name: str, trust: bool, **options) -> int:
+    """How many files `download_check`, of the package or of a checkpoint, hashes while these are loaded."""
+    num_hashed = 0
+
+    def counting(algorithm: Callable) -> Callable:
+        def start(*arguments, **keywords):
+            nonlocal num_hashed
+            num_hashed += sys._getframe(1).f_globals["__name__"].endswith("download_check")
+            return algorithm(*arguments, **keywords)
+
+        return start
+
+    with mock.patch("hashlib.sha1", counting(hashlib.sha1)), mock.patch("hashlib.sha256", counting(hashlib.sha256)):
+        load_model(name, trust, **options)
+    return num_hashed
 
 
 def load_each_way(name: str, trust: bool = False) -> dict:

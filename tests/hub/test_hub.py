@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from onlstm_hf import build_word_tokenizer
+from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.hub.push import push_metric, push_model
 from tests.helpers.hub_client import (
     attempt,
@@ -19,6 +20,7 @@ from tests.helpers.hub_client import (
     hide_package,
     list_files,
     load_by_class,
+    load_counting_checksums,
     load_each_way,
     load_metric,
     load_model,
@@ -126,7 +128,7 @@ def seen(hub: HubServer, name: str, **options) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
 def test_each_released_checkpoint_can_be_shared_and_loads_each_way(
-    folder, hub, client, client_without_package, variables
+    folder, hub, client, client_without_package, variables, tmp_path
 ):
     name = f"ada/released-{folder.name}"
     outcome = client(run_command, "push", str(folder), name)
@@ -134,9 +136,10 @@ def test_each_released_checkpoint_can_be_shared_and_loads_each_way(
     assert len(hub.repositories["model", name].commits) == 2  # that of the new repository, and one with everything
     card = hub.files(name)["README.md"].decode()
     assert f'path = "{name}"' in card and f"# released-{folder.name}\n" in card
-    uploaded, local = seen(hub, name), contents(folder)
-    assert {**uploaded, "README.md": b""} == {**local, "README.md": b""}
-    assert client(list_files, name) == sorted([".gitattributes", *local])
+    export_checkpoint(folder, tmp_path / "exported")
+    uploaded, exported = seen(hub, name), contents(tmp_path / "exported")
+    assert {**uploaded, "README.md": b""} == {**exported, "README.md": b""}
+    assert client(list_files, name) == sorted([".gitattributes", *exported])
 
     expected = client(load_each_way, str(folder))
     assert client(load_each_way, name) == expected
@@ -165,6 +168,14 @@ def test_one_commit_makes_the_repository_the_folder(hub, client, shared, first, 
     assert client(run_command, "push", str(second), shared).code == 0  # LICENSE goes
     assert seen(hub, shared) == contents(second)
     assert len(hub.repositories["model", shared].commits) == 4
+
+
+def test_what_is_pushed_is_what_is_exported(hub, client, shared, second, tmp_path):
+    folder = shutil.copytree(second, tmp_path / "folder")
+    forget_the_code(folder)
+    assert client(run_command, "push", str(folder), shared).code == 0
+    export_checkpoint(folder, tmp_path / "exported")
+    assert seen(hub, shared) == contents(tmp_path / "exported") == contents(second)
 
 
 def test_a_pinned_revision_stays_what_it_was(hub, client, shared, first, second):
@@ -426,6 +437,19 @@ def test_what_is_not_there_is_a_clear_error(client):
     assert outcome.code == 1 and "ada/missing" in outcome.errors
 
 
+@pytest.mark.parametrize("trust", [False, True])
+def test_only_what_was_downloaded_is_hashed(hub, client, client_without_package, first, second, tmp_path, trust):
+    call, name = client_without_package if trust else client, next(names)
+    assert client(run_command, "push", str(first), name).code == 0
+    load = partial(load_counting_checksums, trust=trust, cache_dir=str(tmp_path))
+    # The tokenizer, which is downloaded after the model, is hashed when the model is loaded for the next time.
+    assert call(load, name) > 0 and call(load, name) > 0
+    assert [call(load, name) for _ in range(3)] == [0, 0, 0]
+    assert client(run_command, "push", str(second), name).code == 0
+    assert call(load, name) > 0 and call(load, name) > 0
+    assert call(load, name) == 0
+
+
 # Metrics
 
 
@@ -475,10 +499,16 @@ def write(name, content):
     return change
 
 
-def forget_the_code(folder):
+def forget_the_code(folder, **changes):
     config = json.loads((folder / "config.json").read_text())
     del config["auto_map"], config["custom_pipelines"]
-    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "config.json").write_text(json.dumps(config | changes))
+    for path in folder.glob("*.py"):
+        path.unlink()
+
+
+def become_another_type(folder):
+    forget_the_code(folder, model_type="gpt2")
 
 
 def spoil_the_weights(folder):
@@ -501,9 +531,7 @@ def cut_the_weights(folder):
         (write("optimizer.pt", "pickle"), "remove them: optimizer.pt"),
         (write("logs/events.txt", "1"), "remove them: logs/events.txt"),
         (write("extra.py", "import os"), "remove them: extra.py"),
-        (remove("modeling_onlstm.py"), "lacks code that it refers to: modeling_onlstm.py"),
-        (remove("trees.py"), "trees.py"),
-        (forget_the_code, "does not carry its code"),
+        (become_another_type, 'of type "gpt2", which this package has not, and carries no code'),
         (spoil_the_weights, "NaN or infinity"),
         (cut_the_weights, "cannot load the model"),
         (remove("tokenizer.json"), "tokenizer"),

@@ -48,16 +48,6 @@ def test_its_weights_are_small_and_safe(folder):
 
 
 @each_checkpoint
-def test_the_code_it_carries_is_that_of_the_package(folder):
-    carried = list(folder.glob("*.py"))
-    model_type = json.loads((folder / "config.json").read_text())["model_type"]
-    assert f"modeling_{model_type}.py" in [path.name for path in carried]
-    for path in carried:
-        source = PROJECT_ROOT / "onlstm_hf" / path.name
-        assert path.read_text() == source.read_text(), f"copy {source.relative_to(PROJECT_ROOT)} to {folder.name}"
-
-
-@each_checkpoint
 def test_its_card_has_the_numbers_of_its_results(folder):
     card, results = ModelCard.load(folder / "README.md"), json.loads((folder / "results.json").read_text())
     assert card.data.license and card.data.library_name and card.data.pipeline_tag and card.data.datasets

@@ -7,6 +7,7 @@ from huggingface_hub import ModelCard
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM
 
+from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.trees.treebank import GoldTree
 from training import release, train_lm
 from training.toy_english import generate_toy_treebank, write_toy_corpus
@@ -59,12 +60,23 @@ def test_half_precision_weights_load_and_compute_in_float32(released):
     assert (model.dtype, model.config.model_type) == (torch.float32, model_type)
 
 
-def test_the_folder_has_weights_tokenizer_results_and_card_and_no_code(released):
-    folder, results, _ = released
-    names = {path.name for path in folder.iterdir()}
-    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json", "results.json"} <= names
-    assert not [name for name in names if name.endswith(".py")]
-    assert json.loads((folder / "results.json").read_text()) == results
+def test_the_folder_has_no_code_which_an_export_adds(released, tmp_path):
+    folder, results, model_type = released
+    files = {path.name: path.read_bytes() for path in folder.iterdir()}
+    assert {"README.md", "config.json", "model.safetensors", "tokenizer.json"} <= files.keys()
+    assert not [name for name in files if name.endswith(".py")]
+    config = json.loads(files["config.json"])
+    assert not config.keys() & {"auto_map", "custom_pipelines"}
+    assert json.loads(files["results.json"]) == results
+
+    exported = tmp_path / folder.name
+    export_checkpoint(str(folder), str(exported))
+    shared = {path.name: path.read_bytes() for path in exported.iterdir()}
+    assert f"modeling_{model_type}.py" in shared
+    assert {name: shared[name] for name in files if name != "config.json"} == {
+        name: content for name, content in files.items() if name != "config.json"
+    }
+    assert json.loads(shared["config.json"]).items() >= config.items()
 
 
 def test_the_card_has_valid_metadata_and_the_measured_numbers(released):

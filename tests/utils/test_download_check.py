@@ -3,11 +3,14 @@
 import hashlib
 import os
 import subprocess
+import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
-from onlstm_hf.utils.download_check import check_download, hub_checksum
+from onlstm_hf.utils import download_check
+from onlstm_hf.utils.download_check import MARK, check_download, hub_checksum
 
 COMMIT = "c" * 40
 
@@ -32,7 +35,20 @@ def add(root: Path, name: str, content: bytes, algorithm) -> Path:
     link = root / "snapshots" / COMMIT / name
     link.parent.mkdir(exist_ok=True)
     link.symlink_to(os.path.relpath(blob, link.parent))
+    download_again(link, ago=5.0)
     return blob
+
+
+def download_again(link: Path, ago: float = 0.0) -> None:
+    """Gives a link the time at which the client makes it, so many seconds ago."""
+    os.utime(link, (time.time() - ago,) * 2, follow_symlinks=False)
+
+
+@pytest.fixture
+def checked():
+    """How many files have been hashed."""
+    with mock.patch.object(download_check, "hub_checksum", wraps=hub_checksum) as counted:
+        yield lambda: len(counted.call_args_list)
 
 
 def blob_of(root: Path, name: str) -> Path:
@@ -63,13 +79,47 @@ def test_a_damaged_file_is_an_error_and_removed(repository, name, place):
     check_download("ada/tiny", cache_dir=str(repository.parent), **place)
 
 
-def test_files_of_a_subfolder_are_checked(repository):
-    add(repository, "small/config.json", b"{}", hashlib.sha1)
+def test_files_of_a_subfolder_and_of_other_revisions_are_checked(repository):
     blob = add(repository, "small/model-00001-of-00002.safetensors", b"small weights", hashlib.sha256)
     blob.write_bytes(b"SMALL weights")
-    check_download("ada/tiny", cache_dir=str(repository.parent))
     with pytest.raises(OSError, match="model-00001-of-00002.safetensors of ada/tiny"):
-        check_download("ada/tiny", cache_dir=str(repository.parent), subfolder="small")
+        check_download("ada/tiny", cache_dir=str(repository.parent))
+    check_download("ada/tiny", cache_dir=str(repository.parent), subfolder="small")
+
+
+def test_what_was_checked_is_not_hashed_again(repository, checked):
+    for _ in range(3):
+        check_download("ada/tiny", cache_dir=str(repository.parent))
+        assert checked() == 2
+    check_download("ada/tiny", cache_dir=str(repository.parent), revision=COMMIT)
+    assert checked() == 2
+    assert [path.name for path in repository.iterdir() if path.is_file()] == [MARK]
+
+
+def test_only_what_is_downloaded_after_a_check_is_hashed(repository, checked):
+    check_download("ada/tiny", cache_dir=str(repository.parent))
+    blob = add(repository, "tokenizer.json", b"{}", hashlib.sha1)
+    download_again(repository / "snapshots" / COMMIT / "tokenizer.json")
+    blob.write_bytes(b"[]")
+    with pytest.raises(OSError, match="tokenizer.json of ada/tiny"):
+        check_download("ada/tiny", cache_dir=str(repository.parent))
+    assert checked() == 3
+
+
+def test_after_damage_everything_that_was_not_found_whole_is_checked(repository, checked):
+    for name in ("config.json", "model.safetensors"):
+        blob = blob_of(repository, name)
+        blob.write_bytes(blob.read_bytes()[::-1])
+    for _ in range(2):
+        with pytest.raises(OSError, match="another checksum"):
+            check_download("ada/tiny", cache_dir=str(repository.parent))
+    assert checked() == 2 and not (repository / MARK).exists()
+
+
+def test_in_a_cache_that_cannot_be_written_to_nothing_was_downloaded(repository, checked, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    check_download("ada/tiny", cache_dir=str(repository.parent))
+    assert checked() == 0 and not (repository / MARK).exists()
 
 
 def test_a_file_in_a_store_that_repositories_share_is_known_by_its_checksum_all_the_same(repository):
@@ -80,6 +130,7 @@ def test_a_file_in_a_store_that_repositories_share_is_known_by_its_checksum_all_
     blob.symlink_to(stored)
     check_download("ada/tiny", cache_dir=str(repository.parent))
     stored.write_bytes(b"WEIGHTS")
+    download_again(repository / "snapshots" / COMMIT / "model.safetensors")
     with pytest.raises(OSError, match="model.safetensors of ada/tiny"):
         check_download("ada/tiny", cache_dir=str(repository.parent))
     assert not stored.exists()

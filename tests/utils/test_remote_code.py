@@ -1,132 +1,41 @@
-"""Checkpoints that carry their code: loaded where the package is not importable, and beside the package."""
+"""Code that travels with a checkpoint: which files, what they may import, and how they work beside the package."""
 
+import ast
 import json
-import os
-import re
 import shutil
-import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
-from transformers.dynamic_module_utils import get_imports
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging
 
+import onlstm_hf
 from onlstm_hf import build_word_tokenizer, convert_original_checkpoint
+from onlstm_hf.utils.remote_code import model_code
+from tests.helpers.isolated_process import run_isolated, use_without_package
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
-SHARED = {
-    "configuration_recurrent.py",
-    "download_check.py",
-    "dropout.py",
-    "linear.py",
-    "recurrent_language_model.py",
-    "recurrent_state.py",
-    "row_blocks.py",
-    "vocabulary_loss.py",
-}
-AWD_LSTM = {"awd_lstm.py", "configuration_awd_lstm.py", "sequence_pair_classification.py"}
-PARSING = {
-    "constituency_parsing.py",
-    "files.py",
-    "parsing.py",
-    "tree_drawing.py",
-    "trees.py",
-    "word_alignment.py",
-}
-FAST_PATHS = {"fast_path.py", "native_library.py"}
-RECURRENCE = {
-    "ordered_neurons.py",
-    "ordered_neurons_fused.py",
-    "ordered_neurons_kernels.py",
-    "ordered_neurons_native.py",
-    "ordered_neurons_triton.py",
-    "step_graphs.py",
-}
-CARRIED = {
-    "onlstm": {"configuration_onlstm.py", "modeling_onlstm.py"}
-    | RECURRENCE
-    | FAST_PATHS
-    | AWD_LSTM
-    | SHARED
-    | PARSING,
-    "prpn": {
-        "batch_norm.py",
-        "configuration_prpn.py",
-        "convolution.py",
-        "deviation_norm.py",
-        "memory_reading.py",
-        "memory_reading_fused.py",
-        "memory_reading_native.py",
-        "memory_reading_path.py",
-        "modeling_prpn.py",
-        "structured_attention.py",
-    }
-    | FAST_PATHS
-    | SHARED
-    | PARSING,
-    "rnn": {"configuration_rnn.py", "modeling_rnn.py"} | AWD_LSTM | SHARED,
-}
+PACKAGE = Path(onlstm_hf.__file__).parent
+MODELS = sorted((PACKAGE / "models").glob("modeling_*.py"))
+MAY_BE_IMPORTED = sys.stdlib_module_names | {"torch", "transformers"}
 SENTENCE = "the old cat saw the dog on the mat"
 PROMPT = [3, 4, 5, 6]
 
-ABSENT_PACKAGE = """
-import json, sys
+# In a copy of the code: what is fed to the recurrence is doubled.
+DOUBLED_GATES = """
 
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "onlstm_hf":
-            raise ModuleNotFoundError(f"No module named {name!r}")
+_unchanged = ordered_neurons
 
-sys.meta_path.insert(0, Absent())
+
+def ordered_neurons(input_gates, *arguments, **options):
+    return _unchanged(2 * input_gates, *arguments, **options)
 """
-
-WITHOUT_THE_PACKAGE = (
-    ABSENT_PACKAGE
-    + """
-checkpoint, saved_again, sentence, prompt = sys.argv[1:]
-try:
-    import onlstm_hf
-except ModuleNotFoundError as error:
-    report = {"import_error": str(error)}
-
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
-
-config = AutoConfig.from_pretrained(checkpoint, trust_remote_code=True)
-model = AutoModelForCausalLM.from_pretrained(checkpoint, trust_remote_code=True)
-tokenizer = AutoTokenizer.from_pretrained(checkpoint, trust_remote_code=True)
-ids = torch.tensor([json.loads(prompt)])
-report |= {
-    "config": type(config).__module__,
-    "model": type(model).__module__,
-    "logits": model(ids).logits[0].tolist(),
-    "generated": model.generate(ids, max_new_tokens=5, do_sample=False)[0].tolist(),
-}
-if model.induces_trees:
-    tree = model.parse(sentence, tokenizer)
-    report |= {"brackets": tree.to_bracket(), "drawing": str(tree), "svg": tree.to_svg()}
-    parse = pipeline("constituency-parsing", model=checkpoint, trust_remote_code=True, device="cpu")
-    report |= {"pipeline": type(parse).__module__, "records": parse([sentence, "the mat"], branching_bias="none")}
-model.save_pretrained(saved_again)
-print(json.dumps(report))
-"""
-)
-
-PAIRS_WITHOUT_THE_PACKAGE = (
-    ABSENT_PACKAGE
-    + """
-checkpoint, pair = sys.argv[1:]
-from transformers import pipeline
-
-classify = pipeline("text-classification", model=checkpoint, trust_remote_code=True, device="cpu")
-scores = classify([json.loads(pair)], top_k=None)[0]
-print(json.dumps({"model": type(classify.model).__module__, "scores": scores}))
-"""
-)
 
 BESIDE_THE_PACKAGE = """
 import json, sys
@@ -159,33 +68,45 @@ report["changed"] = [step(load_carried(changed_checkpoint))]
 report["installed"].append(step(installed))
 report["carried"].append(step(carried))
 report["classes"] = len({type(installed), type(carried)})
+operators = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
+report["operators"] = [name for name in operators if "ordered_neurons" in name]
 print(json.dumps(report))
 """
 
 
-def run_isolated(script, *arguments, modules):
-    """Runs a script without the current folder, user packages and PYTHON* variables, and reads what it reports."""
-    process = subprocess.run(
-        [sys.executable, "-I", "-c", script, *map(str, arguments)],
-        env={**os.environ, "HF_MODULES_CACHE": str(modules), "HF_HUB_OFFLINE": "1"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout.splitlines()[-1])
+def imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
+    """The imports of a file, those inside of functions too, and whether it can do without them (in `try`)."""
+    waiting = [(ast.parse(path.read_text(encoding="utf-8")), False)]
+    while waiting:
+        node, is_optional = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield node, is_optional
+        waiting += [(child, is_optional or isinstance(node, ast.Try)) for child in ast.iter_child_nodes(node)]
 
 
-@pytest.fixture(scope="module", params=list(CARRIED))
+def closure(*paths: Path) -> set[Path]:
+    """Files of the package and all that they import of it."""
+    found, waiting = set(), list(paths)
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            relative = [node for node, _ in imports(path) if isinstance(node, ast.ImportFrom) and node.level]
+            waiting += [path.parents[node.level - 1] / f"{node.module.replace('.', '/')}.py" for node in relative]
+    return found
+
+
+def flat_name(path: Path) -> str:
+    return "_".join(path.relative_to(PACKAGE).parts[1:])
+
+
+def checksums(model: PreTrainedModel) -> list[float]:
+    return [parameter.double().sum().item() for parameter in model.parameters()]
+
+
+@pytest.fixture(scope="module", params=list(MODEL_TYPES))
 def kind(request) -> Kind:
     return MODEL_TYPES[request.param]
-
-
-@pytest.fixture(scope="module")
-def carried(kind) -> set[str]:
-    return CARRIED[kind.config_class.model_type]
 
 
 @pytest.fixture(scope="module")
@@ -201,93 +122,158 @@ def checkpoint(model, tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
-def without_the_package(checkpoint, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("remote")
-    report = run_isolated(
-        WITHOUT_THE_PACKAGE, checkpoint, folder / "saved", SENTENCE, json.dumps(PROMPT), modules=folder / "modules"
+# The rule
+
+
+def test_names_of_travelling_files_are_unique():
+    travelling = sorted(closure(*MODELS))
+    names = [flat_name(path) for path in travelling]
+    assert len(MODELS) >= 4 and len(names) == len(set(names)), sorted(names)
+
+
+@pytest.mark.parametrize("path", sorted(closure(*MODELS)), ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_travelling_files_import_only_pytorch_transformers_and_one_another(path):
+    for node, is_optional in imports(path):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            imported = path.parents[node.level - 1].joinpath(*(node.module or "").split("."))
+            assert imported.with_suffix(".py").is_file(), f"line {node.lineno}: import from a file, not from a folder"
+        elif not is_optional:
+            names = [node.module] if isinstance(node, ast.ImportFrom) else [alias.name for alias in node.names]
+            assert {name.partition(".")[0] for name in names} <= MAY_BE_IMPORTED, f"line {node.lineno}"
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Makes a package of these files in the place of this one, and a model of its `models/tiny.py`."""
+
+    def make(**files: str) -> type:
+        for name, text in files.items():
+            path = tmp_path.joinpath("tiny", *name.split("__")).with_suffix(".py")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        monkeypatch.setattr("onlstm_hf.utils.remote_code._ROOT", tmp_path / "tiny")
+        module = ModuleType("tiny_model")
+        module.__file__ = str(tmp_path / "tiny" / "models" / "tiny.py")
+        monkeypatch.setitem(sys.modules, "tiny_model", module)
+        config_class = type("TinyConfig", (), {"__module__": "tiny_model"})
+        attributes = {"config_class": config_class, "auto_class_name": "AutoModel", "pipelines": {}}
+        module.Tiny = type("Tiny", (), {"__module__": "tiny_model", **attributes})
+        return module.Tiny
+
+    return make
+
+
+def test_folders_become_parts_of_names_in_imports_too(package):
+    model_class = package(
+        models__tiny="from ..ops.lstm.step import (\n    step,\n)\n\n\ndef run():\n    from .parts.head import head\n",
+        models__parts__head="from ...ops.lstm.step import step as head\n",
+        ops__lstm__step="from math import exp as step\n",
     )
-    return report | {"saved": folder / "saved"}
+    files, references = model_code(model_class)
+    assert files == {
+        "tiny.py": "from .lstm_step import (\n    step,\n)\n\n\ndef run():\n    from .parts_head import head\n",
+        "parts_head.py": "from .lstm_step import step as head\n",
+        "lstm_step.py": "from math import exp as step\n",
+    }
+    assert references == {"auto_map": {"AutoConfig": "tiny.TinyConfig", "AutoModel": "tiny.Tiny"}}
 
 
-def test_a_checkpoint_carries_exactly_the_code_that_it_needs(kind, checkpoint, carried):
-    assert {path.name for path in checkpoint.glob("*.py")} == carried
+def test_two_files_with_one_flat_name_are_refused(package):
+    model_class = package(
+        models__tiny="from ..ops.tools import a\nfrom ..text.tools import b\n",
+        ops__tools="a = 1\n",
+        text__tools="b = 2\n",
+    )
+    with pytest.raises(ValueError, match="would both travel as tools.py: rename one"):
+        model_code(model_class)
+
+
+@pytest.mark.parametrize("line", ["from ..ops import lstm", "from .. import ops", "from ..ops.missing import x"])
+def test_what_is_imported_from_a_folder_is_refused(package, line):
+    with pytest.raises(ValueError, match="tiny.py imports .*, which is no file that can travel"):
+        model_code(package(models__tiny=f"{line}\n", ops__lstm=""))
+
+
+# Saving
+
+
+def test_a_checkpoint_carries_exactly_the_code_that_it_needs(kind, checkpoint):
     model_type = kind.config_class.model_type
+    needed = closure(PACKAGE / "models" / f"modeling_{model_type}.py")
+    assert {path.name for path in checkpoint.glob("*.py")} == {flat_name(path) for path in needed}
+    classes = {"AutoModel": kind.model_class, "AutoModelForCausalLM": kind.causal_class}
+    if kind.pair_class:
+        classes["AutoModelForSequenceClassification"] = kind.pair_class
     assert json.loads((checkpoint / "config.json").read_text())["auto_map"] == {
         "AutoConfig": f"configuration_{model_type}.{kind.config_class.__name__}",
-        "AutoModelForCausalLM": f"modeling_{model_type}.{kind.causal_class.__name__}",
+        **{name: f"modeling_{model_type}.{cls.__name__}" for name, cls in classes.items()},
     }
 
 
-def test_the_model_without_a_head_carries_its_code_too(kind, model, carried, tmp_path):
+def test_the_model_without_a_head_carries_its_code_too(kind, model, checkpoint, tmp_path):
     model.model.save_pretrained(tmp_path)
-    assert {path.name for path in tmp_path.glob("*.py")} == carried
-    auto_map = json.loads((tmp_path / "config.json").read_text())["auto_map"]
-    assert auto_map["AutoModel"] == f"modeling_{kind.config_class.model_type}.{kind.model_class.__name__}"
+    assert {path.name for path in tmp_path.glob("*.py")} == {path.name for path in checkpoint.glob("*.py")}
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert config["auto_map"]["AutoModel"] == f"modeling_{kind.config_class.model_type}.{kind.model_class.__name__}"
+    assert "custom_pipelines" not in config
     assert type(kind.model_class.from_pretrained(tmp_path)) is kind.model_class
 
 
-def test_carried_code_requires_nothing_but_torch_and_transformers(checkpoint, carried):
-    for name in carried:
-        assert set(get_imports(checkpoint / name)) <= sys.stdlib_module_names | {"torch", "transformers"}, name
+def test_saving_changes_nothing_about_the_model(kind, model, checkpoint, tmp_path):
+    assert not {"auto_map", "custom_pipelines"} & vars(model.config).keys()
+    loaded = AutoModelForCausalLM.from_pretrained(checkpoint)
+    PreTrainedModel.save_pretrained(loaded, tmp_path)  # without code
+    assert not list(tmp_path.glob("*.py"))
+    assert not {"auto_map", "custom_pipelines"} & json.loads((tmp_path / "config.json").read_text()).keys()
 
 
-def test_the_package_is_not_importable_in_the_isolated_process(without_the_package):
-    assert without_the_package["import_error"] == "No module named 'onlstm_hf'"
-    assert without_the_package["model"].startswith("transformers_modules.")
-    assert without_the_package["config"].startswith("transformers_modules.")
+def test_weights_given_as_in_transformers_are_saved(kind, model, tmp_path):
+    zeros = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
+    model.save_pretrained(tmp_path, True, zeros)
+    assert not any(checksums(kind.causal_class.from_pretrained(tmp_path)))
 
 
-def test_carried_code_computes_and_generates_the_same(model, without_the_package):
-    prompt = torch.tensor([PROMPT])
-    with torch.no_grad():
-        logits = model(prompt).logits[0]
-    torch.testing.assert_close(torch.tensor(without_the_package["logits"]), logits)
-    expected = model.generate(prompt, max_new_tokens=5, do_sample=False)[0].tolist()
-    assert without_the_package["generated"] == expected
+def test_a_process_that_is_not_the_main_one_writes_no_code(model, tmp_path):
+    model.save_pretrained(tmp_path, is_main_process=False)
+    assert not list(tmp_path.glob("*.py"))
 
 
-def test_carried_code_parses_and_draws_the_same(model, checkpoint, without_the_package):
-    if not model.induces_trees:
-        assert "brackets" not in without_the_package
-        return
-    tree = model.parse(SENTENCE, AutoTokenizer.from_pretrained(checkpoint))
-    assert without_the_package["brackets"] == tree.to_bracket()
-    assert without_the_package["drawing"] == str(tree)
-    assert without_the_package["svg"] == tree.to_svg()
-    parse = pipeline("constituency-parsing", model=str(checkpoint), device="cpu")
-    assert without_the_package["pipeline"].startswith("transformers_modules.")
-    for found, expected in zip(
-        without_the_package["records"], parse([SENTENCE, "the mat"], branching_bias="none"), strict=True
-    ):
-        assert found.pop("distances") == pytest.approx(expected.pop("distances"), abs=1e-6)
-        assert found == expected
+def test_an_adapter_is_saved_without_code(tmp_path):
+    peft = pytest.importorskip("peft")
+    model = MODEL_TYPES["onlstm"].make(tie_word_embeddings=False)
+    model.add_adapter(peft.LoraConfig(r=2, target_modules=["lm_head"]))
+    model.save_pretrained(tmp_path)
+    assert {path.suffix for path in tmp_path.iterdir()} <= {".json", ".safetensors"}
 
 
-def test_carried_code_is_saved_again(kind, model, carried, without_the_package):
-    assert {path.name for path in without_the_package["saved"].glob("*.py")} == carried
-    loaded = AutoModelForCausalLM.from_pretrained(without_the_package["saved"])
-    assert type(loaded) is kind.causal_class
-    torch.testing.assert_close(loaded.state_dict(), model.state_dict())
+def test_a_class_of_a_notebook_is_saved_without_code_and_with_a_warning(tmp_path, caplog):
+    class InNotebook(MODEL_TYPES["onlstm"].causal_class):
+        __module__ = "__main__"
+
+    with caplog.at_level("WARNING", "onlstm_hf.utils.remote_code"):
+        InNotebook(MODEL_TYPES["onlstm"].config()).save_pretrained(tmp_path)
+    assert not list(tmp_path.glob("*.py"))
+    assert "does not carry the code of InNotebook, which is defined in __main__" in caplog.text
 
 
-def test_a_classifier_of_pairs_is_loaded_without_the_package(kind, carried, tmp_path):
-    if kind.pair_class is None:
-        pytest.skip("there is none for this kind of model")
-    model, tokenizer = kind.make(kind.pair_class), build_word_tokenizer([SENTENCE], token_type_ids=True)
-    model.save_pretrained(tmp_path / "pairs")
-    tokenizer.save_pretrained(tmp_path / "pairs")
-    assert {path.name for path in (tmp_path / "pairs").glob("*.py")} == carried
-    pair = {"text": SENTENCE, "text_pair": "the cat"}
-    report = run_isolated(
-        PAIRS_WITHOUT_THE_PACKAGE, tmp_path / "pairs", json.dumps(pair), modules=tmp_path / "modules"
+def test_a_model_in_a_file_of_the_users_own_carries_that_and_its_configuration(tmp_path, monkeypatch):
+    (tmp_path / "my_lstm.py").write_text(
+        "from onlstm_hf import ONLSTMForCausalLM\n\n\nclass MyLSTM(ONLSTMForCausalLM):\n    pass\n"
     )
-    assert report["model"].startswith("transformers_modules.")
-    left, right = (tokenizer(text, return_tensors="pt")["input_ids"] for text in pair.values())
-    with torch.no_grad():
-        probabilities = model(left, input_ids_pair=right).logits[0].softmax(dim=-1).tolist()
-    expected = {model.config.id2label[index]: value for index, value in enumerate(probabilities)}
-    assert {entry["label"]: entry["score"] for entry in report["scores"]} == pytest.approx(expected, abs=1e-5)
+    monkeypatch.syspath_prepend(tmp_path)
+    import my_lstm
+
+    my_lstm.MyLSTM(MODEL_TYPES["onlstm"].config()).save_pretrained(tmp_path / "saved")
+    auto_map = json.loads((tmp_path / "saved" / "config.json").read_text())["auto_map"]
+    assert auto_map == {
+        "AutoConfig": "configuration_onlstm.ONLSTMConfig",
+        "AutoModelForCausalLM": "my_lstm.MyLSTM",
+    }
+    needed = {flat_name(path) for path in closure(PACKAGE / "models" / "configuration_onlstm.py")}
+    assert {path.name for path in (tmp_path / "saved").glob("*.py")} == needed | {"my_lstm.py"}
+
+
+# Loading
 
 
 @pytest.mark.parametrize("options", [{}, {"trust_remote_code": True}, {"trust_remote_code": False}], ids=str)
@@ -315,15 +301,13 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     checkpoint = tmp_path / "on-lstm.tiny"
     MODEL_TYPES["onlstm"].make(vocab_size=11).save_pretrained(checkpoint)
     changed_checkpoint = shutil.copytree(checkpoint, tmp_path / "changed")
-    recurrence = changed_checkpoint / "ordered_neurons.py"
-    code = recurrence.read_text()
-    changed_code = code.replace(".forward(\n        input_gates,", ".forward(\n        2 * input_gates,")
-    assert changed_code != code
-    recurrence.write_text(changed_code)
+    with (changed_checkpoint / "ordered_neurons_operator.py").open("a") as file:
+        file.write(DOUBLED_GATES)
     report = run_isolated(
         BESIDE_THE_PACKAGE, checkpoint, changed_checkpoint, json.dumps(PROMPT), modules=tmp_path / "modules"
     )
     assert report["classes"] == 2
+    assert len(set(report["operators"])) == 3  # of the installed code, and of both checkpoints
     first = report["installed"][0]
     for values in report["installed"] + report["carried"]:
         assert values == pytest.approx(first, rel=1e-5)
@@ -340,9 +324,13 @@ def test_a_converted_checkpoint_needs_neither_this_package_nor_the_original_code
     (tmp_path / "train.txt").write_text(" ".join(words))
     for part in convert_original_checkpoint(f"{golden}.pt", tmp_path / "train.txt"):
         part.save_pretrained(tmp_path / "converted")
-    prompt = json.dumps(expected["input_ids"][:, 1].tolist())
-    arguments = (tmp_path / "converted", tmp_path / "saved", "word3 word1 word4", prompt)
-    report = run_isolated(WITHOUT_THE_PACKAGE, *arguments, modules=tmp_path / "modules")
-    assert report["model"].startswith("transformers_modules.")
-    torch.testing.assert_close(torch.tensor(report["logits"]), expected["logits"][:, 1], rtol=1e-5, atol=1e-6)
-    assert sorted(re.findall(r"\w+", report["brackets"])) == ["word1", "word3", "word4"]
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "converted")
+    input_ids = expected["input_ids"][:, 1].tolist()
+    sentence = " ".join(tokenizer.convert_ids_to_tokens(input_ids))
+    assert tokenizer(sentence).input_ids == input_ids
+    checkpoints = {"converted": ("converted", False)}
+    report = use_without_package(checkpoints, sentence, {}, modules=tmp_path / "modules", folder=tmp_path)
+    for found in report["reports"]["converted"].values():
+        assert found["module"].startswith("transformers_modules.")
+        logits = torch.tensor(found["logits"])
+        torch.testing.assert_close(logits, expected["logits"][:, 1], rtol=1e-5, atol=1e-6)

@@ -2,8 +2,7 @@
 
 from transformers import PreTrainedConfig
 
-# Fields that name code beside the weights.
-CARRIED_CODE = ("auto_map", "custom_pipelines")
+from ...utils.remote_code import REFERENCES
 
 
 class RecurrentConfig(PreTrainedConfig):
@@ -57,5 +56,5 @@ class RecurrentConfig(PreTrainedConfig):
         if model_type != cls.model_type:
             raise ValueError(f'this is the configuration of a "{model_type}" model, and "{cls.model_type}" is needed')
         if cls._auto_class is None:  # Transformers sets it where the class itself comes with the checkpoint
-            config_dict = {name: value for name, value in config_dict.items() if name not in CARRIED_CODE}
+            config_dict = {name: value for name, value in config_dict.items() if name not in REFERENCES}
         return super().from_dict(config_dict, **kwargs)

@@ -1,7 +1,6 @@
 """What all recurrent language models of this package share: checked inputs, the head, its loss, and generation."""
 
 import os
-from contextlib import nullcontext
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -10,13 +9,13 @@ import torch
 from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import ModelOutput
+from transformers.utils import CONFIG_NAME, ModelOutput
 
 from ...ops.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
 from ...ops.linear import weight_and_bias
 from ...ops.vocabulary_loss import next_token_loss, projected_next_token_loss
 from ...utils.download_check import PLACE, check_download
-from ...utils.remote_code import can_travel, with_references, write_code
+from ...utils.remote_code import write_code
 from .configuration import RecurrentConfig
 from .state import ModelState
 
@@ -104,17 +103,20 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                 check_download(pretrained_model_name_or_path, **place)
 
     def save_pretrained(
-        self, save_directory: str | os.PathLike, is_main_process: bool = True, push_to_hub: bool = False, **options
+        self,
+        save_directory: str | os.PathLike,
+        is_main_process: bool = True,
+        state_dict: dict[str, torch.Tensor] | None = None,
+        push_to_hub: bool = False,
+        **options,
     ) -> None:
         """As in Transformers, with the code of the model beside its weights, so that they load without this package.
 
         With `push_to_hub` the folder's name in the user's namespace is the repository, unless `repo_id` names one.
         """
         hub_options = {name: options.pop(name) for name in HUB_OPTIONS if name in options} if push_to_hub else {}
-        travels = can_travel(type(self))
-        with with_references(self) if travels else nullcontext():
-            super().save_pretrained(save_directory, is_main_process=is_main_process, **options)
-        if travels and is_main_process:
+        super().save_pretrained(save_directory, is_main_process, state_dict, **options)
+        if is_main_process and Path(save_directory, CONFIG_NAME).is_file():  # an adapter is saved without
             write_code(type(self), save_directory)
         if push_to_hub and is_main_process:
             self.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)

@@ -1,0 +1,118 @@
+"""Processes in which `onlstm_hf` cannot be imported, and what they do there with checkpoints that carry their code."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+_HIDE_PACKAGE = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "onlstm_hf":
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Absent())
+"""
+# Everything that checkpoints are for. Each is saved again, and what was saved is used in the same way.
+_USE_CHECKPOINTS = """
+import json
+import torch
+from transformers import (
+    AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline
+)
+
+folders, sentence, pair = json.loads(sys.argv[1])
+try:
+    import onlstm_hf
+except ModuleNotFoundError as error:
+    import_error = str(error)
+trusted = {"trust_remote_code": True}
+
+def use_base_model(folder, input_ids):
+    output = AutoModel.from_pretrained(folder, **trusted)(input_ids)
+    return (output if isinstance(output, torch.Tensor) else output.last_hidden_state).tolist()
+
+def use_language_model(folder, model, tokenizer):
+    input_ids = tokenizer(sentence, return_tensors="pt").input_ids
+    report = {
+        "logits": model(input_ids).logits[0].tolist(),
+        "hidden": use_base_model(folder, input_ids),
+        "generated": model.generate(input_ids, max_new_tokens=5, do_sample=False)[0].tolist(),
+    }
+    write = pipeline("text-generation", model=folder, device="cpu", **trusted)
+    report["text"] = write(sentence + " ", max_new_tokens=5, do_sample=False)[0]["generated_text"]
+    if model.induces_trees:
+        tree = model.parse(sentence, tokenizer)
+        report |= {"brackets": tree.to_bracket(), "drawing": str(tree), "svg": tree.to_svg()}
+        parse = pipeline("constituency-parsing", model=folder, device="cpu", **trusted)
+        report |= {"pipeline": type(parse).__module__, "records": parse([sentence, "mat"], branching_bias="none")}
+    return report
+
+def use_classifier(folder, model, tokenizer):
+    classify = pipeline("text-classification", model=folder, device="cpu", **trusted)
+    return {
+        "scores": classify([pair], top_k=None)[0],
+        "hidden": use_base_model(folder, tokenizer(pair["text"], return_tensors="pt").input_ids),
+    }
+
+def use(folder, is_classifier):
+    auto_class = AutoModelForSequenceClassification if is_classifier else AutoModelForCausalLM
+    model = auto_class.from_pretrained(folder, **trusted)
+    tokenizer = AutoTokenizer.from_pretrained(folder, **trusted)
+    report = {"module": type(model).__module__, "config": type(model.config).__module__}
+    report |= (use_classifier if is_classifier else use_language_model)(folder, model, tokenizer)
+    return model, tokenizer, report
+
+reports = {}
+for name, (folder, is_classifier) in folders.items():
+    model, tokenizer, report = use(folder, is_classifier)
+    for part in (model, tokenizer):
+        part.save_pretrained(folder + "-again")
+    reports[name] = {"first": report, "again": use(folder + "-again", is_classifier)[2]}
+print(json.dumps({"import_error": import_error, "reports": reports}))
+"""
+
+
+def run_isolated(script: str, *arguments: str | Path, modules: Path, folder: Path | None = None) -> dict:
+    """Runs a script without user packages and PYTHON* variables, and reads the JSON of its last line.
+
+    Args:
+        script: Python. The working directory is not among the places that it imports from.
+        arguments: its `sys.argv[1:]`.
+        modules: where Transformers keeps the code that it runs.
+        folder: the working directory.
+    """
+    process = subprocess.run(
+        [sys.executable, "-I", "-X", "utf8", "-c", script, *map(str, arguments)],
+        env={**os.environ, "HF_MODULES_CACHE": str(modules), "HF_HUB_OFFLINE": "1"},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        timeout=300,
+    )
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
+
+
+def use_without_package(
+    checkpoints: dict[str, tuple[str, bool]], sentence: str, pair: dict[str, str], modules: Path, folder: Path
+) -> dict:
+    """What checkpoints do in one process where the package is not importable, loaded, and saved and loaded again.
+
+    Args:
+        checkpoints: by any name the folder of each, and whether it is a classifier of pairs. Beside it a folder is
+            written whose name ends with `-again`.
+        sentence: what language models read, go on from and parse.
+        pair: what classifiers classify, `text` and `text_pair`.
+        modules, folder: see `run_isolated`.
+
+    Returns:
+        `import_error`, that of `import onlstm_hf`, and `reports`: by name, `first` and `again`, what was found.
+    """
+    arguments = json.dumps([checkpoints, sentence, pair])
+    return run_isolated(_HIDE_PACKAGE + _USE_CHECKPOINTS, arguments, modules=modules, folder=folder)

@@ -1,0 +1,303 @@
+"""Exported checkpoints: used where the package is not importable, from folders with any names, and beside it."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import (
+    AutoModel,
+    AutoModelForCausalLM,
+    AutoModelForSequenceClassification,
+    AutoTokenizer,
+    PreTrainedModel,
+    pipeline,
+)
+
+from onlstm_hf import TreeLSTMConfig, TreeLSTMForSequencePairClassification, build_word_tokenizer
+from onlstm_hf.hub.export import export_checkpoint
+from tests.helpers.isolated_process import use_without_package
+from tests.helpers.tiny_models import KINDS, MODEL_TYPES
+
+SENTENCE = "( old cat ) saw ( a dog )"
+PAIR = {"text": "( old ( cat saw ) )", "text_pair": "( a dog )"}
+CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\n---\n\n# A tiny model\n"
+# Two have the same type and name, and the names of folders are not ASCII.
+LANGUAGE_MODELS = {"onlstm": "模型/été", "onlstm-2": "語言/été", "prpn": "ПРПН 1.0", "rnn": "rnn-tiny"}
+CLASSIFIERS = {"onlstm-pairs": "ζεύγη", "rnn-pairs": "pairs.rnn", "tree_lstm-pairs": "bäume"}
+
+
+def make_model(name: str, options: dict) -> PreTrainedModel:
+    model_type, _, kind = name.partition("-")
+    if model_type == "tree_lstm":
+        torch.manual_seed(0)
+        config = TreeLSTMConfig(embedding_size=8, hidden_size=12, open_bracket_id=3, close_bracket_id=4, **options)
+        return TreeLSTMForSequencePairClassification(config).eval()
+    if kind == "2":
+        return KINDS[model_type].make(**options, chunk_size=2)
+    return MODEL_TYPES[model_type].make(MODEL_TYPES[model_type].pair_class if kind else None, **options)
+
+
+def save_checkpoint(name: str, folder: Path) -> Path:
+    tokenizer = build_word_tokenizer([SENTENCE], token_type_ids=name in CLASSIFIERS)
+    options = {"vocab_size": len(tokenizer), "pad_token_id": 2, "bos_token_id": 0, "eos_token_id": 0}
+    make_model(name, options).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "README.md").write_text(CARD)
+    return folder
+
+
+@pytest.fixture(scope="module", params=[*LANGUAGE_MODELS, *CLASSIFIERS])
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("saved")
+    return {name: save_checkpoint(name, root / name) for name in (*LANGUAGE_MODELS, *CLASSIFIERS)}
+
+
+@pytest.fixture(scope="module")
+def root(saved, tmp_path_factory) -> Path:
+    """A folder with all of them, exported."""
+    root = tmp_path_factory.mktemp("exported") / "arbeit ∂"
+    for name, folder in (LANGUAGE_MODELS | CLASSIFIERS).items():
+        export_checkpoint(str(saved[name]), str(root / folder))
+    return root
+
+
+@pytest.fixture(scope="module")
+def without_package(root):
+    """What all of them do in one process, from relative places."""
+    checkpoints = {name: (folder, name in CLASSIFIERS) for name, folder in (LANGUAGE_MODELS | CLASSIFIERS).items()}
+    return use_without_package(checkpoints, SENTENCE, PAIR, modules=root / "module kód", folder=root)
+
+
+@pytest.fixture(params=["first", "again"])
+def report(request, name, without_package) -> dict:
+    return without_package["reports"][name][request.param]
+
+
+def test_the_package_is_not_importable_there(without_package):
+    assert without_package["import_error"] == "No module named 'onlstm_hf'"
+
+
+def test_the_code_that_came_with_a_checkpoint_is_what_runs(report):
+    assert report["module"].startswith("transformers_modules.")
+    assert report["config"].startswith("transformers_modules.")
+    assert report.get("pipeline", "transformers_modules.").startswith("transformers_modules.")
+
+
+def test_checkpoints_of_the_same_type_and_folder_name_stay_apart(without_package):
+    modules = {name: report["first"]["module"] for name, report in without_package["reports"].items()}
+    first, second = (without_package["reports"][name]["first"]["logits"] for name in ("onlstm", "onlstm-2"))
+    assert len(set(modules.values())) >= 6 and first != second
+
+
+def test_every_model_computes_what_it_does_with_the_package(name, report, root):
+    folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    text = PAIR["text"] if name in CLASSIFIERS else SENTENCE
+    with torch.no_grad():
+        model = AutoModelForSequenceClassification if name in CLASSIFIERS else AutoModelForCausalLM
+        hidden = model.from_pretrained(folder).model(tokenizer(text, return_tensors="pt").input_ids)
+    hidden = hidden if isinstance(hidden, torch.Tensor) else hidden.last_hidden_state
+    torch.testing.assert_close(torch.tensor(report["hidden"]), hidden, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", LANGUAGE_MODELS, indirect=True)
+def test_language_models_predict_write_and_parse_as_with_the_package(name, report, root):
+    folder = root / LANGUAGE_MODELS[name]
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    input_ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
+    with torch.no_grad():
+        torch.testing.assert_close(torch.tensor(report["logits"]), model(input_ids).logits[0], rtol=1e-5, atol=1e-5)
+    assert report["generated"] == model.generate(input_ids, max_new_tokens=5, do_sample=False)[0].tolist()
+    assert report["text"].startswith(SENTENCE)
+    if not model.induces_trees:
+        assert "brackets" not in report
+        return
+    tree = model.parse(SENTENCE, tokenizer)
+    assert (report["brackets"], report["drawing"], report["svg"]) == (tree.to_bracket(), str(tree), tree.to_svg())
+    parse = pipeline("constituency-parsing", model=str(folder), device="cpu")
+    for found, expected in zip(report["records"], parse([SENTENCE, "mat"], branching_bias="none"), strict=True):
+        assert found["distances"] == pytest.approx(expected.pop("distances"), abs=1e-6)
+        assert {**found, "distances": None} == {**expected, "distances": None}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS, indirect=True)
+def test_classifiers_of_pairs_classify_as_with_the_package(name, report, root):
+    folder = root / CLASSIFIERS[name]
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    left, right = (tokenizer(text, return_tensors="pt")["input_ids"] for text in PAIR.values())
+    with torch.no_grad():
+        probabilities = model(left, input_ids_pair=right).logits[0].softmax(dim=-1).tolist()
+    expected = {model.config.id2label[index]: value for index, value in enumerate(probabilities)}
+    assert {entry["label"]: entry["score"] for entry in report["scores"]} == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_is_saved_from_there_is_what_was_exported(name, without_package, root):
+    folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
+    again = folder.with_name(f"{folder.name}-again")
+    for path in folder.iterdir():
+        if path.suffix == ".py" or path.name == "model.safetensors":
+            assert (again / path.name).read_bytes() == path.read_bytes(), path.name
+    assert {path.name for path in again.glob("*.py")} == {path.name for path in folder.glob("*.py")}
+    first, second = (json.loads((place / "config.json").read_text()) for place in (folder, again))
+    assert second["auto_map"] == first["auto_map"]
+    assert second.get("custom_pipelines") == first.get("custom_pipelines")
+
+
+def test_an_export_is_the_checkpoint_byte_for_byte(name, saved, root):
+    folder = root / (LANGUAGE_MODELS | CLASSIFIERS)[name]
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == {
+        path.name: path.read_bytes() for path in saved[name].iterdir()
+    }
+
+
+def test_every_auto_class_of_the_type_is_named(name, root):
+    model_type, _, kind = name.partition("-")
+    config = json.loads((root / (LANGUAGE_MODELS | CLASSIFIERS)[name] / "config.json").read_text())
+    expected = {"AutoConfig", "AutoModel", "AutoModelForCausalLM", "AutoModelForSequenceClassification"}
+    expected -= {"prpn": {"AutoModelForSequenceClassification"}, "tree_lstm": {"AutoModelForCausalLM"}}.get(
+        model_type, set()
+    )
+    assert config["auto_map"].keys() == expected
+    assert ("custom_pipelines" in config) == (model_type in ("onlstm", "prpn") and kind in ("", "2"))
+
+
+@pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForCausalLM])
+def test_beside_the_package_its_own_code_is_used(root, auto_class):
+    for name in ("onlstm", "prpn", "rnn"):
+        model = auto_class.from_pretrained(root / LANGUAGE_MODELS[name], trust_remote_code=True)
+        assert type(model).__module__ == f"onlstm_hf.models.modeling_{name}"
+
+
+# What a checkpoint had before
+
+
+@pytest.fixture
+def checkpoint(saved, tmp_path) -> Path:
+    """One as in a checkout: without code."""
+    folder = shutil.copytree(saved["onlstm"], tmp_path / "checkpoint", ignore=shutil.ignore_patterns("*.py"))
+    config = json.loads((folder / "config.json").read_text())
+    del config["auto_map"], config["custom_pipelines"]
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def change_config(folder: Path, **entries) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | entries))
+
+
+def names(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir()}
+
+
+def test_a_checkpoint_without_code_gets_it_and_is_left_as_it_is(checkpoint, saved, tmp_path):
+    before = {path.name: path.read_bytes() for path in checkpoint.iterdir()}
+    message = export_checkpoint(str(checkpoint), str(tmp_path / "new" / "exported"))
+    exported = tmp_path / "new" / "exported"
+    assert message.startswith(f"{exported}: ") and "\n" not in message and "with its card" in message
+    assert names(exported) == names(saved["onlstm"])
+    assert {path.name: path.read_bytes() for path in checkpoint.iterdir()} == before
+    assert (exported / "model.safetensors").stat().st_ino != (checkpoint / "model.safetensors").stat().st_ino
+
+
+def test_older_code_is_replaced_and_what_only_it_needed_is_left_out(checkpoint, saved, tmp_path):
+    (checkpoint / "modeling_onlstm.py").write_text("from .trees import grow\nfrom .gone import away\nraise OSError\n")
+    (checkpoint / "trees.py").write_text("grow = None\n")
+    change_config(checkpoint, auto_map={"AutoModelForCausalLM": "modeling_onlstm.ONLSTMForCausalLM"})
+    export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+    assert names(tmp_path / "exported") == names(saved["onlstm"])
+    expected = (saved["onlstm"] / "modeling_onlstm.py").read_bytes()
+    assert (tmp_path / "exported" / "modeling_onlstm.py").read_bytes() == expected
+
+
+def test_the_card_is_that_of_the_results_and_named_as_the_folder(project_root, tmp_path):
+    source = project_root / "model_cards" / "prpn-ptb-small"
+    export_checkpoint(str(source), str(tmp_path / "my-prpn"))
+    card = (tmp_path / "my-prpn" / "README.md").read_text(encoding="utf-8")
+    expected = (source / "README.md").read_text(encoding="utf-8")
+    assert card != expected and card.replace("my-prpn", "prpn-ptb-small") == expected
+    for name in ("model.safetensors", "tokenizer.json", "generation_config.json", "results.json"):
+        assert (tmp_path / "my-prpn" / name).read_bytes() == (source / name).read_bytes()
+
+
+def test_without_results_and_card_there_is_no_card(checkpoint, tmp_path):
+    (checkpoint / "README.md").unlink()
+    assert "without a card" in export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+    assert "README.md" not in names(tmp_path / "exported")
+
+
+def make_foreign(folder: Path) -> None:
+    change_config(folder, model_type="cumax", auto_map={"AutoModelForCausalLM": "cumax.Cumax", "AutoConfig": "conf.C"})
+    (folder / "cumax.py").write_text("from .cell import Cell\nraise OSError('this code was run')\n")
+    (folder / "conf.py").write_text("")
+    (folder / "cell.py").write_text("")
+
+
+def test_another_type_of_model_keeps_the_code_that_it_carries_which_is_not_run(checkpoint, tmp_path):
+    make_foreign(checkpoint)
+    export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+    assert {path.name: path.read_bytes() for path in (tmp_path / "exported").iterdir()} == {
+        path.name: path.read_bytes() for path in checkpoint.iterdir()
+    }
+
+
+@pytest.mark.parametrize("missing", ["cumax.py", "conf.py", "cell.py"])
+def test_another_type_of_model_is_refused_if_it_lacks_code(checkpoint, tmp_path, missing):
+    make_foreign(checkpoint)
+    (checkpoint / missing).unlink()
+    with pytest.raises(ValueError, match=f"lacks code that it refers to: {missing}"):
+        export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+
+
+def test_another_type_of_model_without_code_is_refused(checkpoint, tmp_path):
+    change_config(checkpoint, model_type="gpt2")
+    with pytest.raises(ValueError, match='of type "gpt2", which this package has not, and carries no code'):
+        export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+
+
+def test_an_architecture_that_the_type_has_not_is_refused(checkpoint, tmp_path):
+    change_config(checkpoint, architectures=["ONLSTMForTranslation"])
+    with pytest.raises(ValueError, match="must name one of ONLSTMModel, ONLSTMForCausalLM"):
+        export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "7"])
+def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
+    (checkpoint / "config.json").write_text(content)
+    with pytest.raises(ValueError, match="config.json is no configuration"):
+        export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+
+
+def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypatch):
+    with pytest.raises(FileExistsError, match="checkpoint exists; name a new folder"):
+        export_checkpoint(str(checkpoint), str(checkpoint))
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        export_checkpoint(str(tmp_path / "missing"), str(tmp_path / "exported"))
+
+    def fail(source, target):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(shutil, "copyfile", fail)
+    with pytest.raises(OSError, match="disk full"):
+        export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+    assert names(tmp_path) == {"checkpoint"}
+
+
+def test_no_code_is_tracked_beside_the_released_weights(project_root):
+    if not (project_root / ".git").exists():
+        pytest.skip("not a checkout of git")
+    tracked = subprocess.run(
+        ["git", "ls-files", "model_cards"], cwd=project_root, capture_output=True, text=True, check=True
+    ).stdout.split()
+    assert tracked and not [path for path in tracked if path.endswith(".py")]
+    for path in (project_root / "model_cards").glob("*/config.json"):
+        assert not json.loads(path.read_text()).keys() & {"auto_map", "custom_pipelines"}
