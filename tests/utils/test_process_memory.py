@@ -13,7 +13,8 @@ if sys.argv[1] == "keep":
     assert keep_freed_memory()
 def page_faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-torch.ones(20_000_000)
+for _ in range(20):  # until the heap has its size and order
+    torch.ones(20_000_000)
 before = page_faults()
 for _ in range(10):
     torch.ones(20_000_000)

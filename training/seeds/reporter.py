@@ -8,7 +8,7 @@ from statistics import mean, stdev
 
 from training.seeds.seed_run import SeedRun
 
-SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_LINES = 60
 
 
 class Reporter:
