@@ -8,9 +8,14 @@ from onlstm_hf.utils.checkpoints import quiet_transformers
 
 
 @pytest.fixture
-def written():
+def written(monkeypatch):
     """What reaches the handlers of the root logger, and what those of Transformers would write to the terminal."""
     records = []
+    # As in a new process, whatever other tests have done to these settings.
+    monkeypatch.setattr(logging.getLogger("transformers"), "propagate", False)
+    monkeypatch.setattr(logging.getLogger("transformers"), "level", logging.WARNING)
+    monkeypatch.setattr(logging.getLogger("transformers.modeling_utils"), "disabled", False)
+    logging.getLogger("transformers.modeling_utils").manager._clear_cache()
     handler = logging.Handler()
     handler.emit = lambda record: records.append(record.getMessage())
     loggers = [logging.getLogger(), logging.getLogger("transformers")]
