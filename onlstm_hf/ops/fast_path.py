@@ -1,56 +1,61 @@
-"""What a fast path of the ordered-neurons recurrence is made of, and how one is chosen for any recurrence."""
+"""What a fast path of a recurrence is, and how one is chosen. It is the same contract for every recurrence.
+
+To add one, write a file with a `FastPath` beside the others of its recurrence, and a line in its table of paths.
+"""
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 
-Path = TypeVar("Path")
-
 
 class FastPath(NamedTuple):
-    """One way to run the recurrence of a layer over a sequence, with a hand-derived backward pass.
+    """One way to compute a recurrence over a whole sequence, with a hand-derived backward pass.
 
-    Shapes are those of `ordered_neurons`. The sequences (input gates, outputs and their gradients) are bfloat16 or of
-    the same dtype as the rest, which is float32 or float64.
+    `Inputs`, `Options`, `Trace` and `Gradients` are the named tuples of the recurrence: for the ON-LSTM those of
+    `ordered_neurons/contract.py`, for the reading network of the PRPN those of `memory_reading/contract.py`.
 
     Attributes:
-        forward: `(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, product_in_bfloat16,
-            save_for_backward)` to outputs `[T, B, H]`, the last cell state `[B, C, K]`, and the means over chunks of
-            master input and master forget gate `[T, B, 2]`; then what `backward` needs, with `T = 0` unless
-            `save_for_backward`: the cell states before each step `[T, B, H]`, the softmaxes behind the master gates
-            `[T, B, 2, C]`, and the activated candidate, input, forget and output gates `[T, B, 4, H]`.
-        backward: `(grad_outputs, grad_last_cell, grad_distances, outputs, last_cell, cells, softmaxes, activations,
-            recurrent_weight, mask, recurrent_scale, product_in_bfloat16)` to the gradients of the input gates, and of
-            the first hidden `[B, H]` and cell state `[B, C, K]`. The first three may be `None`.
-        obstacle: why the path cannot run on a sequence `[T, B, ...]`, or `None` where it can.
-        is_worthwhile: whether it should be chosen for one, before the slower ones.
-        takes_recurrent_mask: whether `forward` and `backward` have a last argument `recurrent_mask`, `[G, H]` booleans
-            or `None`, and read the weight through it; the others are given the product of both.
+        forward: `(inputs, options)` to the `Trace`: the results, and what the backward pass needs.
+        backward: `(grad_trace, trace, inputs, options)` to the `Gradients`. `grad_trace` is a `Trace` with the
+            gradients of the results, `None` where there is none; of `inputs` only what `kept_inputs` of the recurrence
+            lists is there, the rest is `None`.
+        obstacle: why the path cannot run on a sequence like the first input, or `None` where it can.
+        is_worthwhile: whether `"auto"` should choose the path for such a sequence, if no path before it is chosen.
+        is_checked: whether `"auto"` takes the path only after it has computed a tiny problem as the reference does
+            (see `path_check.py`): for kernels that run on machines on which nobody has tried them.
     """
 
-    forward: Callable[..., tuple[torch.Tensor, ...]]
-    backward: Callable[..., tuple[torch.Tensor, ...]]
-    obstacle: Callable[[torch.Tensor], str | None]
-    is_worthwhile: Callable[[torch.Tensor], bool]
-    takes_recurrent_mask: bool = False
+    forward: Callable[[tuple, tuple], tuple]
+    backward: Callable[[tuple, tuple, tuple, tuple], tuple]
+    obstacle: Callable[[torch.Tensor], str | None] = lambda sequence: None
+    is_worthwhile: Callable[[torch.Tensor], bool] = lambda sequence: True
+    is_checked: bool = False
 
 
-def choose_path(paths: Mapping[str, Path], implementation: str, sequence: torch.Tensor) -> Path:
-    """The fast path that was asked for, or with `"auto"` the first that fits the inputs or outputs of a recurrence.
+def choose_path(
+    paths: Mapping[str, FastPath],
+    implementation: str,
+    sequence: torch.Tensor,
+    passes_check: Callable[[str], bool] = lambda name: True,
+) -> str:
+    """The name of the path that was asked for, or with `"auto"` of the first one that fits the sequence.
 
     Args:
-        paths: by name, from the fastest on, each with `obstacle` and `is_worthwhile`.
+        paths: by name, from the fastest on. The last one must fit every sequence.
         implementation: one of the names, or `"auto"`.
-        sequence: in the layout that the paths expect.
+        sequence: the first input of the recurrence.
+        passes_check: whether the path of a name computes what the reference does; asked by `"auto"` alone, and only
+            about paths that are to be checked.
 
     Raises:
         ValueError: if the path that was asked for cannot run on such a sequence.
     """
     if implementation == "auto":
-        return next(path for path in paths.values() if path.is_worthwhile(sequence))
-    path = paths[implementation]
-    obstacle = path.obstacle(sequence)
+        for name, path in paths.items():
+            if path.is_worthwhile(sequence) and (not path.is_checked or passes_check(name)):
+                return name
+    obstacle = paths[implementation].obstacle(sequence)
     if obstacle:
         raise ValueError(f"the {implementation} implementation cannot run here: {obstacle}")
-    return path
+    return implementation

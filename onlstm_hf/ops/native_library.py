@@ -5,8 +5,8 @@ addresses: it needs no headers of PyTorch and fits any version. Where it is miss
 """
 
 import ctypes
-import functools
 import importlib.util
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -15,44 +15,89 @@ import torch
 INSTRUCTION_SETS = ("avx512bf16", "avx512", "avx2", "generic")
 
 
-@functools.cache
-def find_library(operator: str, interface: int, instruction_set: str | None = None) -> ctypes.CDLL | None:
-    """The library of an operator for this CPU, `None` where there is none that runs.
+class NativeOperator:
+    """A compiled operator: its library, which is looked for once, and calls of its functions.
 
     Args:
-        operator: its name.
+        name: its name.
         interface: the version of the structures that it must understand: a checkpoint's copy of this file may meet
             another version of the installed package.
-        instruction_set: one of `INSTRUCTION_SETS`; the most capable one that runs if not given.
     """
-    try:
-        package = importlib.util.find_spec("onlstm_hf")
-    except (ImportError, ValueError):
-        package = None
-    for folder in package.submodule_search_locations if package else ():
-        for name in INSTRUCTION_SETS if instruction_set is None else (instruction_set,):
-            for path in sorted(Path(folder, "ops").glob(f"_{operator}_{name}.*")):
-                try:
-                    library = ctypes.CDLL(str(path))
-                    found = getattr(library, f"{operator}_interface")()
-                except (OSError, AttributeError):  # built for another machine
-                    continue
-                if found == interface:
-                    return library
-    return None
 
+    def __init__(self, name: str, interface: int):
+        self.name, self.interface = name, interface
+        self._found: dict[str | None, ctypes.CDLL | None] = {}
 
-def obstacle_to(library: ctypes.CDLL | None, sequence: torch.Tensor) -> str | None:
-    """Why an operator cannot run on a sequence, if it cannot."""
-    if sequence.device.type != "cpu":
-        return f"it needs tensors on the CPU, not on {sequence.device}"
-    if sequence.dtype == torch.float64:
-        return "it computes in float32, not in float64"
-    if sequence.numel() == 0:
-        return "there is nothing to compute: the batch is empty"
-    if library is None:
-        return "its compiled operator is not installed (it is built with the package where there is a C++ compiler)"
-    return None
+    def library(self, instruction_set: str | None = None) -> ctypes.CDLL | None:
+        """The library for this CPU, `None` where there is none that runs.
+
+        Args:
+            instruction_set: one of `INSTRUCTION_SETS`; the most capable one that runs if not given.
+        """
+        if instruction_set not in self._found:
+            self._found[instruction_set] = self._find(instruction_set)
+        return self._found[instruction_set]
+
+    def _find(self, instruction_set: str | None) -> ctypes.CDLL | None:
+        try:
+            package = importlib.util.find_spec("onlstm_hf")
+        except (ImportError, ValueError):
+            package = None
+        for folder in package.submodule_search_locations if package else ():
+            for name in INSTRUCTION_SETS if instruction_set is None else (instruction_set,):
+                for path in sorted(Path(folder, "ops").glob(f"_{self.name}_{name}.*")):
+                    try:
+                        library = ctypes.CDLL(str(path))
+                        found = getattr(library, f"{self.name}_interface")()
+                    except (OSError, AttributeError):  # built for another machine
+                        continue
+                    if found == self.interface:
+                        return library
+        return None
+
+    def obstacle(self, sequence: torch.Tensor) -> str | None:
+        """Why the operator cannot run on a sequence, if it cannot."""
+        if sequence.device.type != "cpu":
+            return f"it needs tensors on the CPU, not on {sequence.device}"
+        if sequence.dtype == torch.float64:
+            return "it computes in float32, not in float64"
+        if sequence.numel() == 0:
+            return "there is nothing to compute: the batch is empty"
+        if self.library() is None:
+            return (
+                "its compiled operator is not installed (it is built with the package where there is a C++ compiler)"
+            )
+        return None
+
+    def call(
+        self,
+        function: str,
+        sizes: ctypes.Structure,
+        arguments: type[ctypes.Structure],
+        inputs: Mapping[str, torch.Tensor | None],
+        outputs: Mapping[str, torch.Tensor | None],
+    ) -> None:
+        """Calls a function of the library.
+
+        Args:
+            function: its name after that of the operator.
+            sizes: the structure of numbers that it takes.
+            arguments: its structure of addresses (see `addresses`).
+            inputs: tensors by the names of that structure, and maybe others. Copies stand in for those that are not
+                contiguous.
+            outputs: those that are written to, which must be contiguous.
+
+        Raises:
+            MemoryError: if it had not enough.
+        """
+        # The copies must stay alive until the function returns: it has nothing but their addresses.
+        tensors = dict(outputs)
+        for name, _ in arguments._fields_:
+            if name not in tensors:
+                tensors[name] = inputs[name] if inputs[name] is None else inputs[name].contiguous()
+        structure = arguments(*(_address(tensors[name]) for name, _ in arguments._fields_))
+        if getattr(self.library(), f"{self.name}_{function}")(ctypes.byref(sizes), ctypes.byref(structure)):
+            raise MemoryError("not enough memory for the packed recurrent weight")
 
 
 def addresses(*names: str) -> type[ctypes.Structure]:
@@ -60,21 +105,6 @@ def addresses(*names: str) -> type[ctypes.Structure]:
     return type("Addresses", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_void_p) for name in names]})
 
 
-def contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
-    """What addresses can be taken of. (It has to be kept as long as they are used.)"""
-    return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
-
-
-def address(tensor: torch.Tensor | None) -> int | None:
-    """Of the first entry, `None` where there is none."""
+def _address(tensor: torch.Tensor | None) -> int | None:
+    """Where the first entry of a tensor is in memory; `None` for no tensor, or one without entries."""
     return tensor.data_ptr() if tensor is not None and tensor.numel() else None
-
-
-def call(function, *structures: ctypes.Structure) -> None:
-    """Calls a function of a library.
-
-    Raises:
-        MemoryError: if it had not enough.
-    """
-    if function(*(ctypes.byref(structure) for structure in structures)):
-        raise MemoryError("not enough memory for the packed recurrent weight")

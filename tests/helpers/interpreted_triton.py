@@ -20,7 +20,7 @@ assert os.environ["TRITON_INTERPRET"] == "1"
 def triton_on_the_cpu(monkeypatch):
     path = module.PATH._replace(obstacle=lambda sequence: None)
     monkeypatch.setitem(ordered_neurons_module._FAST_PATHS, "triton", path)
-    module._kept_workspace.cache_clear()
+    module.WORKSPACES.clear()
 
 
 def in_float64(problem):
@@ -146,7 +146,7 @@ def test_no_more_buffers_are_kept_than_allowed(monkeypatch):
     for batch_size in range(1, 2 * module.MAX_KEPT_WORKSPACES):
         with torch.no_grad():
             ordered_neurons(*make_problem(4, batch_size, 1, 1, torch.float32), "triton")
-    assert module._kept_workspace.cache_info().currsize == module.MAX_KEPT_WORKSPACES
+    assert len(module.WORKSPACES) == module.MAX_KEPT_WORKSPACES
 
 
 def test_arguments_are_not_changed():

@@ -4,10 +4,12 @@ import ctypes
 
 import torch
 
-from ..native_library import address, addresses, call, contiguous, find_library, obstacle_to
-from .path import ReadingGradients, ReadingMasks, ReadingPath, ReadingTrace, StepWeights
+from ..fast_path import FastPath
+from ..native_library import NativeOperator, addresses
+from ..tensor_tuples import flat_fields, named
+from .contract import Gradients, Inputs, Options, StepWeights, Trace
 
-INTERFACE = 1
+OPERATOR = NativeOperator("memory_reading", interface=1)
 # Steps from which on packing the weights pays.
 SHORTEST = 4
 
@@ -19,86 +21,70 @@ class _Sizes(ctypes.Structure):
     ]
 
 
-_MASKS = ("newest_keep", "key_keep", "kept_units")
+# In the order of the structures of the C++ file, where the recurrent map has the columns of the kept units alone.
+_MASKS = ("masks_newest", "masks_key", "kept_units")
 _Forward = addresses(
-    "input_gates", "input_keys", "key_weight", "recurrent_weight", "recurrent_bias", "gates_gain", "gates_bias",
-    "cell_gain", "cell_bias", "gates", *_MASKS, *ReadingTrace._fields,
+    "input_gates", "input_keys", *flat_fields(StepWeights, "weights_"), "gates", *_MASKS, *Trace._fields
 )  # fmt: skip
 _Backward = addresses(
-    "grad_tape", *ReadingTrace._fields, "key_weight", "recurrent_weight", "gates_gain", "cell_gain", "gates", *_MASKS,
-    "grad_input_gates", "grad_keys", "grad_recurrent", "grad_parameters", "grad_gates", "grad_memories", "grad_scores",
-    "grad_summaries",
+    "grad_tape", *Trace._fields, "weights_key", "weights_recurrent", "weights_gates_gain", "weights_cell_gain",
+    "gates", *_MASKS, "grad_input_gates", "grad_input_keys", "grad_recurrent", "grad_parameters", "grad_gates",
+    "grad_memories", "grad_scores", "grad_summaries",
 )  # fmt: skip
-
-
-def load_library(instruction_set: str | None = None) -> ctypes.CDLL | None:
-    """The library for this CPU (or that of one instruction set), `None` where there is none that runs."""
-    return find_library("memory_reading", INTERFACE, instruction_set)
 
 
 def is_worthwhile(sequence: torch.Tensor) -> bool:
     """Whether `"auto"` should choose this path: packing the weights pays from a few steps on."""
-    return sequence.shape[1] >= SHORTEST and obstacle(sequence) is None
+    return sequence.shape[1] >= SHORTEST and OPERATOR.obstacle(sequence) is None
 
 
-def obstacle(sequence: torch.Tensor) -> str | None:
-    """Why this path cannot run on these tensors, if it cannot."""
-    return obstacle_to(load_library(), sequence)
+def forward(inputs: Inputs, options: Options) -> Trace:
+    """See `FastPath.forward`."""
+    trace = Trace.empty(inputs)
+    sizes, read = _sizes_and_tensors(inputs, options)
+    OPERATOR.call("forward", sizes, _Forward, read, named(trace))
+    return trace
 
 
-def forward(
-    input_gates: torch.Tensor,
-    input_keys: torch.Tensor,
-    weights: StepWeights,
-    gates: torch.Tensor,
-    masks: ReadingMasks,
-    in_bfloat16: bool,
-    trace: ReadingTrace,
-) -> None:
-    """See `ReadingPath.forward`."""
-    tensors = contiguous(input_gates, input_keys, *weights, gates, *masks)
-    arguments = _Forward(*map(address, [*tensors, *trace]))
-    call(load_library().memory_reading_forward, _sizes(gates, weights, in_bfloat16), arguments)
-
-
-def backward(
-    grad_tape: torch.Tensor,
-    trace: ReadingTrace,
-    weights: StepWeights,
-    gates: torch.Tensor,
-    masks: ReadingMasks,
-    in_bfloat16: bool,
-    memories_need_gradient: bool,
-) -> ReadingGradients:
-    """See `ReadingPath.backward`."""
-    tensors = contiguous(
-        grad_tape, *trace, weights.key, weights.recurrent, weights.gates_gain, weights.cell_gain, gates, *masks
-    )
-    sizes = _sizes(gates, weights, in_bfloat16)
+def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
+    """See `FastPath.backward`."""
+    sizes, read = _sizes_and_tensors(inputs, options)
+    read |= named(trace)
+    read["grad_tape"] = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
     size, num_slots = sizes.size, sizes.num_slots
-    gradients = ReadingGradients(
-        torch.empty_like(trace.normalized_gates),
-        torch.empty_like(trace.keys),
-        torch.empty_like(trace.normalized_gates),
-        # Of all threads; to be added up.
-        *gates.new_zeros(sizes.num_threads, 14 * size).split([4 * size] * 3 + [size] * 2, dim=1),
-        torch.empty_like(gates, memory_format=torch.contiguous_format),
-        torch.zeros_like(trace.tape[:, :num_slots], memory_format=torch.contiguous_format),
+    # What every thread adds up for itself: the gradients of the five vectors of parameters.
+    of_threads = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
+    grad_gates = torch.empty_like(inputs.gates, memory_format=torch.contiguous_format)
+    written = {
+        "grad_input_gates": torch.empty_like(trace.normalized_gates),
+        "grad_input_keys": torch.empty_like(trace.keys),
+        "grad_recurrent": torch.empty_like(trace.normalized_gates),
+        "grad_parameters": of_threads,
+        "grad_gates": grad_gates,
+        "grad_memories": torch.zeros_like(trace.tape[:, :num_slots], memory_format=torch.contiguous_format),
+        "grad_scores": torch.empty_like(grad_gates),
+        "grad_summaries": torch.empty_like(trace.summaries),
+    }
+    given = written if options.memories_need_gradient else written | {"grad_memories": None}
+    OPERATOR.call("backward", sizes, _Backward, read, given)
+    return Gradients(
+        written["grad_input_gates"],
+        written["grad_input_keys"],
+        written["grad_recurrent"],
+        *(part.sum(0) for part in of_threads.split([4 * size] * 3 + [size] * 2, dim=1)),
+        grad_gates,
+        written["grad_memories"],
     )
-    outputs = [
-        gradients.input_gates, gradients.input_keys, gradients.recurrent, gradients.recurrent_bias, gradients.gates,
-        gradients.memories if memories_need_gradient else None, torch.empty_like(gradients.gates),
-        torch.empty_like(trace.summaries),
-    ]  # fmt: skip
-    call(load_library().memory_reading_backward, sizes, _Backward(*map(address, [*tensors, *outputs])))
-    added_up = ("recurrent_bias", "gates_gain", "gates_bias", "cell_gain", "cell_bias")
-    return gradients._replace(**{name: getattr(gradients, name).sum(0) for name in added_up})
 
 
-def _sizes(gates: torch.Tensor, weights: StepWeights, in_bfloat16: bool) -> _Sizes:
-    batch_size, length, num_slots = gates.shape
-    size, num_kept = len(weights.key), weights.recurrent.shape[1]
-    return _Sizes(length, batch_size, num_slots, size, num_kept, torch.get_num_threads(), in_bfloat16)
+def _sizes_and_tensors(inputs: Inputs, options: Options) -> tuple[_Sizes, dict[str, torch.Tensor | None]]:
+    batch_size, length, num_slots = inputs.gates.shape
+    kept_units = inputs.kept_units
+    recurrent = inputs.recurrent_of(kept_units)
+    size, num_kept = len(inputs.weights.key), recurrent.shape[1]
+    threads = torch.get_num_threads()
+    sizes = _Sizes(length, batch_size, num_slots, size, num_kept, threads, options.product_in_bfloat16)
+    return sizes, named(inputs) | {"weights_recurrent": recurrent, "kept_units": kept_units}
 
 
-PATH = ReadingPath(forward, backward, obstacle, is_worthwhile)
+PATH = FastPath(forward, backward, OPERATOR.obstacle, is_worthwhile)
