@@ -6,7 +6,7 @@ addresses: it needs no headers of PyTorch and fits any version. Where it is miss
 
 import ctypes
 import importlib.util
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -73,36 +73,26 @@ class NativeOperator:
         self,
         function: str,
         sizes: ctypes.Structure,
-        arguments: type[ctypes.Structure],
-        inputs: Mapping[str, torch.Tensor | None],
-        outputs: Mapping[str, torch.Tensor | None],
+        inputs: Sequence[torch.Tensor | None],
+        outputs: Sequence[torch.Tensor | None],
     ) -> None:
         """Calls a function of the library.
 
         Args:
             function: its name after that of the operator.
             sizes: the structure of numbers that it takes.
-            arguments: its structure of addresses (see `addresses`).
-            inputs: tensors by the names of that structure, and maybe others. Copies stand in for those that are not
+            inputs: what the first addresses of its other structure are of. Copies stand in for tensors that are not
                 contiguous.
-            outputs: those that are written to, which must be contiguous.
+            outputs: what the remaining addresses are of, which must be contiguous.
 
         Raises:
             MemoryError: if it had not enough.
         """
         # The copies must stay alive until the function returns: it has nothing but their addresses.
-        tensors = dict(outputs)
-        for name, _ in arguments._fields_:
-            if name not in tensors:
-                tensors[name] = inputs[name] if inputs[name] is None else inputs[name].contiguous()
-        structure = arguments(*(_address(tensors[name]) for name, _ in arguments._fields_))
-        if getattr(self.library(), f"{self.name}_{function}")(ctypes.byref(sizes), ctypes.byref(structure)):
+        tensors = [tensor if tensor is None else tensor.contiguous() for tensor in inputs] + list(outputs)
+        addresses = (ctypes.c_void_p * len(tensors))(*map(_address, tensors))
+        if getattr(self.library(), f"{self.name}_{function}")(ctypes.byref(sizes), addresses):
             raise MemoryError("not enough memory for the packed recurrent weight")
-
-
-def addresses(*names: str) -> type[ctypes.Structure]:
-    """A structure of addresses with these names."""
-    return type("Addresses", (ctypes.Structure,), {"_fields_": [(name, ctypes.c_void_p) for name in names]})
 
 
 def _address(tensor: torch.Tensor | None) -> int | None:

@@ -12,7 +12,7 @@ import torch
 
 from .fast_path import FastPath, choose_path
 from .path_check import PathChecks, Setting
-from .tensor_tuples import flat_fields, flatten, schema, unflatten
+from .tensor_tuples import Layout, flatten, schema
 
 
 class Recurrence:
@@ -45,6 +45,7 @@ class Recurrence:
         self.paths = paths
         self.checks = PathChecks(self.solve_tiny_problem)
         self.implementations = ("auto", "reference", *paths)
+        self.input_layout, self._saved = Layout(self.Inputs), Layout(self.Trace, self.Inputs)
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
 
     def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
@@ -78,9 +79,8 @@ class Recurrence:
         if torch.compiler.is_compiling():
             return self.Trace(*self.forward_operator(*flatten(inputs, options), implementation))
         # An operator that the compiler can take as it is costs more at every call than these two.
-        tensors = flatten(inputs)
-        if torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in tensors):
-            return self.Trace(*_Function.apply(self, options, implementation, *tensors))
+        if needs_gradient(inputs):
+            return self.Trace(*_Function.apply(self, options, implementation, *flatten(inputs)))
         return self._path(implementation, inputs[0], options).forward(inputs, options)
 
     def choose(self, implementation: str, sequence: torch.Tensor, options: NamedTuple, may_try: bool = True) -> str:
@@ -104,12 +104,12 @@ class Recurrence:
 
     def _differentiate(self, ctx, grad_trace: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
         """The gradient of every input, by the order of the flat list."""
-        trace, inputs = unflatten(ctx.saved_tensors, self.Trace, self.Inputs)
+        trace, inputs = self._saved.unflatten(ctx.saved_tensors)
         grad_trace, options = self.Trace(*grad_trace), ctx.options
         # Only the operator refuses to be differentiated again, for which `create_graph` makes autograd keep track.
         if torch.compiler.is_compiling() or torch.is_grad_enabled():
             results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.implementation))
-            return [next(results) if kind is torch.Tensor else None for kind in flat_fields(self.Inputs).values()]
+            return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
         gradients = self.paths[ctx.implementation].backward(grad_trace, trace, inputs, options)
         # The weights' gradients need the memory of what has done its work.
         trace = self.kept_trace(trace)
@@ -117,21 +117,22 @@ class Recurrence:
         return flatten(self.input_gradients(gradients, trace, inputs, options))
 
     def _define_operators(self, namespace: str) -> None:
-        inputs, options, trace = map(flat_fields, (self.Inputs, self.Options, self.Trace))
+        inputs, options, trace = (Layout(kind).fields for kind in (self.Inputs, self.Options, self.Trace))
         differentiable = [index for index, kind in enumerate(inputs.values()) if kind is torch.Tensor]
         implementation = {"implementation": str}
         grad_trace = {f"grad_{name}": torch.Tensor | None for name in trace}
         kept_inputs = dict.fromkeys(inputs, torch.Tensor | None)
-        kinds = self.Trace, self.Trace, self.Inputs, self.Options
+        of_forward = Layout(self.Inputs, self.Options)
+        of_backward = Layout(self.Trace, self.Trace, self.Inputs, self.Options)
 
         def forward(*arguments):
             *flat, implementation = arguments
-            inputs, options = unflatten(flat, self.Inputs, self.Options)
+            inputs, options = of_forward.unflatten(flat)
             return tuple(self._path(implementation, inputs[0], options).forward(inputs, options))
 
         def backward(*arguments):
             *flat, implementation = arguments
-            grad_trace, trace, inputs, options = unflatten(flat, *kinds)
+            grad_trace, trace, inputs, options = of_backward.unflatten(flat)
             sequence = getattr(trace, self.sequence_field)
             path = self._path(implementation, sequence, options, may_try=False)
             gradients = path.backward(grad_trace, trace, inputs, options)
@@ -139,16 +140,16 @@ class Recurrence:
             return tuple(gradients[index] for index in differentiable)
 
         def empty_trace(*arguments):
-            return tuple(self.empty_trace(*unflatten(arguments, self.Inputs, self.Options)))
+            return tuple(self.empty_trace(*of_forward.unflatten(arguments)))
 
         def empty_gradients(*arguments):
-            _, trace, inputs, _ = unflatten(arguments, *kinds)
+            _, trace, inputs, _ = of_backward.unflatten(arguments)
             gradients = flatten(self.empty_gradients(trace, inputs))
             return tuple(gradients[index] for index in differentiable)
 
         def save_for_backward(ctx, inputs, output):
             *flat, implementation = inputs
-            inputs, options = unflatten(flat, self.Inputs, self.Options)
+            inputs, options = of_forward.unflatten(flat)
             self._save_for_backward(ctx, inputs, options, implementation, self.Trace(*output))
 
         def differentiate(ctx, *grad_trace):
@@ -173,12 +174,17 @@ class Recurrence:
         self.backward_operator.register_fake(empty_gradients)
 
 
+def needs_gradient(inputs: NamedTuple) -> bool:
+    """Whether autograd will ask for the gradient of one of the inputs."""
+    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in flatten(inputs))
+
+
 class _Function(torch.autograd.Function):
     """The operator without its costs, for where nothing is compiled."""
 
     @staticmethod
     def forward(ctx, recurrence: Recurrence, options: NamedTuple, implementation: str, *tensors: torch.Tensor | None):
-        (inputs,) = unflatten(tensors, recurrence.Inputs)
+        (inputs,) = recurrence.input_layout.unflatten(tensors)
         implementation = recurrence.choose(implementation, inputs[0], options)
         trace = recurrence.paths[implementation].forward(inputs, options)
         recurrence._save_for_backward(ctx, inputs, options, implementation, trace)

@@ -168,10 +168,10 @@ class ParsingMixin:
             layer: the layer whose trees come first; the configuration's `parse_layer` by default.
             options: further ones of `parse`.
         """
-        if layer is None and not hasattr(self.config, "parse_layer"):
+        if layer is None and self.parse_layer is None:
             trees = self.parse(sentences, tokenizer, **options)
             return trees, {"syntactic distances": trees}
-        chosen = self.config.parse_layer if layer is None else layer
+        chosen = self.parse_layer if layer is None else layer
         layers = range(self.config.num_hidden_layers)
         by_layer = [self.parse(sentences, tokenizer, layer=layer, **options) for layer in layers]
         if chosen not in layers:

@@ -121,6 +121,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         if push_to_hub and is_main_process:
             self.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)
 
+    @property
+    def parse_layer(self) -> int | None:
+        """The layer, counted from 0, whose distances make the trees; `None` where all layers share one tree, or none."""
+        return self.config.parse_layer
+
     def set_implementation(self, implementation: str) -> None:
         """Chooses how the model is computed. What it computes stays the same, up to rounding.
 

@@ -5,8 +5,7 @@ import ctypes
 import torch
 
 from ..fast_path import FastPath
-from ..native_library import NativeOperator, addresses
-from ..tensor_tuples import flat_fields, named
+from ..native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, StepWeights, Trace
 
 OPERATOR = NativeOperator("memory_reading", interface=1)
@@ -21,18 +20,6 @@ class _Sizes(ctypes.Structure):
     ]
 
 
-# In the order of the structures of the C++ file, where the recurrent map has the columns of the kept units alone.
-_MASKS = ("masks_newest", "masks_key", "kept_units")
-_Forward = addresses(
-    "input_gates", "input_keys", *flat_fields(StepWeights, "weights_"), "gates", *_MASKS, *Trace._fields
-)  # fmt: skip
-_Backward = addresses(
-    "grad_tape", *Trace._fields, "weights_key", "weights_recurrent", "weights_gates_gain", "weights_cell_gain",
-    "gates", *_MASKS, "grad_input_gates", "grad_input_keys", "grad_recurrent", "grad_parameters", "grad_gates",
-    "grad_memories", "grad_scores", "grad_summaries",
-)  # fmt: skip
-
-
 def is_worthwhile(sequence: torch.Tensor) -> bool:
     """Whether `"auto"` should choose this path: packing the weights pays from a few steps on."""
     return sequence.shape[1] >= SHORTEST and OPERATOR.obstacle(sequence) is None
@@ -40,51 +27,50 @@ def is_worthwhile(sequence: torch.Tensor) -> bool:
 
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
-    trace = Trace.empty(inputs)
-    sizes, read = _sizes_and_tensors(inputs, options)
-    OPERATOR.call("forward", sizes, _Forward, read, named(trace))
+    kept_units, trace = inputs.kept_units, Trace.empty(inputs)
+    weights = inputs.weights._replace(recurrent=inputs.recurrent_of(kept_units))
+    masks = inputs.masks._replace(summary=kept_units)
+    read = [inputs.input_gates, inputs.input_keys, *weights, inputs.gates, *masks]
+    OPERATOR.call("forward", _sizes(inputs, weights, options), read, trace)
     return trace
 
 
 def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
     """See `FastPath.backward`."""
-    sizes, read = _sizes_and_tensors(inputs, options)
-    read |= named(trace)
-    read["grad_tape"] = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
-    size, num_slots = sizes.size, sizes.num_slots
-    # What every thread adds up for itself: the gradients of the five vectors of parameters.
-    of_threads = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
-    grad_gates = torch.empty_like(inputs.gates, memory_format=torch.contiguous_format)
-    written = {
-        "grad_input_gates": torch.empty_like(trace.normalized_gates),
-        "grad_input_keys": torch.empty_like(trace.keys),
-        "grad_recurrent": torch.empty_like(trace.normalized_gates),
-        "grad_parameters": of_threads,
-        "grad_gates": grad_gates,
-        "grad_memories": torch.zeros_like(trace.tape[:, :num_slots], memory_format=torch.contiguous_format),
-        "grad_scores": torch.empty_like(grad_gates),
-        "grad_summaries": torch.empty_like(trace.summaries),
-    }
-    given = written if options.memories_need_gradient else written | {"grad_memories": None}
-    OPERATOR.call("backward", sizes, _Backward, read, given)
-    return Gradients(
-        written["grad_input_gates"],
-        written["grad_input_keys"],
-        written["grad_recurrent"],
-        *(part.sum(0) for part in of_threads.split([4 * size] * 3 + [size] * 2, dim=1)),
-        grad_gates,
-        written["grad_memories"],
-    )
-
-
-def _sizes_and_tensors(inputs: Inputs, options: Options) -> tuple[_Sizes, dict[str, torch.Tensor | None]]:
-    batch_size, length, num_slots = inputs.gates.shape
     kept_units = inputs.kept_units
-    recurrent = inputs.recurrent_of(kept_units)
-    size, num_kept = len(inputs.weights.key), recurrent.shape[1]
+    weights = inputs.weights._replace(recurrent=inputs.recurrent_of(kept_units))
+    masks = inputs.masks._replace(summary=kept_units)
+    sizes = _sizes(inputs, weights, options)
+    size, num_slots = sizes.size, sizes.num_slots
+    # Every thread adds up the gradients of the five vectors of parameters for itself.
+    of_threads = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
+    gradients = Gradients(
+        torch.empty_like(trace.normalized_gates),
+        torch.empty_like(trace.keys),
+        torch.empty_like(trace.normalized_gates),
+        *of_threads.split([4 * size] * 3 + [size] * 2, dim=1),
+        torch.empty_like(inputs.gates, memory_format=torch.contiguous_format),
+        torch.zeros_like(trace.tape[:, :num_slots], memory_format=torch.contiguous_format),
+    )
+    grad_tape = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
+    read = [
+        grad_tape, *trace, weights.key, weights.recurrent, weights.gates_gain, weights.cell_gain, inputs.gates, *masks,
+    ]  # fmt: skip
+    written = [
+        gradients.input_gates, gradients.input_keys, gradients.recurrent, of_threads, gradients.gates,
+        gradients.memories if options.memories_need_gradient else None, torch.empty_like(gradients.gates),
+        torch.empty_like(trace.summaries),
+    ]  # fmt: skip
+    OPERATOR.call("backward", sizes, read, written)
+    added_up = ("recurrent_bias", "gates_gain", "gates_bias", "cell_gain", "cell_bias")
+    return gradients._replace(**{name: getattr(gradients, name).sum(0) for name in added_up})
+
+
+def _sizes(inputs: Inputs, weights: StepWeights, options: Options) -> _Sizes:
+    batch_size, length, num_slots = inputs.gates.shape
+    size, num_kept = len(weights.key), weights.recurrent.shape[1]
     threads = torch.get_num_threads()
-    sizes = _Sizes(length, batch_size, num_slots, size, num_kept, threads, options.product_in_bfloat16)
-    return sizes, named(inputs) | {"weights_recurrent": recurrent, "kept_units": kept_units}
+    return _Sizes(length, batch_size, num_slots, size, num_kept, threads, options.product_in_bfloat16)
 
 
 PATH = FastPath(forward, backward, OPERATOR.obstacle, is_worthwhile)

@@ -38,6 +38,11 @@ class ReadingOutput(NamedTuple):
     cell_tape: torch.Tensor
     attentions: torch.Tensor
 
+    @property
+    def outputs(self) -> torch.Tensor:
+        """`[B, T, H]`, the hidden states of every step."""
+        return self.hidden_tape[:, self.attentions.shape[-1] :]
+
 
 def read_sequence(
     input_gates: torch.Tensor,

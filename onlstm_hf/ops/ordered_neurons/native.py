@@ -5,8 +5,7 @@ import ctypes
 import torch
 
 from ..fast_path import FastPath
-from ..native_library import NativeOperator, addresses
-from ..tensor_tuples import named
+from ..native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, Trace
 
 OPERATOR = NativeOperator("ordered_neurons", interface=2)
@@ -27,14 +26,6 @@ class _Sizes(ctypes.Structure):
     ]
 
 
-# In the order of the structures of the C++ file.
-_Forward = addresses(*Inputs._fields, *Trace._fields)
-_Backward = addresses(
-    "grad_outputs", "grad_last_cell", "grad_distances", "recurrent_weight", "recurrent_mask", "last_cell", "mask",
-    "cells", "softmaxes", "activations", "grad_input_gates", "grad_hidden", "grad_cell",
-)  # fmt: skip
-
-
 def is_worthwhile(sequence: torch.Tensor) -> bool:
     """Whether `"auto"` should choose this path: packing the weight pays from a few steps on."""
     return len(sequence) >= SHORTEST and OPERATOR.obstacle(sequence) is None
@@ -43,15 +34,18 @@ def is_worthwhile(sequence: torch.Tensor) -> bool:
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
     trace = Trace.empty(inputs, options)
-    OPERATOR.call("forward", _sizes(trace, options), _Forward, named(inputs), named(trace))
+    OPERATOR.call("forward", _sizes(trace, options), inputs, trace)
     return trace
 
 
 def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
     """See `FastPath.backward`."""
     gradients = Gradients.empty(trace, inputs)
-    read = named(grad_trace, "grad_") | named(trace) | named(inputs)
-    OPERATOR.call("backward", _sizes(trace, options), _Backward, read, named(gradients, "grad_"))
+    read = [
+        grad_trace.outputs, grad_trace.last_cell, grad_trace.distances, inputs.recurrent_weight, inputs.recurrent_mask,
+        trace.last_cell, inputs.mask, trace.cells, trace.softmaxes, trace.activations,
+    ]  # fmt: skip
+    OPERATOR.call("backward", _sizes(trace, options), read, gradients)
     return gradients
 
 

@@ -13,7 +13,7 @@ import torch
 
 from ..linear import matmul
 from ..path_check import Setting
-from ..recurrence import Recurrence
+from ..recurrence import Recurrence, needs_gradient
 from .contract import Gradients, Inputs, Options, Trace
 from .equations import reference, state_dtype
 from .fused import PATH as FUSED
@@ -90,16 +90,13 @@ def _fast(
     inputs: Inputs, recurrent_scale: float, implementation: str
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """By a fast path what `reference` returns."""
-    input_dtype, dtype = inputs.input_gates.dtype, state_dtype(inputs.input_gates)
-    product_in_bfloat16 = _product_dtype(inputs.input_gates, dtype) == torch.bfloat16
-    inputs = inputs._replace(
-        input_gates=inputs.input_gates if input_dtype == torch.bfloat16 else inputs.input_gates.to(dtype),
-        recurrent_weight=inputs.recurrent_weight.to(dtype),
-        hidden=inputs.hidden.to(dtype),
-        cell=inputs.cell.to(dtype),
-    )
-    tensors = inputs.input_gates, inputs.recurrent_weight, inputs.hidden, inputs.cell
-    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    input_gates, weight, weight_mask, hidden, cell, mask = inputs
+    input_dtype, dtype = input_gates.dtype, state_dtype(input_gates)
+    product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
+    if input_dtype != torch.bfloat16:
+        input_gates = input_gates.to(dtype)
+    inputs = Inputs(input_gates, weight.to(dtype), weight_mask, hidden.to(dtype), cell.to(dtype), mask)
+    differentiable = needs_gradient(inputs)
     options = Options(recurrent_scale, product_in_bfloat16, save_for_backward=differentiable)
     outputs, last_cell, distances, *_ = RECURRENCE.run(inputs, options, implementation)
     return outputs.to(input_dtype), last_cell, distances
