@@ -10,11 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.fast_path import choose_path
-from onlstm_hf.ops.native_library import INSTRUCTION_SETS, NativeOperator
 from onlstm_hf.ops.ordered_neurons import native as native
 from onlstm_hf.ops.ordered_neurons import operator as module
 from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
+from onlstm_hf.ops.recurrence.fast_path import choose_path
+from onlstm_hf.ops.recurrence.native_library import INSTRUCTION_SETS, NativeOperator
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.ops.test_ordered_neurons import PADDINGS, Problem, gradients, make_problem, operator_call
 

@@ -123,7 +123,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     @property
     def parse_layer(self) -> int | None:
-        """The layer, counted from 0, whose distances make the trees; `None` where all layers share one tree, or none."""
+        """The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one."""
         return self.config.parse_layer
 
     def set_implementation(self, implementation: str) -> None:

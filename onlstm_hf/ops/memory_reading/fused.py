@@ -6,8 +6,8 @@ import torch
 from torch.nn import functional as F
 
 from ..deviation_norm import gradient_factors, normalize, normalize_backward
-from ..fast_path import FastPath
 from ..linear import repeated_linear
+from ..recurrence.fast_path import FastPath
 from ..structured_attention import ATTENTION_EPSILON, softmax_terms
 from .contract import Gradients, Inputs, Options, Trace
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 
 from ..linear import linear, matmul
-from ..recurrence import Recurrence
+from ..recurrence.operator import Recurrence
 from .contract import Gradients, Inputs, Options, ReadingMasks, StepWeights, Trace
 from .equations import ReadingWeights, reference
 from .fused import PATH as FUSED

@@ -2,7 +2,7 @@
 
 import torch
 
-from ..fast_path import FastPath
+from ..recurrence.fast_path import FastPath
 from .contract import Gradients, Inputs, Options, Trace
 
 

@@ -4,8 +4,8 @@ import ctypes
 
 import torch
 
-from ..fast_path import FastPath
-from ..native_library import NativeOperator
+from ..recurrence.fast_path import FastPath
+from ..recurrence.native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, Trace
 
 OPERATOR = NativeOperator("ordered_neurons", interface=2)

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 
 from ..linear import matmul
-from ..path_check import Setting
-from ..recurrence import Recurrence, needs_gradient
+from ..recurrence.operator import Recurrence, needs_gradient
+from ..recurrence.path_check import Setting
 from .contract import Gradients, Inputs, Options, Trace
 from .equations import reference, state_dtype
 from .fused import PATH as FUSED

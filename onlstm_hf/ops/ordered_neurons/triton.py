@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable
 
 import torch
 
-from ..fast_path import FastPath
-from ..step_graphs import GraphRecorder, StepGraphs
+from ..recurrence.fast_path import FastPath
+from ..recurrence.step_graphs import GraphRecorder, StepGraphs
 from .contract import Gradients, Inputs, Options, Trace
 
 try:
