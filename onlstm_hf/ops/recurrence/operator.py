@@ -53,16 +53,17 @@ class Recurrence:
         raise NotImplementedError
 
     def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
-        """`Inputs` of empty tensors like the gradients; `inputs` has only what `kept_inputs` leaves."""
-        raise NotImplementedError
+        """`Inputs` of empty tensors like the gradients; to be overridden where `kept_inputs` leaves some out."""
+        empty = (None if tensor is None else torch.empty_like(tensor) for tensor in flatten(inputs))
+        return self.input_layout.unflatten(empty)[0]
 
     def kept_inputs(self, inputs: NamedTuple) -> NamedTuple:
-        """The inputs with `None` in place of those that the backward pass does not read."""
-        raise NotImplementedError
+        """The inputs for the backward pass. `None` in place of those that it does not read saves memory."""
+        return inputs
 
     def kept_trace(self, trace: NamedTuple) -> NamedTuple:
-        """The trace with `None` in place of what `input_gradients` does not read, so that its memory is free."""
-        raise NotImplementedError
+        """The trace for `input_gradients`. `None` in place of what that does not read saves memory."""
+        return trace
 
     def input_gradients(
         self, gradients: NamedTuple, trace: NamedTuple, inputs: NamedTuple, options: NamedTuple
