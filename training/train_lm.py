@@ -61,7 +61,7 @@ class LanguageModeling(Task):
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
         data = self.recipe.data
         self.treebank = load_gold_trees(data)
-        if self.treebank and not model.induces_trees:
+        if self.treebank and not getattr(model, "induces_trees", False):
             raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out the gold trees')
         self.validation = load_held_out_text(data, "validation", self.tokenizer)
         self.test = load_held_out_text(data, "test", self.tokenizer)

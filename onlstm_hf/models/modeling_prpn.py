@@ -223,7 +223,7 @@ class ReadingLayer(nn.Module):
             )
             key_inputs, key_map = self.key_dropout(inputs), weight_and_bias(self.key_projection)
         else:
-            # Attention to the newest memory alone: what it is does not depend on the key.
+            # Without attention every step reads the newest memory alone, whatever its key is.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
             key_inputs, key_map = inputs[..., :0], (input_gates.new_zeros(size, size), input_gates.new_zeros(size))
         weights = ReadingWeights(

@@ -85,7 +85,7 @@ class ParsingMixin:
         for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-        tree_from_distances([], [], branching_bias)  # an unknown bias should not show after the first window
+        tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
         if tokenizer is not None and len(tokenizer) > self.config.vocab_size:
             raise ValueError(
                 f"the tokenizer does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "

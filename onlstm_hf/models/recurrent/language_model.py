@@ -84,9 +84,9 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     config: RecurrentConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
-    # The recurrence keeps no graph over time that recomputing parts of it could save; `generate` needs to know that
-    # the state cannot be rolled back.
+    # There is no graph over time whose memory recomputing parts of it could save.
     supports_gradient_checkpointing = False
+    # Tells `generate` that the state cannot be rolled back.
     _is_stateful = True
 
     @classmethod

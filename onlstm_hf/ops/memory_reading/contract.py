@@ -1,6 +1,7 @@
 """What the fast paths of the reading network's recurrence are given and return (see `FastPath`).
 
-Shapes are those of `read_sequence`; `4 * H` gates. All numbers are float32, or all float64.
+With `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All numbers are float32, or all are
+float64.
 """
 
 from typing import NamedTuple

@@ -19,7 +19,7 @@ def forward(inputs: Inputs, options: Options) -> Trace:
     batch_size, length, num_slots = gates.shape
     size = input_keys.shape[-1]
     tape, flat_tape = trace.tape, trace.tape.flatten(2)
-    # Scores are divided by sqrt(H): the keys are, as a whole.
+    # Scores are divided by sqrt(H), for which it is enough to divide the keys of all steps once.
     scaled_keys = input_keys / math.sqrt(size)
     key_product, recurrent_product = (
         _product_with(weight, batch_size, options)
@@ -87,8 +87,8 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     grad_recurrent = torch.empty_like(trace.normalized_gates)
     grad_keys = torch.empty_like(trace.keys)
     grad_gates = torch.empty_like(gates)
-    # Step t stands at S + t; the zeros at both ends are steps that do not exist. Slots are newest first here, so that
-    # the steps after a memory see it in slot 0, 1, 2, ...: on a diagonal.
+    # Step t stands at the place S + t; the zeros at both ends stand for steps that do not exist. Slots are newest
+    # first here: the steps after a memory see it in slot 0, 1, 2, ..., which is a diagonal of these tensors.
     num_places = num_slots + length + num_slots
     taken = tape.new_zeros(2, batch_size, num_places, num_slots)
     grad_summaries = tape.new_zeros(batch_size, num_places, 2 * size)

@@ -9,7 +9,7 @@ from ..recurrence.native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, StepWeights, Trace
 
 OPERATOR = NativeOperator("memory_reading", interface=1)
-# Steps from which on packing the weights pays.
+# Packing the weights pays from this many steps on.
 SHORTEST = 4
 
 

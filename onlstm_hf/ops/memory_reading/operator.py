@@ -21,7 +21,7 @@ from .equations import ReadingWeights, reference
 from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 
-# From the fastest on.
+# `"auto"` takes the first one that fits, so the fastest stands first.
 _FAST_PATHS = {"native": NATIVE, "fused": FUSED}
 
 
@@ -85,7 +85,7 @@ def read_sequence(
     if implementation == "reference":
         for_keys = key_inputs
     else:
-        # The input's part of the keys does not wait for the steps.
+        # The input's part of the keys is computed for all steps at once.
         of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
         for_keys = linear(key_inputs, of_input, weights.key_bias)
         weights = StepWeights(of_newest, *weights[2:])

@@ -9,7 +9,7 @@ from ..recurrence.native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, Trace
 
 OPERATOR = NativeOperator("ordered_neurons", interface=2)
-# Steps from which on packing the weight pays.
+# Packing the weight pays from this many steps on.
 SHORTEST = 4
 
 

@@ -20,9 +20,9 @@ from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
-# From the fastest on.
+# `"auto"` takes the first one that fits, so the fastest stands first.
 _FAST_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
-# Rows of a mask at a time: on a CPU booleans become as many numbers before they are multiplied with.
+# So many rows of a gradient are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
 _ROWS_OF_MASK = 1024
 
 
@@ -167,7 +167,7 @@ class _OrderedNeurons(Recurrence):
         return Inputs(gradients.input_gates, grad_weight, None, gradients.hidden, gradients.cell, None)
 
     def solve_tiny_problem(self, implementation: str, setting: Setting) -> list[torch.Tensor]:
-        # Long enough for every number of steps that is recorded as one to be run, recorded and replayed.
+        # Long enough that blocks of both sizes (see `step_graphs.py`) are run, recorded and replayed.
         length, batch_size, num_chunks, chunk_size = 43, 3, 5, 4
         size = num_chunks * chunk_size
         num_gates = 2 * num_chunks + 4 * size

@@ -19,7 +19,7 @@ try:
 except ImportError:  # Triton is not installed
     forward_step = None
 
-# Each keeps a copy of a recurrent weight and the buffers of one step.
+# How many workspaces are kept; each has a copy of a recurrent weight and the buffers of one step.
 MAX_KEPT_WORKSPACES = 8
 # Shorter sequences, one-token decoding above all, gain nothing from a copy of the weight and from recorded steps.
 MIN_KEPT_LENGTH = 4
@@ -112,7 +112,7 @@ class Workspaces:
         device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
         sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
         weight, scale, on_gpu = inputs.kept_weight, options.recurrent_scale, device.type == "cuda"
-        # A graph that someone else records must own all that it uses.
+        # A CUDA graph that the caller is recording must own all the memory that it uses.
         if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
             workspace = _Workspace(device, *sizes_and_dtypes)
             workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
@@ -120,7 +120,7 @@ class Workspaces:
         workspace, forward_graphs, backward_graphs = self._keep(device, sizes_and_dtypes)
         rows, columns = weight.shape
         torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
-        # In the padding, what was not finite in another sequence must not stay.
+        # What another sequence left in the padding, such as NaN, would reach the products.
         workspace.hidden.zero_()
         workspace.gates.zero_()
         return workspace, forward_graphs.run, backward_graphs.run

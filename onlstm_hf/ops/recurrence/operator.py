@@ -79,7 +79,7 @@ class Recurrence:
         """The `Trace` of a sequence by a fast path, `"auto"` or one by name; differentiable, once."""
         if torch.compiler.is_compiling():
             return self.Trace(*self.forward_operator(*flatten(inputs, options), implementation))
-        # An operator that the compiler can take as it is costs more at every call than these two.
+        # Outside compiled code the two ways below cost less at every call than the operator does.
         if needs_gradient(inputs):
             return self.Trace(*_Function.apply(self, options, implementation, *flatten(inputs)))
         return self._path(implementation, inputs[0], options).forward(inputs, options)
@@ -93,8 +93,8 @@ class Recurrence:
 
         return choose_path(self.paths, implementation, sequence, passes_check)
 
-    def _path(self, *arguments, **options) -> FastPath:
-        return self.paths[self.choose(*arguments, **options)]
+    def _path(self, *arguments, **keywords) -> FastPath:
+        return self.paths[self.choose(*arguments, **keywords)]
 
     def _save_for_backward(
         self, ctx, inputs: NamedTuple, options: NamedTuple, implementation: str, trace: NamedTuple
@@ -107,12 +107,12 @@ class Recurrence:
         """The gradient of every input, by the order of the flat list."""
         trace, inputs = self._saved.unflatten(ctx.saved_tensors)
         grad_trace, options = self.Trace(*grad_trace), ctx.options
-        # Only the operator refuses to be differentiated again, for which `create_graph` makes autograd keep track.
+        # Gradients are enabled here with `create_graph`: the operator then refuses to be differentiated a second time.
         if torch.compiler.is_compiling() or torch.is_grad_enabled():
             results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.implementation))
             return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
         gradients = self.paths[ctx.implementation].backward(grad_trace, trace, inputs, options)
-        # The weights' gradients need the memory of what has done its work.
+        # What only the steps needed is given back before the gradients of the weights, which need memory, too.
         trace = self.kept_trace(trace)
         ctx.maybe_clear_saved_tensors()
         return flatten(self.input_gradients(gradients, trace, inputs, options))
@@ -121,7 +121,9 @@ class Recurrence:
         inputs, options, trace = (Layout(kind).fields for kind in (self.Inputs, self.Options, self.Trace))
         differentiable = [index for index, kind in enumerate(inputs.values()) if kind is torch.Tensor]
         implementation = {"implementation": str}
+        # The arguments of the backward operator; some inputs are not kept, and some results have no gradient.
         grad_trace = {f"grad_{name}": torch.Tensor | None for name in trace}
+        saved_trace = {f"saved_{name}": torch.Tensor for name in trace}
         kept_inputs = dict.fromkeys(inputs, torch.Tensor | None)
         of_forward = Layout(self.Inputs, self.Options)
         of_backward = Layout(self.Trace, self.Trace, self.Inputs, self.Options)
@@ -169,7 +171,7 @@ class Recurrence:
             f"{namespace}::{self.name}_backward",
             backward,
             mutates_args=(),
-            schema=schema(grad_trace | trace | kept_inputs | options | implementation, len(differentiable)),
+            schema=schema(grad_trace | saved_trace | kept_inputs | options | implementation, len(differentiable)),
             tags=self.tags,
         )
         self.backward_operator.register_fake(empty_gradients)

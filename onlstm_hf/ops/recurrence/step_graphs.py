@@ -45,7 +45,7 @@ class GraphRecorder:
             with torch.cuda.graph(graph, memory_pool, side_stream, capture_error_mode="thread_local"):
                 run_steps()
         except RuntimeError as error:
-            torch.cuda.set_stream(stream)  # a recording that fails may leave its own
+            torch.cuda.set_stream(stream)  # a recording that fails may leave its own stream as the current one
             self.has_failed = True
             message = f"CUDA graphs could not be recorded, so every step is launched by itself: {error}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
