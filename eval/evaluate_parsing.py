@@ -148,7 +148,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     for name in options.models:
         model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
         parses.append(parse_layers(model, tokenizer, gold, options))
-        models.append(describe_checkpoint(name, model) | {"parse_layer": getattr(model.config, "parse_layer", None)})
+        models.append(describe_checkpoint(name, model) | {"parse_layer": model.parse_layer})
     for name in options.trees_from:
         stored = read_tree_file(name)
         parses.append(stored_layers(name, stored, gold, options))
@@ -205,7 +205,7 @@ def parse_layers(
     chosen: dict[str, dict] = {"induced trees": {}}
     if options.layer != "all":
         chosen = {layer_name(options.layer): {"layer": options.layer}}
-    elif hasattr(model.config, "parse_layer"):
+    elif model.parse_layer is not None:
         chosen = {layer_name(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
     sentences = [list(tree.words) for tree in gold]
     return {

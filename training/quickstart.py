@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> dict:
     sentences = [list(tree.words) for tree in gold]
     induced = model.parse(sentences, tokenizer)
     rows = {main_row(model.config): score_parses(induced, gold)}
-    if hasattr(model.config, "parse_layer"):
+    if model.parse_layer is not None:
         rows = {
             layer_row(layer): score_parses(model.parse(sentences, tokenizer, layer=layer), gold)
             for layer in range(model.config.num_hidden_layers)

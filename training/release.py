@@ -134,7 +134,7 @@ def _perplexity(
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:
     """Scores of every layer that gives distances and of the baselines, on all sentences and on the short ones."""
     options = {main_row(model.config): {}}
-    if hasattr(model.config, "parse_layer"):
+    if model.parse_layer is not None:
         options = {layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
     options[f"{main_row(model.config)}, no branching bias"] = {"branching_bias": "none"}
     scores = {}

@@ -74,7 +74,7 @@ class DemoModels:
     def layers(self, model: str) -> list[int]:
         """The layers to choose from, counted from 1."""
         config = self.checkpoints[model][0].config
-        return [layer + 1 for layer in range(config.num_hidden_layers)] if hasattr(config, "parse_layer") else []
+        return [layer + 1 for layer in range(config.num_hidden_layers)] if config.parse_layer is not None else []
 
     def default_choices(self, model: str | None = None) -> Choices:
         """What is chosen where the user chooses nothing, or only the model."""

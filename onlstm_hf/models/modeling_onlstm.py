@@ -53,7 +53,8 @@ class ONLSTMCausalLMOutput(AWDLSTMCausalLMOutput):
 
 
 class ONLSTMLayer(nn.Module):
-    """One layer of ordered neurons. `ordered_neurons.py` has its equations and the order of the gates' rows.
+    """One layer of ordered neurons, a `RecurrentLayer`. Its equations are in `ordered_neurons/equations.py`, and the
+    order of the gates' rows in `ordered_neurons/operator.py`.
 
     Attributes:
         implementation: which path of `ordered_neurons` runs, one of its `IMPLEMENTATIONS`.

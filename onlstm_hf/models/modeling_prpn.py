@@ -177,7 +177,7 @@ def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resoluti
 class ReadingLayer(nn.Module):
     """One layer of the reading network: an LSTM that goes on from what it attends to among its memories.
 
-    `memory_reading.py` has its equations.
+    It is a `RecurrentLayer`, whose state is its memories. Its equations are in `memory_reading/equations.py`.
 
     Attributes:
         implementation: which path of `read_sequence` runs, one of its `IMPLEMENTATIONS`.
@@ -189,6 +189,7 @@ class ReadingLayer(nn.Module):
     def __init__(self, config: PRPNConfig, input_size: int, input_dropout: float):
         super().__init__()
         size = config.hidden_size
+        self.num_slots, self.size = config.num_slots, size
         self.has_attention = config.reading_attention
         self.input_dropout = ElementDropout(input_dropout)
         self.key_dropout = ElementDropout(config.input_dropout)
@@ -202,18 +203,18 @@ class ReadingLayer(nn.Module):
         self.cell_norm = DeviationNorm(size)
 
     def forward(
-        self, inputs: torch.Tensor, memories: tuple[torch.Tensor, torch.Tensor], gates: torch.Tensor
+        self, inputs: torch.Tensor, hidden_memories: torch.Tensor, cell_memories: torch.Tensor, gates: torch.Tensor
     ) -> ReadingOutput:
         """Reads a sequence.
 
         Args:
             inputs: `[B, T, input_size]`.
-            memories: hidden and cell states of the steps before, each `[B, S, H]`, newest last.
+            hidden_memories: `[B, S, H]`, the hidden states of the steps before, newest last.
+            cell_memories: `[B, S, H]`, their cell states.
             gates: `[B, T, S]`, how far each memory is open, oldest first.
         """
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
-        batch_size, length = inputs.shape[:2]
-        size = memories[0].shape[-1]
+        (batch_size, length, _), size = inputs.shape, self.size
         summary_keep = self.recurrent_dropout.mask((size,), inputs.device)
         newest_keep = key_keep = None
         if self.has_attention:
@@ -222,7 +223,7 @@ class ReadingLayer(nn.Module):
             )
             key_inputs, key_map = self.key_dropout(inputs), weight_and_bias(self.key_projection)
         else:
-            # Attention to the newest memory alone: what it is does not depend on the key.
+            # Without attention every step reads the newest memory alone, whatever its key is.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
             key_inputs, key_map = inputs[..., :0], (input_gates.new_zeros(size, size), input_gates.new_zeros(size))
         weights = ReadingWeights(
@@ -233,8 +234,18 @@ class ReadingLayer(nn.Module):
             self.cell_norm.weight,
             self.cell_norm.bias,
         )
-        masks = (newest_keep, key_keep, summary_keep)
+        memories, masks = (hidden_memories, cell_memories), (newest_keep, key_keep, summary_keep)
         return read_sequence(input_gates, key_inputs, weights, gates, *memories, *masks, self.implementation)
+
+    def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """Hidden and cell states of the memories before the first step: zeros."""
+        zeros = self.cell_norm.weight.new_zeros(batch_size, self.num_slots, self.size)
+        return zeros, zeros.clone()
+
+    def last_state(self, output: ReadingOutput, padding: Padding | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Hidden and cell states of the last memories; those before the padding where there is some at the end."""
+        padding = padding or Padding(None)
+        return padding.last(output.hidden_tape, self.num_slots), padding.last(output.cell_tape, self.num_slots)
 
 
 class ResidualBlock(nn.Module):
@@ -348,13 +359,10 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         """The state before the first token."""
         config, weight = self.config, self.embeddings.weight
         lookback = config.lookback if config.parsing_network else 0
-        memories = (batch_size, config.num_slots, config.hidden_size)
         return PRPNState(
             lookback=weight.new_zeros(batch_size, lookback, config.embedding_size),
             distances=weight.new_full((batch_size, config.num_slots), math.inf),
-            memories=tuple(
-                (weight.new_zeros(memories), weight.new_zeros(memories)) for _ in range(config.num_hidden_layers)
-            ),
+            memories=tuple(layer.initial_state(batch_size) for layer in self.reading_network),
         )
 
     def forward(
@@ -401,15 +409,16 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         embeddings = padding.to_end(embeddings)
 
         structure = self.find_structure(embeddings, state, padding.mask)
-        hidden_states, attentions, tapes = [embeddings], [], []
-        for layer, memories in zip(self.reading_network, state.memories, strict=True):
-            output = layer(hidden_states[-1], memories, structure.reading_gates)
-            hidden_states.append(output.hidden_tape[:, -length:].to(embeddings.dtype))
-            tapes.append((output.hidden_tape, output.cell_tape))
+        hidden_states, attentions, memories = [embeddings], [], []
+        for layer, layer_state in zip(self.reading_network, state.memories, strict=True):
+            output = layer(hidden_states[-1], *layer_state, structure.reading_gates)
+            hidden_states.append(output.outputs.to(embeddings.dtype))
+            if use_cache:
+                memories.append(layer.last_state(output, padding))
             if config.reading_attention:
                 attentions.append(output.attentions)
         outputs, attention = self.predict_network(
-            hidden_states[-1], tapes[-1][0], structure.prediction_gates, padding.mask
+            hidden_states[-1], output.hidden_tape, structure.prediction_gates, padding.mask
         )
         if config.prediction_attention:
             attentions.append(attention)
@@ -421,7 +430,7 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             new_state = PRPNState(
                 lookback=padding.last(lookback, state.lookback.shape[1]),
                 distances=padding.last(structure.distance_tape, config.num_slots),
-                memories=tuple(tuple(padding.last(tape, config.num_slots) for tape in layer) for layer in tapes),
+                memories=tuple(memories),
             )
         output = PRPNModelOutput(
             last_hidden_state=padding.back(last_hidden_state),

@@ -35,11 +35,14 @@ class RNNLayerOutput(NamedTuple):
 
 
 class RNNLayer(nn.Module):
-    """One recurrent layer, with drop-connect on its hidden-to-hidden weight.
+    """One recurrent layer, a `RecurrentLayer`, with drop-connect on its hidden-to-hidden weight.
 
     The rows of the two projections are the gates as in `torch.nn.LSTM` (input, forget, candidate, output) and
     `torch.nn.GRU` (reset, update, candidate).
     """
+
+    implementations = ("auto",)
+    implementation = "auto"
 
     def __init__(self, cell_type: str, input_size: int, size: int, weight_dropout: float):
         super().__init__()

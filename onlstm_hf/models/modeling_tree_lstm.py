@@ -40,13 +40,14 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
     Raises:
         ValueError: if the brackets of a row make no binary tree.
     """
-    # Nodes are numbered as they end. Of each: its height, the level that it goes to, and its token or its two parts.
+    # Nodes are numbered in the order in which they end. Each has its height, the level that it is handed to, and its
+    # token or its two parts.
     heights: list[int] = []
     receivers: list[int] = []
     contents: list = []
     roots: list[int] = []
     for number, row in enumerate(rows):
-        stack: list[int | None] = []  # of nodes; `None` is a bracket that is open
+        stack: list[int | None] = []  # numbers of nodes, and `None` for every bracket that is still open
         for token in row:
             if token == open_bracket_id:
                 stack.append(None)

@@ -36,7 +36,7 @@ class MaskedBatchNorm(nn.Module):
         if not self.training:
             return self._normalized(values, self.running_mean, self.running_var).to(inputs.dtype)
         is_plain = mask is None and not _is_distributed()
-        # PyTorch's own, which is faster, takes neither one position alone nor weights of another precision.
+        # PyTorch's function is faster, but refuses a single position, and weights of another dtype than the values.
         if is_plain and values.numel() > values.shape[1] and values.dtype == self.weight.dtype:
             moments = self.running_mean, self.running_var
             outputs = F.batch_norm(values, *moments, self.weight, self.bias, True, self.momentum, self.epsilon)

@@ -53,7 +53,8 @@ def normalize(inputs: torch.Tensor, out: torch.Tensor | None = None) -> tuple[to
 
 
 def _rescaling(inverse_deviation: torch.Tensor, size: int) -> torch.Tensor:
-    """From the biased standard deviation, by which PyTorch divides, to what stands in the denominator here."""
+    """The factor that turns values divided by the biased standard deviation, which PyTorch's function returns, into
+    values divided by the unbiased one plus 1e-6."""
     return 1 / (math.sqrt(size / (size - 1)) + EPSILON * inverse_deviation)
 
 

@@ -37,7 +37,7 @@ class Padding:
         return self.back(tensor * mask)
 
     def last(self, tape: torch.Tensor, size: int) -> torch.Tensor:
-        """Of a tape `[B, size + T, ...]`, with the padding at its end, the last `size` real entries of each row."""
+        """The last `size` real entries of each row of a tape `[B, size + T, ...]` that has its padding at the end."""
         if self.mask is None:
             return tape[:, tape.shape[1] - size :]
         return _taken(tape, self.lengths.unsqueeze(1) + torch.arange(size, device=tape.device))

@@ -23,8 +23,11 @@ def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
 
 
 def softmax_terms(scores: torch.Tensor) -> torch.Tensor:
-    """The terms of the softmax, relative to the largest one. (With the epsilon below them that one counts: where the
-    gates are all but closed, the gradient goes through it as well.)"""
+    """The terms of the softmax, divided by the largest one.
+
+    In an ordinary softmax the division cancels. Here `ATTENTION_EPSILON` is added to the sum of the terms, so that it
+    does not cancel where the gates are all but closed: then the gradient goes through the largest score, too.
+    """
     return (scores - scores.amax(dim=-1, keepdim=True)).exp()
 
 
@@ -35,7 +38,7 @@ def attend_to_windows(
 
     Args:
         keys: `[B, T, H]`.
-        tape: `[B, S + T, H]` (the last memory is not looked at), or one shorter.
+        tape: `[B, S + T, H]`, whose last memory no step looks at, or `[B, S + T - 1, H]` without that one.
         gates: `[B, T, S]`, oldest memory first.
 
     Returns:
@@ -43,7 +46,8 @@ def attend_to_windows(
     """
     num_slots, summaries, attentions = gates.shape[-1], [], []
     slots = torch.arange(num_slots, device=keys.device)
-    # Scores of all pairs in a block of steps, of which a band is used: faster than cutting windows out of the tape.
+    # Cutting the windows out of the tape would be slower than computing the scores of all pairs of a step and a memory
+    # in a block of steps, of which only a band is used.
     for start in range(0, keys.shape[1], STEPS_PER_BLOCK):
         block_keys, block_gates = keys[:, start : start + STEPS_PER_BLOCK], gates[:, start : start + STEPS_PER_BLOCK]
         length = block_keys.shape[1]

@@ -85,7 +85,7 @@ class ParsingMixin:
         for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-        tree_from_distances([], [], branching_bias)  # an unknown bias should not show after the first window
+        tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
         if tokenizer is not None and len(tokenizer) > self.config.vocab_size:
             raise ValueError(
                 f"the tokenizer does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
@@ -168,10 +168,10 @@ class ParsingMixin:
             layer: the layer whose trees come first; the configuration's `parse_layer` by default.
             options: further ones of `parse`.
         """
-        if layer is None and not hasattr(self.config, "parse_layer"):
+        if layer is None and self.parse_layer is None:
             trees = self.parse(sentences, tokenizer, **options)
             return trees, {"syntactic distances": trees}
-        chosen = self.config.parse_layer if layer is None else layer
+        chosen = self.parse_layer if layer is None else layer
         layers = range(self.config.num_hidden_layers)
         by_layer = [self.parse(sentences, tokenizer, layer=layer, **options) for layer in layers]
         if chosen not in layers:

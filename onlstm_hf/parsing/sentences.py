@@ -1,4 +1,4 @@
-"""Sentences as models read them, and in which windows and batches."""
+"""Sentences as models read them, put together in windows and batches."""
 
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -19,7 +19,7 @@ class SentenceUnits(NamedTuple):
 
 
 def first_of_each_unit(token_distances: list[float], unit_of_token: list[int]) -> list[float]:
-    """Of each run of tokens of the same unit the first distance; distances past the last token are padding."""
+    """The distance of the first token of every unit. Distances beyond the last token are those of padding."""
     previous_units = [None, *unit_of_token]
     return [
         distance

@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onlstm_hf.ops import step_graphs
-from onlstm_hf.ops.step_graphs import StepGraphs
+from onlstm_hf.ops.recurrence import step_graphs
 
 
 class Launches(TorchDispatchMode):
@@ -75,9 +74,8 @@ def stand_in_graphs(monkeypatch):
     monkeypatch.setattr(StandInGraph, "recorded", 0)
     monkeypatch.setattr(StandInGraph, "replayed", 0)
     monkeypatch.setattr(StandInGraph, "error", None)
-    monkeypatch.setattr(StepGraphs, "_refused", False)
     monkeypatch.setattr(step_graphs, "GRAPH_DEVICES", ("cpu",))
-    monkeypatch.setattr(step_graphs, "_recording_resources", lambda stream: (None, None))
+    monkeypatch.setattr(step_graphs, "_new_resources", lambda stream: (None, None))
     monkeypatch.setattr(torch.cuda, "current_stream", lambda device=None: "stream")
     monkeypatch.setattr(torch.cuda, "set_stream", lambda stream: None)
     monkeypatch.setattr(torch.cuda, "CUDAGraph", StandInGraph)

@@ -3,6 +3,7 @@ own, as the interpreter has to be chosen before Triton is imported."""
 
 import math
 import os
+import warnings
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 from onlstm_hf.ops.ordered_neurons import operator as ordered_neurons_module
 from onlstm_hf.ops.ordered_neurons import triton as module
 from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
+from onlstm_hf.ops.recurrence.path_check import PathChecks, Setting
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 from tests.ops.test_ordered_neurons import PADDINGS, SHAPES, Problem, gradients, make_problem
 
@@ -20,7 +22,7 @@ assert os.environ["TRITON_INTERPRET"] == "1"
 def triton_on_the_cpu(monkeypatch):
     path = module.PATH._replace(obstacle=lambda sequence: None)
     monkeypatch.setitem(ordered_neurons_module._FAST_PATHS, "triton", path)
-    module._kept_workspace.cache_clear()
+    module.WORKSPACES.clear()
 
 
 def in_float64(problem):
@@ -141,12 +143,23 @@ def test_buffers_that_were_made_in_inference_mode_serve_training():
     check(problem)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("product_in_bfloat16", [False, True])
+def test_tried_on_a_tiny_problem_the_kernels_are_found_right(dtype, product_in_bfloat16, stand_in_graphs):  # noqa: F811
+    checks = PathChecks(ordered_neurons_module.RECURRENCE.solve_tiny_problem)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert checks.passes("triton", Setting(torch.device("cpu"), dtype, product_in_bfloat16))
+    assert stand_in_graphs.recorded == 4  # two block sizes in two directions, and each was replayed
+    assert stand_in_graphs.replayed >= 4
+
+
 def test_no_more_buffers_are_kept_than_allowed(monkeypatch):
     monkeypatch.setattr(module, "forward_step", lambda *_: None)
     for batch_size in range(1, 2 * module.MAX_KEPT_WORKSPACES):
         with torch.no_grad():
             ordered_neurons(*make_problem(4, batch_size, 1, 1, torch.float32), "triton")
-    assert module._kept_workspace.cache_info().currsize == module.MAX_KEPT_WORKSPACES
+    assert len(module.WORKSPACES) == module.MAX_KEPT_WORKSPACES
 
 
 def test_arguments_are_not_changed():

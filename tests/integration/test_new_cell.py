@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from eval import evaluate_lm, evaluate_parsing, evaluate_syntax
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
+from tests.helpers.fast_paths import record_paths
 from training import train_lm
 from training.loop.model_setup import run_model_code
 
@@ -100,6 +101,58 @@ def test_its_layer_is_an_on_lstm_whose_ordinary_gates_are_open(cumax_lstm):
         torch.testing.assert_close(output.input_distances[real], input_distances[real])
 
 
+@pytest.mark.parametrize("padding", [False, True])
+def test_its_fast_path_has_the_values_and_gradients_of_its_equations(cumax_lstm, padding):
+    torch.manual_seed(0)
+    length, batch_size, chunks, chunk_size = 4, 3, 2, 3
+    layer = cumax_lstm.CumaxLSTMLayer(5, chunks * chunk_size, chunk_size, 0.0).double()
+    inputs = torch.randn(length, batch_size, 5).double().requires_grad_()
+    hidden, cell = (torch.randn(batch_size, chunks * chunk_size).double().requires_grad_() for _ in range(2))
+    mask = None
+    if padding:
+        mask = torch.ones(length, batch_size, dtype=torch.bool)
+        mask[2:, 1] = mask[0, 2] = False
+    variables = [inputs, hidden, cell, *layer.parameters()]
+    results = []
+    for implementation in ("reference", "fused"):
+        layer.implementation = implementation
+        outputs = layer(inputs, hidden, cell, mask)
+        generator = torch.Generator().manual_seed(1)
+        weights = [torch.randn(output.shape, generator=generator, dtype=torch.float64) for output in outputs]
+        results.append([*outputs, *torch.autograd.grad(outputs, variables, weights)])
+    torch.testing.assert_close(results[1], results[0], rtol=1e-12, atol=1e-12)
+    assert layer.implementation == "fused"
+    torch.autograd.gradcheck(lambda *tensors: tuple(layer(*tensors, mask)), (inputs, hidden, cell))
+
+
+@pytest.mark.parametrize("used", range(4))
+def test_its_fast_path_is_right_whichever_output_the_loss_looks_at(cumax_lstm, used):
+    torch.manual_seed(0)
+    layer = cumax_lstm.CumaxLSTMLayer(5, 6, 2, 0.0).double()
+    inputs, states, gradients = torch.randn(5, 2, 5).double(), torch.randn(2, 2, 6).double(), []
+    for layer.implementation in ("reference", "fused"):
+        loss = layer(inputs, *states, None)[used].square().sum()
+        gradients.append(torch.autograd.grad(loss, list(layer.parameters())))
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
+
+
+def test_its_fast_path_trains_under_bfloat16_and_compiled(cumax_lstm, monkeypatch):
+    ran = record_paths(monkeypatch, cumax_lstm.RECURRENCE)
+    torch.manual_seed(0)
+    layer, inputs, losses = cumax_lstm.CumaxLSTMLayer(5, 6, 2, 0.0), torch.randn(5, 2, 5), []
+    torch._dynamo.reset()
+    for run in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
+        for enabled in (False, True):
+            with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
+                losses.append(run(inputs, *layer.initial_state(2), None).outputs.float().square().sum())
+            layer.zero_grad()
+            losses[-1].backward()
+            assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+    assert ran == [("fused", "forward"), ("fused", "backward")] * 4
+    torch.testing.assert_close(losses[2:], losses[:2])
+    torch.testing.assert_close(losses[1], losses[0], rtol=0.03, atol=0)
+
+
 def test_its_checkpoint_carries_its_file_and_loads_where_that_was_not_imported(checkpoint, project_root, tmp_path):
     assert (checkpoint / "cumax_lstm.py").read_bytes() == (project_root / "examples" / "cumax_lstm.py").read_bytes()
     process = subprocess.run(
@@ -156,6 +209,6 @@ def test_evaluation_runs_its_code_only_when_told_to(script, arguments, option, t
 def test_a_file_that_cannot_be_its_own_module_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no Python file .*cell.py"):
         run_model_code(str(tmp_path / "cell.py"))
-    (tmp_path / "recipe.py").write_text("")
+    (tmp_path / "yaml.py").write_text("")
     with pytest.raises(ValueError, match="another file name"):
-        run_model_code(str(tmp_path / "recipe.py"))
+        run_model_code(str(tmp_path / "yaml.py"))

@@ -15,7 +15,7 @@ from onlstm_hf.ops.dropout import ElementDropout
 from onlstm_hf.ops.memory_reading import native as native
 from tests.helpers.native_operators import needs_operator
 
-built = needs_operator(native)
+built = needs_operator(native.OPERATOR)
 
 
 class Golden(NamedTuple):

@@ -12,12 +12,13 @@ from onlstm_hf.ops.memory_reading import native as native
 from onlstm_hf.ops.memory_reading import operator as module
 from onlstm_hf.ops.memory_reading.equations import ReadingWeights
 from onlstm_hf.ops.memory_reading.operator import read_sequence
-from onlstm_hf.ops.native_library import INSTRUCTION_SETS
+from onlstm_hf.ops.recurrence.native_library import INSTRUCTION_SETS, NativeOperator
+from onlstm_hf.ops.recurrence.tensor_tuples import flatten
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.ops.test_memory_reading import arguments, leaves
 
-load_library = native.load_library
-built = needs_operator(native)
+OPERATOR = native.OPERATOR
+built = needs_operator(OPERATOR)
 
 # Batch, steps, slots, units: odd sizes, parts of vectors, more and fewer rows than a register tile, one of everything.
 SHAPES = [(1, 1, 1, 2), (2, 3, 2, 3), (3, 7, 5, 17), (13, 5, 15, 33), (4, 9, 3, 48), (2, 4, 7, 390)]
@@ -25,7 +26,7 @@ SHAPES = [(1, 1, 1, 2), (2, 3, 2, 3), (3, 7, 5, 17), (13, 5, 15, 33), (4, 9, 3, 
 
 @pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request, monkeypatch):
-    use_instruction_set(native, request.param, monkeypatch)
+    use_instruction_set(OPERATOR, request.param, monkeypatch)
 
 
 def to_float(tensors):
@@ -65,7 +66,7 @@ def assert_near_the_reference(tensors, keep, tolerance, precision=torch.float32)
 @pytest.mark.skipif(sys.platform != "linux", reason="the operator is built on Linux")
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 def test_the_operator_is_built_where_there_is_a_compiler():
-    assert load_library() is not None
+    assert OPERATOR.library() is not None
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -137,12 +138,12 @@ def test_memories_that_need_no_gradient_change_no_other_gradient():
 def test_auto_takes_it_from_a_few_steps_on(length, monkeypatch):
     lengths = []
 
-    def call(function, *structures):
-        lengths.append(structures[0].length)
-        return called(function, *structures)
+    def call(function, sizes, *arguments):
+        lengths.append(sizes.length)
+        return called(function, sizes, *arguments)
 
-    called = native.call
-    monkeypatch.setattr(native, "call", call)
+    called = OPERATOR.call
+    monkeypatch.setattr(OPERATOR, "call", call)
     tensors, _ = arguments(2, length, 3, 4, dtype=torch.float32)
     read_sequence(*tensors)
     assert lengths == ([length] if length >= native.SHORTEST else [])
@@ -152,16 +153,16 @@ def test_what_it_cannot_do_is_refused_with_the_reason(monkeypatch):
     tensors, _ = arguments(2, 3, 2, 4)
     with pytest.raises(ValueError, match="native implementation cannot run here: it computes in float32"):
         read_sequence(*tensors, implementation="native")
-    monkeypatch.setattr(native, "load_library", lambda: None)
+    monkeypatch.setattr(OPERATOR, "library", lambda: None)
     with pytest.raises(ValueError, match="its compiled operator is not installed"):
         read_sequence(*to_float(tensors), implementation="native")
     assert read_sequence(*to_float(tensors)).hidden_tape.isfinite().all()
 
 
 @built
-def test_an_operator_of_another_version_is_not_used(monkeypatch):
-    monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
-    assert load_library() is None
+def test_an_operator_of_another_version_is_not_used():
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface).library() is not None
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface + 1).library() is None
 
 
 @built
@@ -169,7 +170,9 @@ def test_an_operator_of_another_version_is_not_used(monkeypatch):
 def test_the_operator_keeps_the_rules_of_torch_compile(masks):
     tensors, keep = arguments(2, 3, 2, 3, masks, dtype=torch.float32)
     input_gates, _, weights, gates, *memories = tensors
-    keys = torch.randn(2, 3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
-    given = (input_gates, *keys, *weights[2:], gates, torch.stack(memories, dim=2), *keep, False, "native")
+    keys, key = torch.randn(2, 3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+    weights, memories = module.StepWeights(key, *weights[2:]), torch.stack(memories, dim=2)
+    inputs = module.Inputs(input_gates, keys, weights, gates, memories, module.ReadingMasks(*keep))
+    given = (*flatten(inputs, module.Options(product_in_bfloat16=False, memories_need_gradient=True)), "native")
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(module._forward, given, test_utils=checks)
+    torch.library.opcheck(module.RECURRENCE.forward_operator, given, test_utils=checks)

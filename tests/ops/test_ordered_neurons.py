@@ -10,6 +10,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from onlstm_hf.ops.ordered_neurons import operator as module
 from onlstm_hf.ops.ordered_neurons.equations import cumax
 from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
+from onlstm_hf.ops.recurrence.tensor_tuples import flatten
 
 
 class Problem(NamedTuple):
@@ -117,6 +118,13 @@ def run_by_the_equations(problem: Problem):
                 hidden[row], cell[row] = new_hidden, new_cell
         outputs.append(list(hidden))
     return outputs, cell, forget_distances, input_distances
+
+
+def operator_call(problem: Problem, recurrent_scale: float, implementation: str):
+    """The operator that compiled code calls, and its arguments."""
+    options = module.Options(recurrent_scale, product_in_bfloat16=False, save_for_backward=True)
+    inputs = module.Inputs(recurrent_mask=None, **problem._asdict())
+    return module.RECURRENCE.forward_operator, (*flatten(inputs, options), implementation)
 
 
 def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), **options):
@@ -387,4 +395,4 @@ def test_the_fused_operator_keeps_the_rules_of_torch_compile(padding):
     """Schema, the shapes that it promises the compiler, and its registration with autograd."""
     problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(module._forward_operator, (*problem, None, 1.0, False, True, "fused"), test_utils=checks)
+    torch.library.opcheck(*operator_call(problem, 1.0, "fused"), test_utils=checks)

@@ -10,16 +10,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.fast_path import choose_path
-from onlstm_hf.ops.native_library import INSTRUCTION_SETS
 from onlstm_hf.ops.ordered_neurons import native as native
 from onlstm_hf.ops.ordered_neurons import operator as module
 from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
+from onlstm_hf.ops.recurrence.fast_path import choose_path
+from onlstm_hf.ops.recurrence.native_library import INSTRUCTION_SETS, NativeOperator
 from tests.helpers.native_operators import needs_operator, use_instruction_set
-from tests.ops.test_ordered_neurons import PADDINGS, Problem, gradients, make_problem
+from tests.ops.test_ordered_neurons import PADDINGS, Problem, gradients, make_problem, operator_call
 
-load_library = native.load_library
-built = needs_operator(native)
+OPERATOR = native.OPERATOR
+built = needs_operator(OPERATOR)
 
 # Odd sizes, chunks that straddle vectors, more and fewer rows than a register tile, one of everything.
 SHAPES = [(1, 1, 1, 1), (2, 2, 3, 2), (4, 3, 1, 5), (5, 7, 23, 1), (3, 33, 2, 3), (6, 13, 5, 10), (2, 6, 11, 17)]
@@ -27,7 +27,7 @@ SHAPES = [(1, 1, 1, 1), (2, 2, 3, 2), (4, 3, 1, 5), (5, 7, 23, 1), (3, 33, 2, 3)
 
 @pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request, monkeypatch):
-    use_instruction_set(native, request.param, monkeypatch)
+    use_instruction_set(OPERATOR, request.param, monkeypatch)
 
 
 def to_double(problem: Problem) -> Problem:
@@ -48,7 +48,7 @@ def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2,
 @pytest.mark.skipif(sys.platform != "linux", reason="the operator is built on Linux")
 @pytest.mark.skipif(shutil.which("c++") is None, reason="needs a C++ compiler")
 def test_the_operator_is_built_where_there_is_a_compiler():
-    assert load_library() is not None
+    assert OPERATOR.library() is not None
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -192,14 +192,14 @@ def test_nan_stays_in_its_row(instruction_set):
 @built
 def test_auto_takes_this_path_where_it_pays():
     problem = make_problem(native.SHORTEST, 2, 3, 4, torch.float32)
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates) is module.NATIVE
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:1]) is module.FUSED
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:, :0]) is module.FUSED
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates.double()) is module.FUSED
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates) == "native"
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:1]) == "fused"
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:, :0]) == "fused"
+    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates.double()) == "fused"
 
 
 def test_without_the_operator_auto_falls_back_and_asking_for_it_says_why(monkeypatch):
-    monkeypatch.setattr(native, "load_library", lambda: None)
+    monkeypatch.setattr(OPERATOR, "library", lambda: None)
     problem = make_problem(9, 2, 3, 4, torch.float32)
     for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "fused"), strict=True):
         assert torch.equal(ours, theirs)
@@ -215,9 +215,9 @@ def test_float64_is_refused():
 
 
 @built
-def test_an_operator_of_another_version_is_not_used(monkeypatch):
-    monkeypatch.setattr(native, "INTERFACE", native.INTERFACE + 1)
-    assert load_library() is None
+def test_an_operator_of_another_version_is_not_used():
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface).library() is not None
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface + 1).library() is None
 
 
 @built
@@ -225,5 +225,4 @@ def test_an_operator_of_another_version_is_not_used(monkeypatch):
 def test_the_operator_keeps_the_rules_of_torch_compile(padding):
     problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    arguments = (*problem, None, 0.5, False, True, "native")
-    torch.library.opcheck(module._forward_operator, arguments, test_utils=checks)
+    torch.library.opcheck(*operator_call(problem, 0.5, "native"), test_utils=checks)

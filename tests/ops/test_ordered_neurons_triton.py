@@ -13,7 +13,6 @@ import torch
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.ops.ordered_neurons import triton as module
 from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
-from onlstm_hf.ops.step_graphs import StepGraphs
 from tests.ops.test_ordered_neurons import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
 
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -24,7 +23,7 @@ RECORDING_FAILS = """
 import sys, warnings
 sys.path.insert(0, "..")
 import torch
-from test_ordered_neurons_triton import StepGraphs, check, make_problem, module
+from test_ordered_neurons_triton import check, make_problem, module
 
 run_steps = module._Workspace.forward_steps
 
@@ -41,7 +40,7 @@ with warnings.catch_warnings(record=True) as caught:
 messages = [str(warning.message) for warning in caught]
 print("warnings:", sum("CUDA graphs could not be recorded" in message for message in messages))
 print("stream:", torch.cuda.current_stream() == stream)
-print("refused:", StepGraphs._refused)
+print("refused:", module.WORKSPACES.recorder.has_failed)
 """
 
 
@@ -146,7 +145,7 @@ def without_tf32():
 def graphs_work():
     """Falling back to single launches must not hide that recording fails."""
     yield
-    assert not StepGraphs._refused
+    assert not module.WORKSPACES.recorder.has_failed
 
 
 @pytest.mark.usefixtures("without_tf32", "graphs_work")
@@ -256,7 +255,7 @@ class TestOnGPU(OnGPU):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 outputs = ordered_neurons(gates, *problem[1:], "triton")
-            module._kept_workspace.cache_clear()
+            module.WORKSPACES.clear()
             for factor in (0.5, 0.1):
                 gates.copy_(problem.input_gates * factor)
                 graph.replay()

@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.step_graphs import StepGraphs
+from onlstm_hf.ops.recurrence.step_graphs import GraphRecorder, StepGraphs
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 
 
@@ -36,7 +36,7 @@ class Recurrence:
 @given(lengths=st.lists(st.integers(1, 70), min_size=1, max_size=4))
 def test_any_lengths_are_run_step_by_step(stand_in_graphs, lengths):  # noqa: F811
     recurrence = Recurrence(list(range(1, sum(lengths) + 1)))
-    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"))
+    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder())
     done = 0
     for length in lengths:
         graphs.run(length)
@@ -47,7 +47,7 @@ def test_any_lengths_are_run_step_by_step(stand_in_graphs, lengths):  # noqa: F8
 
 def test_a_few_recordings_serve_all_lengths(stand_in_graphs):  # noqa: F811
     recurrence = Recurrence([1] * 3000)
-    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"))
+    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder())
     for length in range(1, 75):
         graphs.run(length)
     assert stand_in_graphs.recorded == 2
@@ -60,26 +60,27 @@ def test_a_few_recordings_serve_all_lengths(stand_in_graphs):  # noqa: F811
 def test_nothing_is_recorded_where_graphs_are_switched_off(stand_in_graphs, monkeypatch):  # noqa: F811
     monkeypatch.setenv("ONLSTM_CUDA_GRAPHS", "0")
     recurrence = Recurrence(range(64))
-    StepGraphs(recurrence.run_steps, torch.device("cpu")).run(64)
+    StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder()).run(64)
     assert recurrence.state.item() == recurrence.expected(64)
     assert stand_in_graphs.recorded == 0
 
 
 def test_nothing_is_recorded_without_a_gpu():
     recurrence = Recurrence(range(64))
-    StepGraphs(recurrence.run_steps, torch.device("cpu")).run(64)
+    StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder()).run(64)
     assert recurrence.state.item() == recurrence.expected(64)
 
 
 def test_a_recording_that_fails_is_warned_of_once_and_the_steps_are_launched_one_by_one(stand_in_graphs):  # noqa: F811
     stand_in_graphs.error = RuntimeError("operation not permitted when stream is capturing")
     recurrence = Recurrence(range(200))
-    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"))
+    recorder = GraphRecorder()
+    graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), recorder)
     with pytest.warns(RuntimeWarning, match="launched by itself: operation not permitted") as warned:
         graphs.run(100)
         graphs.run(50)
         other = Recurrence(range(64))
-        StepGraphs(other.run_steps, torch.device("cpu")).run(64)
+        StepGraphs(other.run_steps, torch.device("cpu"), recorder).run(64)
     assert len(warned) == 1
     assert recurrence.state.item() == recurrence.expected(150)
     assert other.state.item() == other.expected(64)
@@ -92,7 +93,8 @@ def test_a_gpu_replays_what_it_recorded():
     recurrence = Recurrence(list(range(1, 301)))
     for name in ("inputs", "position", "state", "gathered"):
         setattr(recurrence, name, getattr(recurrence, name).cuda())
-    graphs = StepGraphs(recurrence.run_steps, recurrence.state.device)
+    recorder = GraphRecorder()
+    graphs = StepGraphs(recurrence.run_steps, recurrence.state.device, recorder)
     thread = threading.Thread(target=graphs.run, args=(70,))  # as gradients are computed in a thread of their own
     thread.start()
     thread.join()
@@ -100,4 +102,4 @@ def test_a_gpu_replays_what_it_recorded():
         graphs.run(length)
     assert recurrence.state.item() == recurrence.expected(274)
     assert sorted(graphs._graphs) == [4, 16]
-    assert not StepGraphs._refused
+    assert not recorder.has_failed

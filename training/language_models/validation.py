@@ -74,10 +74,9 @@ def gold_sentence_distances(
         description: what is to be known of the model besides its type and size.
     """
     words = [list(tree.words) for tree in treebank]
-    parse_layer = getattr(model.config, "parse_layer", None)
-    layers = [None] if parse_layer is None else range(model.config.num_hidden_layers)
+    layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
     by_layer = {
         layer: [list(tree.distances) for tree in model.parse(words, tokenizer, layer=layer)] for layer in layers
     }
     known = {"model_type": model.config.model_type, "num_parameters": model.num_parameters(), **description}
-    return SentenceDistances([tree.words for tree in treebank], by_layer, parse_layer, known)
+    return SentenceDistances([tree.words for tree in treebank], by_layer, model.parse_layer, known)

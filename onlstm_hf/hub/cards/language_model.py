@@ -24,7 +24,7 @@ def layer_row(layer: int) -> str:
 
 def main_row(config: PreTrainedConfig) -> str:
     """The name of the trees that `parse` gives by default, which are those of `parse_layer` if the model has one."""
-    return layer_row(config.parse_layer) if hasattr(config, "parse_layer") else "induced trees"
+    return "induced trees" if config.parse_layer is None else layer_row(config.parse_layer)
 
 
 def model_card(repository: str, config: PreTrainedConfig, results: dict) -> ModelCard:

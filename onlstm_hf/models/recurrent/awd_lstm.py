@@ -8,6 +8,7 @@ from torch import nn
 from ...ops.dropout import LockedDropout, dropped_words
 from .configuration_awd_lstm import AWDLSTMConfig
 from .language_model import RecurrentCausalLMOutput, RecurrentForCausalLM, RecurrentModel, RecurrentModelOutput
+from .layer import LayerOutput, RecurrentLayer
 from .state import RecurrentState
 
 
@@ -47,10 +48,7 @@ class AWDLSTMCausalLMOutput(RecurrentCausalLMOutput):
 class AWDLSTMModel(RecurrentModel):
     """The embedding and a stack of recurrent layers with locked dropout around them, without a head.
 
-    A subclass says what a layer is, in `build_layer`. A layer is called with the time-first inputs, the tensors of
-    its state, and the time-first mask; what it returns has the `outputs` `[T, B, H]`, in which padding repeats what
-    comes before it. It has two further methods: `initial_state(batch_size)`, and `last_state(output)`, the
-    state after the last step, each a tuple of tensors.
+    A subclass says what a layer is, in `build_layer`.
     """
 
     output_class: type[AWDLSTMModelOutput] = AWDLSTMModelOutput
@@ -65,7 +63,8 @@ class AWDLSTMModel(RecurrentModel):
         self.output_dropout = LockedDropout(config.output_dropout)
         self.post_init()
 
-    def build_layer(self, input_size: int, size: int) -> nn.Module:
+    def build_layer(self, input_size: int, size: int) -> RecurrentLayer:
+        """A module that keeps the contract of layers."""
         raise NotImplementedError
 
     def initial_state(self, batch_size: int) -> RecurrentState:
@@ -132,7 +131,9 @@ class AWDLSTMModel(RecurrentModel):
         )
         return output if return_dict else output.to_tuple()
 
-    def further_outputs(self, layer_outputs: list, mask: torch.Tensor | None, **kwargs) -> dict[str, torch.Tensor]:
+    def further_outputs(
+        self, layer_outputs: list[LayerOutput], mask: torch.Tensor | None, **kwargs
+    ) -> dict[str, torch.Tensor]:
         """Fields of the `output_class` that only this kind of layer has, from what each layer returned; none here."""
         return {}
 

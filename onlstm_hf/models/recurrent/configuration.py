@@ -1,5 +1,7 @@
 """What the configurations of all recurrent language models have in common."""
 
+from typing import ClassVar
+
 from transformers import PreTrainedConfig
 
 from ...utils.remote_code import REFERENCES
@@ -16,6 +18,8 @@ class RecurrentConfig(PreTrainedConfig):
     positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
     probabilities = ()
     not_negative = ("initializer_range",)
+    # The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one.
+    parse_layer: ClassVar[int | None] = None
     # What `Trainer` leaves out of its predictions.
     keys_to_ignore_at_inference = ["state", "cross_entropy"]
 

@@ -84,9 +84,9 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     config: RecurrentConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
-    # The recurrence keeps no graph over time that recomputing parts of it could save; `generate` needs to know that
-    # the state cannot be rolled back.
+    # There is no graph over time whose memory recomputing parts of it could save.
     supports_gradient_checkpointing = False
+    # Tells `generate` that the state cannot be rolled back.
     _is_stateful = True
 
     @classmethod
@@ -120,6 +120,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
             write_code(type(self), save_directory)
         if push_to_hub and is_main_process:
             self.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)
+
+    @property
+    def parse_layer(self) -> int | None:
+        """The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one."""
+        return self.config.parse_layer
 
     def set_implementation(self, implementation: str) -> None:
         """Chooses how the model is computed. What it computes stays the same, up to rounding.

@@ -9,7 +9,7 @@ from transformers.utils import ModelOutput
 
 from .language_model import RecurrentModel, RecurrentPreTrainedModel
 
-# On a CPU the time of a step grows with its rows, so sequences of similar length run together, in so many groups.
+# On a CPU the time of a step grows with its rows, so sequences of similar length run together, in this many groups.
 NUM_LENGTH_GROUPS = 4
 
 
@@ -123,7 +123,7 @@ class ForSequencePairClassification(RecurrentPreTrainedModel):
 
 
 class RecurrentForSequencePairClassification(ForSequencePairClassification):
-    """The same around a recurrent `self.model`: the encoding is the last layer's output after the last real token."""
+    """A siamese classifier around a recurrent `self.model`, whose output after the last real token is the encoding."""
 
     model: RecurrentModel
 
@@ -134,7 +134,7 @@ class RecurrentForSequencePairClassification(ForSequencePairClassification):
         encodings = []
         for rows in order.chunk(NUM_LENGTH_GROUPS):
             mask = attention_mask[rows].bool()
-            # No step is spent on what is padding in all rows, and no mask on rows of equal length.
+            # Columns that are padding in all these rows are left out, and the mask where no padding is left.
             used = mask.any(dim=0)
             used[:1] |= ~used.any()
             mask = mask[:, used]

@@ -14,7 +14,7 @@ class ModelState:
     nothing but its fields and `@dataclass`.
     """
 
-    # What `generate` asks of a cache: the past cannot be cut off again, and steps are not compiled on their own.
+    # `generate` takes the state for a cache, and asks: can its past be cut off, and can its steps be compiled?
     is_croppable = False
     is_compileable = False
 

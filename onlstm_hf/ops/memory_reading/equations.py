@@ -8,14 +8,17 @@ from torch.nn import functional as F
 
 from ..deviation_norm import layer_norm
 from ..structured_attention import attend
+from .contract import ReadingMasks
 
 
 class ReadingWeights(NamedTuple):
     """What one layer of the reading network learns, but for its map of the layer's input to the gates.
 
     Attributes:
-        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the key of the attention, and its
-            bias `[H]`. All others are those of `StepWeights`.
+        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the key of the attention.
+        key_bias: `[H]`, its bias.
+
+    All others are those of `StepWeights`.
     """
 
     key: torch.Tensor
@@ -48,8 +51,14 @@ def read_step(
 
 
 def reference(
-    input_gates, key_inputs, weights, gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
-):
+    input_gates: torch.Tensor,
+    key_inputs: torch.Tensor,
+    weights: ReadingWeights,
+    gates: torch.Tensor,
+    hidden_memories: torch.Tensor,
+    cell_memories: torch.Tensor,
+    masks: ReadingMasks,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The definition: one step after the other, differentiated by autograd.
 
     These are the authors' operations in the authors' order, newest memory first. In float32 their numbers are met bit
@@ -58,11 +67,11 @@ def reference(
     hiddens, cells = list(hidden_memories.unbind(1)), list(cell_memories.unbind(1))
     num_slots, attentions = gates.shape[-1], []
     for step in range(input_gates.shape[1]):
-        newest = hiddens[-1] if newest_keep is None else hiddens[-1] * newest_keep[:, step]
+        newest = hiddens[-1] if masks.newest is None else hiddens[-1] * masks.newest[:, step]
         key = F.linear(torch.cat([key_inputs[:, step], newest], dim=-1), weights.key, weights.key_bias)
         key = key.to(input_gates.dtype)
-        if key_keep is not None:
-            key = key * key_keep[:, step]
+        if masks.key is not None:
+            key = key * masks.key[:, step]
         hidden_window = torch.stack(hiddens[: -num_slots - 1 : -1], dim=1)
         cell_window = torch.stack(cells[: -num_slots - 1 : -1], dim=1)
         with torch.autocast(key.device.type, enabled=False):
@@ -70,8 +79,8 @@ def reference(
         attention = attend(scores, gates[:, step].flip(-1))
         summary_hidden = (hidden_window * attention.unsqueeze(-1)).sum(dim=1)
         summary_cell = (cell_window * attention.unsqueeze(-1)).sum(dim=1)
-        if summary_keep is not None:
-            summary_hidden = summary_hidden * summary_keep
+        if masks.summary is not None:
+            summary_hidden = summary_hidden * masks.summary
         hidden, cell = read_step(input_gates[:, step], summary_hidden, summary_cell, weights)
         hiddens.append(hidden)
         cells.append(cell)

@@ -7,27 +7,23 @@ from torch.nn import functional as F
 
 from ..deviation_norm import gradient_factors, normalize, normalize_backward
 from ..linear import repeated_linear
+from ..recurrence.fast_path import FastPath
 from ..structured_attention import ATTENTION_EPSILON, softmax_terms
-from .path import ReadingGradients, ReadingMasks, ReadingPath, ReadingTrace, StepWeights
+from .contract import Gradients, Inputs, Options, Trace
 
 
-def forward(
-    input_gates: torch.Tensor,
-    input_keys: torch.Tensor,
-    weights: StepWeights,
-    gates: torch.Tensor,
-    masks: ReadingMasks,
-    in_bfloat16: bool,
-    trace: ReadingTrace,
-) -> None:
-    """See `ReadingPath.forward`."""
+def forward(inputs: Inputs, options: Options) -> Trace:
+    """See `FastPath.forward`."""
+    input_gates, input_keys, weights, gates, _, masks = inputs
+    kept_units, trace = inputs.kept_units, Trace.empty(inputs)
     batch_size, length, num_slots = gates.shape
     size = input_keys.shape[-1]
     tape, flat_tape = trace.tape, trace.tape.flatten(2)
-    # Scores are divided by sqrt(H): the keys are, as a whole.
+    # Scores are divided by sqrt(H), for which it is enough to divide the keys of all steps once.
     scaled_keys = input_keys / math.sqrt(size)
     key_product, recurrent_product = (
-        _product_with(weight, batch_size, in_bfloat16) for weight in (weights.key / math.sqrt(size), weights.recurrent)
+        _product_with(weight, batch_size, options)
+        for weight in (weights.key / math.sqrt(size), inputs.recurrent_of(kept_units))
     )
 
     for step in range(length):
@@ -47,7 +43,8 @@ def forward(
         summary = torch.bmm(attentions.unsqueeze(1), window).view(batch_size, 2, size)
         trace.summaries[:, step] = summary
 
-        recurrent = recurrent_product(_kept(summary[:, 0], masks)) + weights.recurrent_bias
+        kept = summary[:, 0] if kept_units is None else summary[:, 0].index_select(-1, kept_units)
+        recurrent = recurrent_product(kept) + weights.recurrent_bias
         normalized, trace.gates_deviations[:, step] = normalize(recurrent, out=trace.normalized_gates[:, step])
         activated = torch.addcmul(input_gates[:, step], normalized, weights.gates_gain).add_(weights.gates_bias)
         activated, activations = activated.view(batch_size, 4, size), trace.activations[:, step]
@@ -60,29 +57,24 @@ def forward(
         normalized, trace.cells_deviations[:, step] = normalize(cell, out=trace.normalized_cells[:, step])
         normalized = torch.addcmul(weights.cell_bias, normalized, weights.cell_gain)
         torch.mul(output_gate, torch.tanh(normalized, out=trace.tanh_cells[:, step]), out=hidden)
+    return trace
 
 
-def backward(
-    grad_tape: torch.Tensor,
-    trace: ReadingTrace,
-    weights: StepWeights,
-    gates: torch.Tensor,
-    masks: ReadingMasks,
-    in_bfloat16: bool,
-    memories_need_gradient: bool,
-) -> ReadingGradients:
-    """See `ReadingPath.backward`.
+def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
+    """See `FastPath.backward`.
 
     A memory is read by the `S` steps after it. Its gradient is gathered when the loop backwards in time reaches it,
     from what those steps took and gave back: a window that slides over the future, as that of the forward pass slides
     over the past.
     """
     sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
+    weights, gates, masks, kept_units = inputs.weights, inputs.gates, inputs.masks, inputs.kept_units
+    grad_tape = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
     batch_size, length, num_slots = gates.shape
     tape, exponentials, size = trace.tape, trace.exponentials, trace.keys.shape[-1]
     key_product, recurrent_product = (
-        _product_with(weight.t(), batch_size, in_bfloat16)
-        for weight in (weights.key / math.sqrt(size), weights.recurrent)
+        _product_with(weight.t(), batch_size, options)
+        for weight in (weights.key / math.sqrt(size), inputs.recurrent_of(kept_units))
     )
 
     gated_sums = (exponentials * gates).sum(dim=-1, keepdim=True) + ATTENTION_EPSILON
@@ -95,8 +87,8 @@ def backward(
     grad_recurrent = torch.empty_like(trace.normalized_gates)
     grad_keys = torch.empty_like(trace.keys)
     grad_gates = torch.empty_like(gates)
-    # Step t stands at S + t; the zeros at both ends are steps that do not exist. Slots are newest first here, so that
-    # the steps after a memory see it in slot 0, 1, 2, ...: on a diagonal.
+    # Step t stands at the place S + t; the zeros at both ends stand for steps that do not exist. Slots are newest
+    # first here: the steps after a memory see it in slot 0, 1, 2, ..., which is a diagonal of these tensors.
     num_places = num_slots + length + num_slots
     taken = tape.new_zeros(2, batch_size, num_places, num_slots)
     grad_summaries = tape.new_zeros(batch_size, num_places, 2 * size)
@@ -142,10 +134,10 @@ def backward(
         grad_gates_gain += product.sum(0)
         grad_summary = grad_summaries[:, place]
         grad_kept = recurrent_product(grad_recurrent[:, step]).to(grad_summary.dtype)
-        if masks.kept_units is None:
+        if kept_units is None:
             grad_summary[:, :size] = grad_kept
         else:
-            grad_summary.index_copy_(1, masks.kept_units, grad_kept)
+            grad_summary.index_copy_(1, kept_units, grad_kept)
         torch.mul(forget_gate, grad_cell, out=grad_summary[:, size:])
 
         window, attention = tape[:, step : step + num_slots], trace.attentions[:, step]
@@ -166,12 +158,12 @@ def backward(
         taken[1, :, place] = grad_scores.flip(-1)
 
     grad_memories = torch.zeros_like(tape[:, :num_slots])
-    if memories_need_gradient:
+    if options.memories_need_gradient:
         for place in range(num_slots):
             grad_memories[:, place] = grad_memory(place).view(batch_size, 2, size)
         grad_memories[:, -1, 0] += grad_newest
     grad_input_gates = grad_input_gates.flatten(2)
-    return ReadingGradients(
+    return Gradients(
         grad_input_gates,
         grad_keys.div_(math.sqrt(size)),
         grad_recurrent,
@@ -185,16 +177,12 @@ def backward(
     )
 
 
-def _kept(units: torch.Tensor, masks: ReadingMasks) -> torch.Tensor:
-    return units if masks.kept_units is None else units.index_select(-1, masks.kept_units)
-
-
-def _product_with(weight: torch.Tensor, batch_size: int, in_bfloat16: bool):
+def _product_with(weight: torch.Tensor, batch_size: int, options: Options):
     """A function that maps `[B, in]` by the weight `[out, in]`, in bfloat16 or in the weight's own precision."""
-    if not in_bfloat16:
+    if not options.product_in_bfloat16:
         return repeated_linear(weight, batch_size)
     half_weight = weight.to(torch.bfloat16).contiguous()
     return lambda matrix: F.linear(matrix.to(torch.bfloat16), half_weight)
 
 
-PATH = ReadingPath(forward, backward, obstacle=lambda sequence: None, is_worthwhile=lambda sequence: True)
+PATH = FastPath(forward, backward)

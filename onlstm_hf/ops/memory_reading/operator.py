@@ -10,24 +10,19 @@ the first step and has one more for each step, oldest first: step `t` sees the w
 columns of the gates are, in this order: input gate, forget gate, cell candidate, output gate.
 """
 
-import re
-from functools import partial
 from typing import NamedTuple
 
 import torch
 
-from ..fast_path import choose_path
 from ..linear import linear, matmul
+from ..recurrence.operator import Recurrence
+from .contract import Gradients, Inputs, Options, ReadingMasks, StepWeights, Trace
 from .equations import ReadingWeights, reference
 from .fused import PATH as FUSED
 from .native import PATH as NATIVE
-from .path import ReadingMasks, ReadingTrace, StepWeights
 
-# From the fastest on.
+# `"auto"` takes the first one that fits, so the fastest stands first.
 _FAST_PATHS = {"native": NATIVE, "fused": FUSED}
-IMPLEMENTATIONS = ("auto", "reference", *_FAST_PATHS)
-# Operators are global: a second copy of this file, which came with a checkpoint, must not replace those of the first.
-_OPERATORS = re.sub(r"\W", "_", __name__, flags=re.ASCII)
 
 
 class ReadingOutput(NamedTuple):
@@ -42,6 +37,11 @@ class ReadingOutput(NamedTuple):
     hidden_tape: torch.Tensor
     cell_tape: torch.Tensor
     attentions: torch.Tensor
+
+    @property
+    def outputs(self) -> torch.Tensor:
+        """`[B, T, H]`, the hidden states of every step."""
+        return self.hidden_tape[:, self.attentions.shape[-1] :]
 
 
 def read_sequence(
@@ -80,196 +80,98 @@ def read_sequence(
     """
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
+    masks = ReadingMasks(newest_keep, key_keep, summary_keep)
+    dtype = torch.promote_types(input_gates.dtype, torch.float32)
     if implementation == "reference":
-        run, for_keys = reference, key_inputs
+        for_keys = key_inputs
     else:
-        run = partial(_fast, implementation=implementation)
-        # The input's part of the keys does not wait for the steps.
+        # The input's part of the keys is computed for all steps at once.
         of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
         for_keys = linear(key_inputs, of_input, weights.key_bias)
         weights = StepWeights(of_newest, *weights[2:])
-    dtype = torch.promote_types(input_gates.dtype, torch.float32)
     weights = weights._make(weight.to(dtype) for weight in weights)
-    input_gates, for_keys, *others = (
+    input_gates, for_keys, gates, *memories = (
         tensor.to(dtype) for tensor in (input_gates, for_keys, gates, hidden_memories, cell_memories)
     )
-    return ReadingOutput(*run(input_gates, for_keys, weights, *others, newest_keep, key_keep, summary_keep))
+    if implementation == "reference":
+        return ReadingOutput(*reference(input_gates, for_keys, weights, gates, *memories, masks))
+    inputs = Inputs(input_gates, for_keys, weights, gates, torch.stack(memories, dim=2), masks)
+    return ReadingOutput(*_fast(inputs, implementation))
 
 
-def _fast(
-    input_gates,
-    input_keys,
-    weights,
-    gates,
-    hidden_memories,
-    cell_memories,
-    newest_keep,
-    key_keep,
-    summary_keep,
-    implementation,
-):
-    """One opaque operator for the whole sequence: no graph over time, a hand-derived backward pass."""
-    device_type = input_gates.device.type
+def _fast(inputs: Inputs, implementation: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """By a fast path what `reference` returns."""
+    device_type = inputs.input_gates.device.type
     in_bfloat16 = torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
+    options = Options(in_bfloat16, memories_need_gradient=inputs.memories.requires_grad)
     with torch.autocast(device_type, enabled=False):
-        tape, attentions, *_ = _forward(
-            input_gates,
-            input_keys,
-            *weights,
-            gates,
-            torch.stack([hidden_memories, cell_memories], dim=2),
-            newest_keep,
-            key_keep,
-            summary_keep,
-            in_bfloat16,
-            implementation,
-        )
+        tape, attentions, *_ = RECURRENCE.run(inputs, options, implementation)
     return *tape.unbind(2), attentions.detach()
 
 
-@torch.library.custom_op(f"{_OPERATORS}::read_sequence_forward", mutates_args=())
-def _forward(
-    input_gates: torch.Tensor,
-    input_keys: torch.Tensor,
-    key_weight: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    recurrent_bias: torch.Tensor,
-    gates_gain: torch.Tensor,
-    gates_bias: torch.Tensor,
-    cell_gain: torch.Tensor,
-    cell_bias: torch.Tensor,
-    gates: torch.Tensor,
-    memories: torch.Tensor,
-    newest_keep: torch.Tensor | None,
-    key_keep: torch.Tensor | None,
-    summary_keep: torch.Tensor | None,
-    in_bfloat16: bool,
-    implementation: str,
-) -> list[torch.Tensor]:
-    """The recurrence by one of the fast paths: a `ReadingTrace`."""
-    kept_weight, kept_units = _without_dropped_units(recurrent_weight, summary_keep)
-    weights = StepWeights(key_weight, kept_weight, recurrent_bias, gates_gain, gates_bias, cell_gain, cell_bias)
-    trace = ReadingTrace.empty(input_gates, gates)
-    trace.tape[:, : gates.shape[-1]] = memories
-    masks = ReadingMasks(newest_keep, key_keep, kept_units)
-    choose_path(_FAST_PATHS, implementation, input_gates).forward(
-        input_gates, input_keys, weights, gates, masks, in_bfloat16, trace
-    )
-    return list(trace)
+class _MemoryReading(Recurrence):
+    """The operator behind `read_sequence`."""
+
+    name = "read_sequence"
+    Inputs, Options, Trace = Inputs, Options, Trace
+    sequence_field = "keys"
+
+    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
+        return Trace.empty(inputs)
+
+    def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
+        like, weights = torch.empty_like, inputs.weights
+        vectors = (like(gain) for gain in [weights.gates_gain] * 3 + [weights.cell_gain] * 2)
+        return Inputs(
+            like(trace.normalized_gates),
+            like(trace.keys),
+            StepWeights(like(weights.key), like(weights.recurrent), *vectors),
+            like(inputs.gates),
+            like(trace.tape[:, : inputs.gates.shape[-1]]),
+            _NO_MASKS,
+        )
+
+    def kept_inputs(self, inputs: Inputs) -> Inputs:
+        weights = inputs.weights._replace(recurrent_bias=None, gates_bias=None, cell_bias=None)
+        return inputs._replace(input_gates=None, input_keys=None, weights=weights, memories=None)
+
+    def kept_trace(self, trace: Trace) -> Trace:
+        return Trace(*[None] * len(trace))._replace(tape=trace.tape, summaries=trace.summaries)
+
+    def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
+        newest, summaries = trace.tape[:, inputs.gates.shape[-1] - 1 : -1, 0], trace.summaries[:, :, 0]
+        if inputs.masks.newest is not None:
+            newest = newest * inputs.masks.newest
+        if inputs.masks.summary is not None:
+            summaries = summaries * inputs.masks.summary
+        kept_units = inputs.kept_units
+        if kept_units is None:
+            grad_recurrent = _weight_gradient(gradients.recurrent, summaries, options)
+        else:
+            grad_kept = _weight_gradient(gradients.recurrent, summaries.index_select(-1, kept_units), options)
+            grad_recurrent = torch.zeros_like(inputs.weights.recurrent).index_copy_(1, kept_units, grad_kept)
+        grad_weights = StepWeights(
+            _weight_gradient(gradients.input_keys, newest, options),
+            grad_recurrent,
+            gradients.recurrent_bias,
+            gradients.gates_gain,
+            gradients.gates_bias,
+            gradients.cell_gain,
+            gradients.cell_bias,
+        )
+        return Inputs(
+            gradients.input_gates, gradients.input_keys, grad_weights, gradients.gates, gradients.memories, _NO_MASKS
+        )
 
 
-@_forward.register_fake
-def _(input_gates, input_keys, key_weight, recurrent_weight, recurrent_bias, gates_gain, gates_bias, cell_gain,
-      cell_bias, gates, *_):  # fmt: skip
-    return list(ReadingTrace.empty(input_gates, gates))
-
-
-def _without_dropped_units(
-    weight: torch.Tensor, keep: torch.Tensor | None
-) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """The map `weight` `[out, in]` of inputs that are multiplied with `keep` `[in]`, and which units remain of them.
-
-    On a CPU the columns of dropped units are left out, and so is their part of every product. Elsewhere all stay
-    (`None`), as the host would have to wait for the number of those that remain.
-    """
-    if keep is None:
-        return weight, None
-    if keep.device.type != "cpu":
-        return weight * keep, None
-    units = keep.nonzero().squeeze(-1)
-    return weight.index_select(1, units).mul_(keep[units]), units
-
-
-@torch.library.custom_op(f"{_OPERATORS}::read_sequence_backward", mutates_args=())
-def _backward(
-    grad_tape: torch.Tensor,
-    trace: list[torch.Tensor],
-    key_weight: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    gates_gain: torch.Tensor,
-    cell_gain: torch.Tensor,
-    gates: torch.Tensor,
-    newest_keep: torch.Tensor | None,
-    key_keep: torch.Tensor | None,
-    summary_keep: torch.Tensor | None,
-    in_bfloat16: bool,
-    implementation: str,
-    memories_need_gradient: bool,
-) -> list[torch.Tensor]:
-    """Gradients of the first eleven arguments of `_forward`, in their order, by one of the fast paths. The gradient of
-    each weight is one product over all steps."""
-    kept_weight, kept_units = _without_dropped_units(recurrent_weight, summary_keep)
-    weights = StepWeights(key_weight, kept_weight, None, gates_gain, None, cell_gain, None)
-    trace, masks = ReadingTrace(*trace), ReadingMasks(newest_keep, key_keep, kept_units)
-    gradients = choose_path(_FAST_PATHS, implementation, trace.keys).backward(
-        grad_tape, trace, weights, gates, masks, in_bfloat16, memories_need_gradient
-    )
-
-    newest, summaries = trace.tape[:, gates.shape[-1] - 1 : -1, 0], trace.summaries[:, :, 0]
-    if newest_keep is not None:
-        newest = newest * newest_keep
-    if summary_keep is not None:
-        summaries = summaries * summary_keep
-    grad_key_weight = _weight_gradient(gradients.input_keys, newest, in_bfloat16)
-    if kept_units is None:
-        grad_weight = _weight_gradient(gradients.recurrent, summaries, in_bfloat16)
-    else:
-        grad_kept = _weight_gradient(gradients.recurrent, summaries.index_select(-1, kept_units), in_bfloat16)
-        grad_weight = torch.zeros_like(recurrent_weight).index_copy_(1, kept_units, grad_kept)
-    return [
-        gradients.input_gates,
-        gradients.input_keys,
-        grad_key_weight,
-        grad_weight,
-        gradients.recurrent_bias,
-        gradients.gates_gain,
-        gradients.gates_bias,
-        gradients.cell_gain,
-        gradients.cell_bias,
-        gradients.gates,
-        gradients.memories,
-    ]
-
-
-def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, in_bfloat16: bool) -> torch.Tensor:
+def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Options) -> torch.Tensor:
+    """Gradient `[out, in]` of a map of `inputs` `[B, T, in]` from that of what comes out of it, `[B, T, out]`."""
     gradient, inputs = gradient.flatten(0, 1), inputs.flatten(0, 1)
-    if in_bfloat16:
+    if options.product_in_bfloat16:
         return (gradient.to(torch.bfloat16).t() @ inputs.to(torch.bfloat16)).to(gradient.dtype)
     return matmul(gradient.t(), inputs)
 
 
-@_backward.register_fake
-def _(grad_tape, trace, key_weight, recurrent_weight, gates_gain, cell_gain, gates, *_):
-    trace = ReadingTrace(*trace)
-    return [
-        torch.empty_like(trace.normalized_gates),
-        torch.empty_like(trace.keys),
-        torch.empty_like(key_weight),
-        torch.empty_like(recurrent_weight),
-        gates_gain.new_empty(len(gates_gain)),
-        torch.empty_like(gates_gain),
-        torch.empty_like(gates_gain),
-        torch.empty_like(cell_gain),
-        torch.empty_like(cell_gain),
-        torch.empty_like(gates),
-        torch.empty_like(trace.tape[:, : gates.shape[-1]]),
-    ]
-
-
-def _save_for_backward(ctx, inputs, output):
-    _, _, key_weight, recurrent_weight, _, gates_gain, _, cell_gain, _, gates, _, *masks, in_bfloat16, path = inputs
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*output, key_weight, recurrent_weight, gates_gain, cell_gain, gates, *masks)
-    ctx.options = in_bfloat16, path
-
-
-def _differentiate(ctx, grad_outputs):
-    memories_need_gradient = ctx.needs_input_grad[10]
-    num_traced = len(ReadingTrace._fields)
-    trace, others = list(ctx.saved_tensors[:num_traced]), ctx.saved_tensors[num_traced:]
-    grad_tape = torch.zeros_like(trace[0]) if grad_outputs[0] is None else grad_outputs[0]
-    gradients = _backward(grad_tape, trace, *others, *ctx.options, memories_need_gradient)
-    return *gradients, *[None] * 5
-
-
-_forward.register_autograd(_differentiate, setup_context=_save_for_backward)
+_NO_MASKS = ReadingMasks(None, None, None)
+RECURRENCE = _MemoryReading(__name__, _FAST_PATHS)
+IMPLEMENTATIONS = RECURRENCE.implementations

@@ -2,6 +2,8 @@
 
 import torch
 
+from .contract import Inputs
+
 
 def cumax(logits: torch.Tensor) -> torch.Tensor:
     """Cumulative softmax over the last dimension (equation 6): a soft, monotone switch from 0 to 1."""
@@ -39,13 +41,13 @@ def ordered_neurons_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch
     return hidden.reshape(batch_size, size), cell, torch.stack([master_input_gate, master_forget_gate], dim=1)
 
 
-def reference(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, _):
-    """The definition: one step after the other, differentiated by autograd."""
-    input_dtype, dtype = input_gates.dtype, state_dtype(input_gates)
-    input_gates, hidden, cell = input_gates.to(dtype), hidden.to(dtype), cell.to(dtype)
-    recurrent_weight = recurrent_weight.to(dtype) * recurrent_scale
-    if recurrent_mask is not None:
-        recurrent_weight = recurrent_weight * recurrent_mask
+def reference(inputs: Inputs, recurrent_scale: float) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The definition: one step after the other, differentiated by autograd; the first three entries of a `Trace`."""
+    input_dtype, dtype = inputs.input_gates.dtype, state_dtype(inputs.input_gates)
+    input_gates, hidden, cell = inputs.input_gates.to(dtype), inputs.hidden.to(dtype), inputs.cell.to(dtype)
+    recurrent_weight, mask = inputs.recurrent_weight.to(dtype) * recurrent_scale, inputs.mask
+    if inputs.recurrent_mask is not None:
+        recurrent_weight = recurrent_weight * inputs.recurrent_mask
     outputs, distances = [], []
     for step, gates in enumerate(input_gates):
         gates = gates + torch.nn.functional.linear(hidden, recurrent_weight).to(dtype)
@@ -60,4 +62,5 @@ def reference(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale
 
 
 def state_dtype(tensor: torch.Tensor) -> torch.dtype:
+    """The dtype that states and gates are computed in, for a sequence of the tensor's dtype."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32

@@ -2,25 +2,18 @@
 
 import torch
 
-from ..fast_path import FastPath
+from ..recurrence.fast_path import FastPath
+from .contract import Gradients, Inputs, Options, Trace
 
 
-def forward(
-    input_gates: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    hidden: torch.Tensor,
-    cell: torch.Tensor,
-    mask: torch.Tensor | None,
-    recurrent_scale: float,
-    product_in_bfloat16: bool,
-    save_for_backward: bool,
-) -> tuple[torch.Tensor, ...]:
+def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
+    input_gates, hidden, cell, mask = inputs.input_gates, inputs.hidden, inputs.cell, inputs.mask
     length, batch_size, num_gates = input_gates.shape
     num_chunks, chunk_size = cell.shape[1:]
     size = num_chunks * chunk_size
     # Without a backward pass every step writes to the same place.
-    saved_length = length if save_for_backward else 1
+    saved_length = length if options.save_for_backward else 1
     outputs = cell.new_empty(length, batch_size, size)
     distances = cell.new_empty(length, batch_size, 2)
     cells = cell.new_empty(saved_length, batch_size, size)
@@ -28,14 +21,14 @@ def forward(
     activations = cell.new_empty(saved_length, batch_size, 4, size)
     gates = cell.new_empty(batch_size, num_gates)
     last_cell = cell.reshape(batch_size, size).clone()
-    weight = (recurrent_weight.to(torch.bfloat16) if product_in_bfloat16 else recurrent_weight).t()
+    weight, scale = _product_weight(inputs, options).t(), options.recurrent_scale
 
     for step in range(length):
-        place = step if save_for_backward else 0
-        if product_in_bfloat16 or input_gates.dtype != gates.dtype:
-            torch.add(input_gates[step], hidden.to(weight.dtype) @ weight, alpha=recurrent_scale, out=gates)
+        place = step if options.save_for_backward else 0
+        if options.product_in_bfloat16 or input_gates.dtype != gates.dtype:
+            torch.add(input_gates[step], hidden.to(weight.dtype) @ weight, alpha=scale, out=gates)
         else:
-            torch.addmm(input_gates[step], hidden, weight, alpha=recurrent_scale, out=gates)
+            torch.addmm(input_gates[step], hidden, weight, alpha=scale, out=gates)
         torch.softmax(gates[:, : 2 * num_chunks].view(batch_size, 2, num_chunks), -1, out=softmaxes[place])
         units = gates[:, 2 * num_chunks :].view(batch_size, 4, size)
         torch.tanh(units[:, 0], out=activations[place, :, 0])
@@ -62,31 +55,21 @@ def forward(
         hidden = outputs[step]
 
     saved = (cells, softmaxes, activations)
-    if not save_for_backward:
+    if not options.save_for_backward:
         saved = tuple(tensor[:0].clone() for tensor in saved)
-    return outputs.to(input_gates.dtype), last_cell.view_as(cell), distances, *saved
+    return Trace(outputs.to(input_gates.dtype), last_cell.view_as(cell), distances, *saved)
 
 
-def backward(
-    grad_outputs: torch.Tensor | None,
-    grad_last_cell: torch.Tensor | None,
-    grad_distances: torch.Tensor | None,
-    outputs: torch.Tensor,
-    last_cell: torch.Tensor,
-    cells: torch.Tensor,
-    softmaxes: torch.Tensor,
-    activations: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    mask: torch.Tensor | None,
-    recurrent_scale: float,
-    product_in_bfloat16: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of the input gates and of the first hidden and cell state (see `FastPath.backward`).
+def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
+    """See `FastPath.backward`.
 
     With the forward values at hand every gate's gradient is linear in the gradients of `c_t` and `h_t`. The factors of
     that map are computed for the whole sequence at once, so that the loop backwards in time is left with a handful of
     products.
     """
+    outputs, last_cell, _, cells, softmaxes, activations = trace
+    grad_outputs, grad_last_cell, grad_distances, *_ = grad_trace
+    mask, scale = inputs.mask, options.recurrent_scale
     length, batch_size, size = cells.shape
     num_chunks = softmaxes.shape[-1]
     chunked = (length, batch_size, num_chunks, size // num_chunks)
@@ -123,7 +106,7 @@ def backward(
     # The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
     signs = softmaxes.new_tensor([-1.0, 1.0]).unsqueeze(-1)
     grad_gates = cells.new_empty(length, batch_size, 2 * num_chunks + 4 * size)
-    weight = recurrent_weight.to(torch.bfloat16) if product_in_bfloat16 else recurrent_weight
+    weight = _product_weight(inputs, options)
     grad_hidden = torch.zeros_like(cells[0])
     grad_cell = torch.zeros_like(cells[0]) if grad_last_cell is None else grad_last_cell.reshape(batch_size, size)
     for step in reversed(range(length)):
@@ -142,10 +125,15 @@ def backward(
         torch.mul(centred, softmaxes[step], out=grad_gates[step, :, : 2 * num_chunks].view(batch_size, 2, num_chunks))
         grad_cell = grad_cell * previous_per_cell[step]
         product = (grad_gates[step].to(weight.dtype) @ weight).to(cells.dtype)
-        if recurrent_scale != 1:
-            product = product * recurrent_scale
+        if scale != 1:
+            product = product * scale
         grad_hidden = product if mask is None else torch.addcmul(product, grad_hidden, 1 - real[step])
-    return grad_gates.to(outputs.dtype), grad_hidden, grad_cell.view_as(last_cell)
+    return Gradients(grad_gates.to(outputs.dtype), grad_hidden, grad_cell.view_as(last_cell))
+
+
+def _product_weight(inputs: Inputs, options: Options) -> torch.Tensor:
+    """The recurrent weight `[G, H]` in the dtype of the product."""
+    return inputs.kept_weight.to(torch.bfloat16) if options.product_in_bfloat16 else inputs.kept_weight
 
 
 def _master_gates(softmaxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -154,4 +142,4 @@ def _master_gates(softmaxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     return 1 - cumulative.select(-2, 0), cumulative.select(-2, 1)
 
 
-PATH = FastPath(forward, backward, obstacle=lambda sequence: None, is_worthwhile=lambda sequence: True)
+PATH = FastPath(forward, backward)

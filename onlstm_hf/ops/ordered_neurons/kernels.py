@@ -1,6 +1,6 @@
 """Triton kernels of the ordered-neurons recurrence: all of a step but its matrix product, forward and backward.
 
-Importing this module fails where Triton is not installed. `ordered_neurons_triton.py` runs the kernels.
+Importing this module fails where Triton is not installed. `triton.py` beside it runs the kernels.
 
 A step finds the tensors of its sequence through a table of int64 values on the device: first the time step that a
 series of launches starts with, then an address, or 0, for each tensor. So launches that were recorded once serve any
@@ -110,7 +110,7 @@ def _tanh(x):
     exponential = tl.exp(-2 * tl.abs(x))
     away_from_zero = (1 - exponential) / (1 + exponential)
     square = x * x
-    # That difference loses digits near zero, where the series needs five terms for those of float32.
+    # Near zero that difference loses digits, and five terms of the Taylor series have all digits of float32.
     series = 1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
     return tl.where(tl.abs(x) < 0.25, x * series, tl.where(x < 0, -away_from_zero, away_from_zero))
 
@@ -126,7 +126,8 @@ def _cumax(input_logits, hidden_logits, first, num_chunks: tl.constexpr, ROW: tl
     exponentials = tl.exp(logits - highest)
     total = tl.sum(exponentials, axis=0)
     before = tl.sum(tl.where(row < first, exponentials, 0.0), axis=0)
-    mean = tl.sum(exponentials * (num_chunks - row), axis=0) / (total * num_chunks)  # each counts from its chunk on
+    # The exponential of a chunk is part of the cumulative sums of that chunk and all later ones.
+    mean = tl.sum(exponentials * (num_chunks - row), axis=0) / (total * num_chunks)
 
     chunks = first + tl.arange(0, CHUNKS)
     logits = tl.load(input_logits + chunks, mask=chunks < num_chunks, other=float("-inf")).to(tl.float32)

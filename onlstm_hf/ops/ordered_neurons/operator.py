@@ -7,25 +7,23 @@ in this order: master input gate (`C`), master forget gate (`C`), cell candidate
 (`H`), output gate (`H`).
 """
 
-import re
 from typing import NamedTuple
 
 import torch
 
-from ..fast_path import FastPath, choose_path
 from ..linear import matmul
+from ..recurrence.operator import Recurrence, needs_gradient
+from ..recurrence.path_check import Setting
+from .contract import Gradients, Inputs, Options, Trace
 from .equations import reference, state_dtype
 from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
-# From the fastest on.
+# `"auto"` takes the first one that fits, so the fastest stands first.
 _FAST_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
-IMPLEMENTATIONS = ("auto", "reference", *_FAST_PATHS)
-# Rows of a mask at a time: on a CPU booleans become as many numbers before they are multiplied with.
+# So many rows of a gradient are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
 _ROWS_OF_MASK = 1024
-# Operators are global: a second copy of this file, which came with a checkpoint, must not replace those of the first.
-_OPERATORS = re.sub(r"\W", "_", __name__, flags=re.ASCII)
 
 
 class OrderedNeuronsOutput(NamedTuple):
@@ -76,33 +74,31 @@ def ordered_neurons(
     Raises:
         ValueError: if the shapes do not fit together, the implementation is unknown, or the tensors do not fit it.
     """
-    _check_shapes(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask)
+    inputs = Inputs(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask)
+    _check_shapes(inputs)
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
-    run = reference if implementation == "reference" else _fast
-    outputs, last_cell, distances = run(
-        input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, implementation
-    )
+    if implementation == "reference":
+        outputs, last_cell, distances = reference(inputs, recurrent_scale)
+    else:
+        outputs, last_cell, distances = _fast(inputs, recurrent_scale, implementation)
     input_distances, one_minus_forget = distances.unbind(dim=-1)
     return OrderedNeuronsOutput(outputs, last_cell, 1 - one_minus_forget, input_distances)
 
 
-def _fast(input_gates, recurrent_weight, hidden, cell, mask, recurrent_scale, recurrent_mask, implementation):
-    """One opaque operator for the whole sequence: no graph over time, a hand-derived backward pass."""
+def _fast(
+    inputs: Inputs, recurrent_scale: float, implementation: str
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """By a fast path what `reference` returns."""
+    input_gates, weight, weight_mask, hidden, cell, mask = inputs
     input_dtype, dtype = input_gates.dtype, state_dtype(input_gates)
     product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
     if input_dtype != torch.bfloat16:
         input_gates = input_gates.to(dtype)
-    tensors = (input_gates, recurrent_weight.to(dtype), hidden.to(dtype), cell.to(dtype))
-    differentiable = torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    # An operator that the compiler can take as it is costs more at every call than the two others.
-    if torch.compiler.is_compiling():
-        run = _forward_operator
-    else:
-        run = _Function.apply if differentiable else _forward
-    outputs, last_cell, distances, *_ = run(
-        *tensors, mask, recurrent_mask, recurrent_scale, product_in_bfloat16, differentiable, implementation
-    )
+    inputs = Inputs(input_gates, weight.to(dtype), weight_mask, hidden.to(dtype), cell.to(dtype), mask)
+    differentiable = needs_gradient(inputs)
+    options = Options(recurrent_scale, product_in_bfloat16, save_for_backward=differentiable)
+    outputs, last_cell, distances, *_ = RECURRENCE.run(inputs, options, implementation)
     return outputs.to(input_dtype), last_cell, distances
 
 
@@ -114,7 +110,8 @@ def _product_dtype(tensor: torch.Tensor, state_dtype: torch.dtype) -> torch.dtyp
     return state_dtype
 
 
-def _check_shapes(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask) -> None:
+def _check_shapes(inputs: Inputs) -> None:
+    input_gates, cell = inputs.input_gates, inputs.cell
     if input_gates.dim() != 3 or input_gates.shape[0] == 0:
         raise ValueError(f"input_gates must be [T, B, G] with T >= 1, not {list(input_gates.shape)}")
     length, batch_size, num_gates = input_gates.shape
@@ -122,180 +119,92 @@ def _check_shapes(input_gates, recurrent_weight, hidden, cell, mask, recurrent_m
         raise ValueError(f"the cell state must be [B={batch_size}, C, K], not {list(cell.shape)}")
     size = cell.shape[1] * cell.shape[2]
     expected = {
-        "input_gates": (input_gates, [length, batch_size, 2 * cell.shape[1] + 4 * size]),
-        "recurrent_weight": (recurrent_weight, [num_gates, size]),
-        "hidden": (hidden, [batch_size, size]),
-        "mask": (mask, [length, batch_size]),
-        "recurrent_mask": (recurrent_mask, [num_gates, size]),
+        "input_gates": [length, batch_size, 2 * cell.shape[1] + 4 * size],
+        "recurrent_weight": [num_gates, size],
+        "hidden": [batch_size, size],
+        "mask": [length, batch_size],
+        "recurrent_mask": [num_gates, size],
     }
-    for name, (tensor, shape) in expected.items():
+    for name, shape in expected.items():
+        tensor = getattr(inputs, name)
         if tensor is not None and list(tensor.shape) != shape:
             raise ValueError(
                 f"{name} must be {shape} for a cell state of {list(cell.shape)}, not {list(tensor.shape)}"
             )
-    for name, booleans in (("mask", mask), ("recurrent_mask", recurrent_mask)):
+    for name, booleans in (("mask", inputs.mask), ("recurrent_mask", inputs.recurrent_mask)):
         if booleans is not None and booleans.dtype != torch.bool:
             raise ValueError(f"{name} must hold booleans, not {booleans.dtype}")
 
 
-def _forward(
-    input_gates: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    hidden: torch.Tensor,
-    cell: torch.Tensor,
-    mask: torch.Tensor | None,
-    recurrent_mask: torch.Tensor | None,
-    recurrent_scale: float,
-    product_in_bfloat16: bool,
-    save_for_backward: bool,
-    implementation: str,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The recurrence by one of the fast paths (see `FastPath.forward`)."""
-    path = choose_path(_FAST_PATHS, implementation, input_gates)
-    recurrent_weight, *recurrent_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
-    return path.forward(
-        input_gates,
-        recurrent_weight,
-        hidden,
-        cell,
-        mask,
-        recurrent_scale,
-        product_in_bfloat16,
-        save_for_backward,
-        *recurrent_mask,
-    )
+class _OrderedNeurons(Recurrence):
+    """The operator behind `ordered_neurons`."""
 
+    name = "ordered_neurons"
+    Inputs, Options, Trace = Inputs, Options, Trace
+    sequence_field = "outputs"
+    # A fast path may replay CUDA graphs of its own, which cannot be part of one that the compiler records.
+    tags = (torch.Tag.cudagraph_unsafe,)
 
-def _drop_connections(path: FastPath, recurrent_weight: torch.Tensor, recurrent_mask: torch.Tensor | None) -> tuple:
-    """The weight and the mask for the paths that take it, else the weight that it leaves."""
-    if path.takes_recurrent_mask:
-        return recurrent_weight, recurrent_mask
-    return (recurrent_weight if recurrent_mask is None else recurrent_weight * recurrent_mask,)
+    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
+        return Trace.empty(inputs, options)
 
+    def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
+        gradients = Gradients.empty(trace, inputs)
+        return self._of_inputs(gradients, torch.empty_like(inputs.recurrent_weight))
 
-def _backward(
-    grad_outputs: torch.Tensor | None,
-    grad_last_cell: torch.Tensor | None,
-    grad_distances: torch.Tensor | None,
-    outputs: torch.Tensor,
-    last_cell: torch.Tensor,
-    cells: torch.Tensor,
-    softmaxes: torch.Tensor,
-    activations: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    mask: torch.Tensor | None,
-    recurrent_mask: torch.Tensor | None,
-    recurrent_scale: float,
-    product_in_bfloat16: bool,
-    implementation: str,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of the input gates and the first state by one of the fast paths (see `FastPath.backward`)."""
-    path = choose_path(_FAST_PATHS, implementation, outputs)
-    recurrent_weight, *recurrent_mask = _drop_connections(path, recurrent_weight, recurrent_mask)
-    return path.backward(
-        grad_outputs,
-        grad_last_cell,
-        grad_distances,
-        outputs,
-        last_cell,
-        cells,
-        softmaxes,
-        activations,
-        recurrent_weight,
-        mask,
-        recurrent_scale,
-        product_in_bfloat16,
-        *recurrent_mask,
-    )
+    def kept_inputs(self, inputs: Inputs) -> Inputs:
+        return inputs._replace(input_gates=None, cell=None)
 
+    def kept_trace(self, trace: Trace) -> Trace:
+        return Trace(trace.outputs, *[None] * 5)
 
-# A fast path may replay CUDA graphs of its own, which cannot be part of one that the compiler records.
-_forward_operator, _backward_operator = (
-    torch.library.custom_op(
-        f"{_OPERATORS}::ordered_neurons_{direction}", run, mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,)
-    )
-    for direction, run in (("forward", _forward), ("backward", _backward))
-)
+    def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
+        grad_weight = _weight_gradient(gradients.input_gates, trace.outputs, inputs, options)
+        return self._of_inputs(gradients, grad_weight)
 
+    @staticmethod
+    def _of_inputs(gradients: Gradients, grad_weight: torch.Tensor) -> Inputs:
+        return Inputs(gradients.input_gates, grad_weight, None, gradients.hidden, gradients.cell, None)
 
-@_forward_operator.register_fake
-def _(input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask, recurrent_scale, product_in_bfloat16,
-      save_for_backward, _):  # fmt: skip
-    length, batch_size, _ = input_gates.shape
-    saved_length = length if save_for_backward else 0
-    return (
-        input_gates.new_empty(length, batch_size, hidden.shape[1]),
-        torch.empty_like(cell),
-        cell.new_empty(length, batch_size, 2),
-        cell.new_empty(saved_length, batch_size, hidden.shape[1]),
-        cell.new_empty(saved_length, batch_size, 2, cell.shape[1]),
-        cell.new_empty(saved_length, batch_size, 4, hidden.shape[1]),
-    )
+    def solve_tiny_problem(self, implementation: str, setting: Setting) -> list[torch.Tensor]:
+        # Long enough that blocks of both sizes (see `step_graphs.py`) are run, recorded and replayed.
+        length, batch_size, num_chunks, chunk_size = 43, 3, 5, 4
+        size = num_chunks * chunk_size
+        num_gates = 2 * num_chunks + 4 * size
+        generator = torch.Generator().manual_seed(0)
 
+        def random(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, generator=generator)
 
-@_backward_operator.register_fake
-def _(grad_outputs, grad_last_cell, grad_distances, outputs, last_cell, cells, softmaxes, activations,
-      recurrent_weight, *_):  # fmt: skip
-    return (
-        outputs.new_empty(*outputs.shape[:2], recurrent_weight.shape[0]),
-        last_cell.new_empty(len(last_cell), recurrent_weight.shape[1]),
-        torch.empty_like(last_cell),
-    )
-
-
-def _save_for_backward(ctx, inputs, output):
-    _, recurrent_weight, hidden, _, mask, recurrent_mask, *ctx.options, _, ctx.implementation = inputs
-    outputs, last_cell, _, *saved = output
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(outputs, last_cell, *saved, recurrent_weight, hidden, mask, recurrent_mask)
-
-
-def _differentiate(ctx, grad_outputs, grad_last_cell, grad_distances, *_):
-    outputs, *saved, recurrent_weight, hidden, mask, recurrent_mask = ctx.saved_tensors
-    recurrent_scale, product_in_bfloat16 = ctx.options
-    # Only the operator refuses to be differentiated again, which with `create_graph` is what autograd keeps track for.
-    run = _backward_operator if torch.compiler.is_compiling() or torch.is_grad_enabled() else _backward
-    grad_gates, grad_hidden, grad_cell = run(
-        grad_outputs, grad_last_cell, grad_distances, outputs, *saved, recurrent_weight, mask, recurrent_mask,
-        *ctx.options, ctx.implementation,
-    )  # fmt: skip
-    # Most of what was saved has done its work: the weight's gradient needs the memory.
-    del saved
-    ctx.maybe_clear_saved_tensors()
-    grad_weight = _weight_gradient(grad_gates, outputs, hidden, recurrent_weight.dtype, product_in_bfloat16)
-    if recurrent_scale != 1:
-        grad_weight *= recurrent_scale
-    if recurrent_mask is not None:
-        for start in range(0, len(grad_weight), _ROWS_OF_MASK):
-            rows = slice(start, start + _ROWS_OF_MASK)
-            grad_weight[rows].mul_(recurrent_mask[rows])
-    return grad_gates, grad_weight, grad_hidden, grad_cell, *[None] * 6
+        shapes = (length, batch_size, num_gates), (num_gates, size), (batch_size, size), (batch_size, num_chunks, 4)
+        gates, weight, hidden, cell = (random(*shape).to(setting.device) for shape in shapes)
+        tensors = [gates.to(setting.dtype), weight / size**0.5, hidden.tanh(), cell]
+        tensors = [tensor.requires_grad_() for tensor in tensors]
+        mask = (random(length, batch_size) > -1).to(setting.device)
+        kept = (random(num_gates, size) > -0.5).to(setting.device)
+        with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
+            results = ordered_neurons(*tensors, mask, implementation, recurrent_scale=0.9, recurrent_mask=kept)
+        upstream = [random(*result.shape).to(result) for result in results]
+        return [*results, *torch.autograd.grad(results, tensors, upstream)]
 
 
 def _weight_gradient(
-    grad_gates: torch.Tensor,
-    outputs: torch.Tensor,
-    hidden: torch.Tensor,
-    dtype: torch.dtype,
-    product_in_bfloat16: bool,
+    grad_gates: torch.Tensor, outputs: torch.Tensor, inputs: Inputs, options: Options
 ) -> torch.Tensor:
-    """Gradient of the recurrent weight as the steps read it, `[G, H]`: one product over all of them."""
-    product_dtype = torch.bfloat16 if product_in_bfloat16 else dtype
-    previous = torch.cat([hidden.unsqueeze(0).to(outputs.dtype), outputs[:-1]])
+    """Gradient of the recurrent weight, `[G, H]`: one product over all steps."""
+    dtype = inputs.recurrent_weight.dtype
+    product_dtype = torch.bfloat16 if options.product_in_bfloat16 else dtype
+    previous = torch.cat([inputs.hidden.unsqueeze(0).to(outputs.dtype), outputs[:-1]])
     gates, previous = (tensor.flatten(0, 1).to(product_dtype) for tensor in (grad_gates, previous))
-    return matmul(gates.t(), previous).to(dtype)
+    gradient = matmul(gates.t(), previous).to(dtype)
+    if options.recurrent_scale != 1:
+        gradient *= options.recurrent_scale
+    if inputs.recurrent_mask is not None:
+        for start in range(0, len(gradient), _ROWS_OF_MASK):
+            rows = slice(start, start + _ROWS_OF_MASK)
+            gradient[rows].mul_(inputs.recurrent_mask[rows])
+    return gradient
 
 
-_forward_operator.register_autograd(_differentiate, setup_context=_save_for_backward)
-
-
-class _Function(torch.autograd.Function):
-    """The operator without its costs, for where nothing is compiled."""
-
-    @staticmethod
-    def forward(ctx, *inputs):
-        output = _forward(*inputs)
-        _save_for_backward(ctx, inputs, output)
-        return output
-
-    backward = staticmethod(_differentiate)
+RECURRENCE = _OrderedNeurons(__name__, _FAST_PATHS)
+IMPLEMENTATIONS = RECURRENCE.implementations

@@ -1,29 +1,32 @@
 """The ordered-neurons recurrence on a GPU: one matrix product and one Triton kernel a step, replayed as CUDA graphs.
 
 The product with the recurrent weight stays with the matrix library, on tensor cores in bfloat16 and where float32 may
-use them; the kernels of `ordered_neurons_kernels.py` do everything else of a step, in float32.
+use them; the kernels of `kernels.py` do everything else of a step, in float32.
 """
 
-import functools
 import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
 
 import torch
 
-from ..fast_path import FastPath
-from ..step_graphs import StepGraphs
+from ..recurrence.fast_path import FastPath
+from ..recurrence.step_graphs import GraphRecorder, StepGraphs
+from .contract import Gradients, Inputs, Options, Trace
 
 try:
     from .kernels import TABLE_SIZE, backward_step, forward_step, write_table
 except ImportError:  # Triton is not installed
     forward_step = None
 
-# Each keeps a copy of a recurrent weight and the buffers of one step.
+# How many workspaces are kept; each has a copy of a recurrent weight and the buffers of one step.
 MAX_KEPT_WORKSPACES = 8
 # Shorter sequences, one-token decoding above all, gain nothing from a copy of the weight and from recorded steps.
 MIN_KEPT_LENGTH = 4
-# Tensor cores read fastest what has whole multiples of 16 bytes in every row.
+# Rows are padded to a multiple of this many entries: tensor cores read fastest where every row starts at a multiple of
+# 16 bytes.
 PITCH = 16
-# That of the oldest GPUs that Triton compiles for.
+# The compute capability of the oldest GPUs that Triton compiles for.
 MIN_CAPABILITY = (7, 5)
 
 
@@ -79,119 +82,125 @@ class _Workspace:
         self.table[:1].sub_(num_steps)
 
 
-@functools.lru_cache(maxsize=MAX_KEPT_WORKSPACES)
-def _kept_workspace(device, stream, float32_precision, *sizes_and_dtypes):
-    """A workspace and the runs of its steps forward and backward, for all sequences of these sizes on one stream.
+class Workspaces:
+    """All that this path keeps from one sequence to the next: buffers, and the graphs of steps that use them.
 
-    Work on one stream is done in order, so the next sequence may use the buffers; recorded products keep the precision
-    that was set for float32 when they were recorded.
+    Attributes:
+        launching: must be held while a sequence uses a workspace: its launches must not come between those of another
+            sequence with the same buffers, and gradients are computed in threads of their own.
+        recorder: what records the steps of all workspaces.
     """
-    with torch.inference_mode(False):  # buffers made in inference mode could not be written to outside of it
-        workspace = _Workspace(device, *sizes_and_dtypes, pitch=PITCH)
-        rows, columns = workspace.gates.shape[1], workspace.hidden.shape[1]
-        workspace.weight = torch.zeros(rows, columns, dtype=workspace.gates.dtype, device=device)
-    return workspace, StepGraphs(workspace.forward_steps, device).run, StepGraphs(workspace.backward_steps, device).run
+
+    def __init__(self):
+        self.launching = threading.Lock()
+        self.recorder = GraphRecorder()
+        self._kept: OrderedDict[Hashable, tuple[_Workspace, StepGraphs, StepGraphs]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self.launching:
+            self._kept.clear()
+            self.recorder = GraphRecorder()
+
+    def workspace(
+        self, length: int, trace: Trace, inputs: Inputs, options: Options
+    ) -> tuple[_Workspace, Callable[[int], None], Callable[[int], None]]:
+        """A workspace that holds the weight, and the functions that run a number of its steps forward and backward."""
+        device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
+        sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
+        weight, scale, on_gpu = inputs.kept_weight, options.recurrent_scale, device.type == "cuda"
+        # A CUDA graph that the caller is recording must own all the memory that it uses.
+        if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
+            workspace = _Workspace(device, *sizes_and_dtypes)
+            workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
+            return workspace, workspace.forward_steps, workspace.backward_steps
+        workspace, forward_graphs, backward_graphs = self._keep(device, sizes_and_dtypes)
+        rows, columns = weight.shape
+        torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
+        # What another sequence left in the padding, such as NaN, would reach the products.
+        workspace.hidden.zero_()
+        workspace.gates.zero_()
+        return workspace, forward_graphs.run, backward_graphs.run
+
+    def _keep(self, device: torch.device, sizes_and_dtypes: tuple) -> tuple[_Workspace, StepGraphs, StepGraphs]:
+        """The workspace for all sequences of these sizes on the current stream, and the graphs of its steps.
+
+        Work on one stream is done in order, so the next sequence may use the same buffers. Recorded products keep the
+        precision that was set for float32 when they were recorded.
+        """
+        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        key = device, stream, torch.backends.cuda.matmul.fp32_precision, sizes_and_dtypes
+        if key not in self._kept:
+            with torch.inference_mode(False):  # buffers made in inference mode could not be written to outside of it
+                workspace = _Workspace(device, *sizes_and_dtypes, pitch=PITCH)
+                rows, columns = workspace.gates.shape[1], workspace.hidden.shape[1]
+                workspace.weight = torch.zeros(rows, columns, dtype=workspace.gates.dtype, device=device)
+            graphs = (
+                StepGraphs(run_steps, device, self.recorder)
+                for run_steps in (workspace.forward_steps, workspace.backward_steps)
+            )
+            self._kept[key] = workspace, *graphs
+            while len(self._kept) > MAX_KEPT_WORKSPACES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
 
 
-def _workspace(length, cell, recurrent_weight, recurrent_scale, product_in_bfloat16, sequence_dtype):
-    """A workspace that holds the weight, and the functions that run a number of its steps forward and backward."""
-    device, product_dtype = cell.device, torch.bfloat16 if product_in_bfloat16 else torch.float32
-    sizes_and_dtypes = *cell.shape, product_dtype, sequence_dtype
-    on_gpu = device.type == "cuda"
-    # A graph that someone else records must own all that it uses.
-    if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
-        workspace = _Workspace(device, *sizes_and_dtypes)
-        weight = recurrent_weight if recurrent_scale == 1 else recurrent_weight * recurrent_scale
-        workspace.weight = weight.to(product_dtype)
-        return workspace, workspace.forward_steps, workspace.backward_steps
-    stream = torch.cuda.current_stream(device) if on_gpu else None
-    kept = _kept_workspace(device, stream, torch.backends.cuda.matmul.fp32_precision, *sizes_and_dtypes)
-    workspace = kept[0]
-    rows, columns = recurrent_weight.shape
-    torch.mul(recurrent_weight, recurrent_scale, out=workspace.weight[:rows, :columns])
-    # In the padding, what was not finite in another sequence must not stay.
-    workspace.hidden.zero_()
-    workspace.gates.zero_()
-    return kept
-
-
-# The launches of a sequence must not come between those of another that uses the same buffers: gradients are computed
-# in threads of their own.
-_launching = threading.Lock()
+WORKSPACES = Workspaces()
 
 
 @torch.no_grad()
-def forward(
-    input_gates: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    hidden: torch.Tensor,
-    cell: torch.Tensor,
-    mask: torch.Tensor | None,
-    recurrent_scale: float,
-    product_in_bfloat16: bool,
-    save_for_backward: bool,
-) -> tuple[torch.Tensor, ...]:
+def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
-    length, batch_size, _ = input_gates.shape
-    num_chunks, size = cell.shape[1], hidden.shape[1]
-    saved_length = length if save_for_backward else 0
-    empty = functools.partial(torch.empty, dtype=torch.float32, device=input_gates.device)
-    outputs, distances = input_gates.new_empty(length, batch_size, size), empty(length, batch_size, 2)
-    saved = (
-        empty(saved_length, batch_size, size),
-        empty(saved_length, batch_size, 2, num_chunks),
-        empty(saved_length, batch_size, 4, size),
-    )
-    input_gates = input_gates.contiguous()
-    mask = None if mask is None else mask.contiguous()
-
-    with torch.cuda.device_of(input_gates), _launching:
-        workspace, run, _ = _workspace(
-            length, cell, recurrent_weight, recurrent_scale, product_in_bfloat16, input_gates.dtype
-        )
-        workspace.hidden[:, :size].copy_(hidden)
-        workspace.carried[0, 0].copy_(cell.reshape(batch_size, size))
-        workspace.carried[1, 0].copy_(hidden)
-        places = saved if save_for_backward else (None, None, None)
-        write_table(workspace.table, 0, [input_gates, outputs, distances, *places, mask])
+    trace = Trace.empty(inputs, options)
+    length, batch_size, size = trace.outputs.shape
+    input_gates, mask = _contiguous(inputs.input_gates, inputs.mask)
+    with torch.cuda.device_of(input_gates), WORKSPACES.launching:
+        workspace, run, _ = WORKSPACES.workspace(length, trace, inputs, options)
+        workspace.hidden[:, :size].copy_(inputs.hidden)
+        workspace.carried[0, 0].copy_(inputs.cell.reshape(batch_size, size))
+        workspace.carried[1, 0].copy_(inputs.hidden)
+        saved = (trace.cells, trace.softmaxes, trace.activations) if options.save_for_backward else (None, None, None)
+        write_table(workspace.table, 0, [input_gates, trace.outputs, trace.distances, *saved, mask])
         run(length)
-        last_cell = workspace.carried[0, length % 2].view(cell.shape).clone()
-    return outputs, last_cell, distances, *saved
+        trace.last_cell.copy_(workspace.carried[0, length % 2].view(trace.last_cell.shape))
+    return trace
 
 
 @torch.no_grad()
-def backward(
-    grad_outputs: torch.Tensor | None,
-    grad_last_cell: torch.Tensor | None,
-    grad_distances: torch.Tensor | None,
-    outputs: torch.Tensor,
-    last_cell: torch.Tensor,
-    cells: torch.Tensor,
-    softmaxes: torch.Tensor,
-    activations: torch.Tensor,
-    recurrent_weight: torch.Tensor,
-    mask: torch.Tensor | None,
-    recurrent_scale: float,
-    product_in_bfloat16: bool,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
     """See `FastPath.backward`."""
-    length, batch_size, size = cells.shape
-    grad_gates = outputs.new_empty(length, batch_size, recurrent_weight.shape[0])
-    inputs = [grad_outputs, grad_distances, cells, softmaxes, activations, last_cell, mask]
-    *inputs, mask = [None if tensor is None else tensor.contiguous() for tensor in inputs]
-
-    with torch.cuda.device_of(outputs), _launching:
-        workspace, _, run = _workspace(
-            length, last_cell, recurrent_weight, recurrent_scale, product_in_bfloat16, outputs.dtype
-        )
+    length, batch_size, size = trace.cells.shape
+    gradients = Gradients.empty(trace, inputs)
+    *read, mask = _contiguous(
+        grad_trace.outputs, grad_trace.distances, trace.cells, trace.softmaxes, trace.activations, trace.last_cell,
+        inputs.mask,
+    )  # fmt: skip
+    with torch.cuda.device_of(trace.outputs), WORKSPACES.launching:
+        workspace, _, run = WORKSPACES.workspace(length, trace, inputs, options)
         workspace.carried.zero_()
-        if grad_last_cell is not None:
-            workspace.carried[0, length % 2].copy_(grad_last_cell.reshape(batch_size, size))
-        write_table(workspace.table, length - 1, [*inputs, length, mask, grad_gates])
+        if grad_trace.last_cell is not None:
+            workspace.carried[0, length % 2].copy_(grad_trace.last_cell.reshape(batch_size, size))
+        write_table(workspace.table, length - 1, [*read, length, mask, gradients.input_gates])
         run(length)
         grad_cell, carried_hidden = workspace.carried[:, 0]
-        grad_hidden, grad_cell = workspace.hidden[:, :size] + carried_hidden, grad_cell.view(last_cell.shape).clone()
-    return grad_gates, grad_hidden, grad_cell
+        torch.add(workspace.hidden[:, :size], carried_hidden, out=gradients.hidden)
+        gradients.cell.copy_(grad_cell.view(gradients.cell.shape))
+    return gradients
 
 
-PATH = FastPath(forward, backward, obstacle, is_worthwhile=lambda sequence: obstacle(sequence) is None)
+def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
+    """The tensors by rows, as the kernels read them."""
+    return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
+PATH = FastPath(
+    forward,
+    backward,
+    obstacle,
+    is_worthwhile=lambda sequence: obstacle(sequence) is None,
+    is_checked=True,
+)

@@ -1,0 +1,107 @@
+"""What the fast paths of the ordered-neurons recurrence are given and return (see `FastPath`).
+
+With `T` steps, `B` rows, `C` chunks of `K` units (`H = C * K`) and `G = 2 * C + 4 * H` gates. Sequences (input gates,
+outputs and their gradients) are bfloat16 or of the same dtype as the rest, which is float32 or float64.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+
+class Inputs(NamedTuple):
+    """What the recurrence reads.
+
+    Attributes:
+        input_gates: `[T, B, G]`, the affine map of the layer's input, with both biases in it.
+        recurrent_weight: `[G, H]`, the map of the previous hidden state.
+        recurrent_mask: `[G, H]` booleans, `False` where drop-connect leaves out an entry of the weight, or `None`.
+        hidden: `[B, H]`, the hidden state before the first step.
+        cell: `[B, C, K]`, the cell state before the first step.
+        mask: `[T, B]` booleans, `False` where a step leaves the state as it is, or `None`.
+    """
+
+    input_gates: torch.Tensor
+    recurrent_weight: torch.Tensor
+    recurrent_mask: torch.Tensor | None
+    hidden: torch.Tensor
+    cell: torch.Tensor
+    mask: torch.Tensor | None
+
+    @property
+    def kept_weight(self) -> torch.Tensor:
+        """The weight without the entries that drop-connect leaves out, for paths that do not read the mask."""
+        return self.recurrent_weight if self.recurrent_mask is None else self.recurrent_weight * self.recurrent_mask
+
+
+class Options(NamedTuple):
+    """How it is computed.
+
+    Attributes:
+        recurrent_scale: factor of the recurrent weight.
+        product_in_bfloat16: whether the products with the recurrent weight are in bfloat16.
+        save_for_backward: whether there will be a backward pass.
+    """
+
+    recurrent_scale: float
+    product_in_bfloat16: bool
+    save_for_backward: bool
+
+
+class Trace(NamedTuple):
+    """The results, which are the first three, and what else the backward pass needs.
+
+    Attributes:
+        outputs: `[T, B, H]`, the hidden states.
+        last_cell: `[B, C, K]`.
+        distances: `[T, B, 2]`, the means over chunks of the master input and the master forget gate.
+        cells: `[T, B, H]`, the cell states before each step. This and what follows has `T = 0` unless
+            `save_for_backward`.
+        softmaxes: `[T, B, 2, C]`, behind the two master gates.
+        activations: `[T, B, 4, H]`, candidate, input, forget and output gate after their nonlinearities.
+    """
+
+    outputs: torch.Tensor
+    last_cell: torch.Tensor
+    distances: torch.Tensor
+    cells: torch.Tensor
+    softmaxes: torch.Tensor
+    activations: torch.Tensor
+
+    @classmethod
+    def empty(cls, inputs: Inputs, options: Options) -> "Trace":
+        """Tensors of the right shapes and dtypes, which a path then fills."""
+        (length, batch_size, _), (_, num_chunks, chunk_size) = inputs.input_gates.shape, inputs.cell.shape
+        saved_length, size = length if options.save_for_backward else 0, num_chunks * chunk_size
+        return cls(
+            inputs.input_gates.new_empty(length, batch_size, size),
+            inputs.cell.new_empty(inputs.cell.shape),
+            inputs.cell.new_empty(length, batch_size, 2),
+            inputs.cell.new_empty(saved_length, batch_size, size),
+            inputs.cell.new_empty(saved_length, batch_size, 2, num_chunks),
+            inputs.cell.new_empty(saved_length, batch_size, 4, size),
+        )
+
+
+class Gradients(NamedTuple):
+    """What the backward pass through the steps returns; the weight's gradient is one product after it.
+
+    Attributes:
+        input_gates: `[T, B, G]`.
+        hidden: `[B, H]`, of the hidden state before the first step.
+        cell: `[B, C, K]`, of the cell state before the first step.
+    """
+
+    input_gates: torch.Tensor
+    hidden: torch.Tensor
+    cell: torch.Tensor
+
+    @classmethod
+    def empty(cls, trace: Trace, inputs: Inputs) -> "Gradients":
+        """Tensors of the right shapes and dtypes, which a path then fills."""
+        num_gates, size = inputs.recurrent_weight.shape
+        return cls(
+            trace.outputs.new_empty(*trace.outputs.shape[:2], num_gates),
+            trace.last_cell.new_empty(len(trace.last_cell), size),
+            trace.last_cell.new_empty(trace.last_cell.shape),
+        )
