@@ -202,8 +202,8 @@ def test_every_way_to_compute_gives_the_same(model, input_ids):
         outputs.append(model(input_ids, labels=input_ids))
     torch.testing.assert_close(outputs[0].logits, outputs[1].logits)
     torch.testing.assert_close(outputs[0].loss, outputs[1].loss)
-    chosen = {module.implementation for module in model.modules() if hasattr(module, "implementations")}
-    assert chosen <= {"reference"}
+    choosing = [module for module in model.modules() if "reference" in getattr(module, "implementations", ())]
+    assert {module.implementation for module in choosing} <= {"reference"}
 
 
 def test_a_way_to_compute_that_no_module_has_is_refused(model):
@@ -215,7 +215,7 @@ def test_modules_without_the_path_that_was_asked_for_take_the_fastest():
     model = KINDS["prpn"].make()
     model.set_implementation("fused")
     assert {layer.implementation for layer in model.model.reading_network} == {"fused"}
-    assert model.lm_head.implementation == model.model.parsing_network.convolution.implementation == "auto"
+    assert model.lm_head.implementation == "auto"
 
 
 @pytest.mark.parametrize("part", ["head", "base"])
