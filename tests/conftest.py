@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.helpers.requirements import library, missing
+
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -22,8 +24,6 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 # No test fails because the machine is slow.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-
-from tests.helpers.requirements import missing  # noqa: E402
 
 
 @pytest.fixture(scope="session")
@@ -43,7 +43,7 @@ def shared_dir() -> Path:
 @pytest.fixture(scope="module")
 def fresh_metric_modules(tmp_path_factory):
     """Keeps copies of the metric modules out of the user's cache, and of the other tests' way."""
-    evaluate = pytest.importorskip("evaluate")
+    evaluate = library("evaluate")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
         patch.setattr(evaluate.config, "HF_METRICS_CACHE", str(tmp_path_factory.mktemp("metrics")))

@@ -8,6 +8,7 @@ import pytest
 from onlstm_hf import ONLSTMForCausalLM
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.command_line import TEXT, WORDS, names_in, type_in
+from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES
 
 
@@ -91,7 +92,7 @@ def test_pictures_of_several_sentences_are_numbered_in_a_new_folder(run, checkpo
 
 
 def test_a_picture_can_be_png(run, checkpoint, tmp_path):
-    pytest.importorskip("resvg_py")
+    library("resvg_py")
     run("parse", TEXT[0], "--model", checkpoint, "--format", "svg", "--output", tmp_path / "tree.png")
     assert (tmp_path / "tree.png").read_bytes().startswith(b"\x89PNG")
 

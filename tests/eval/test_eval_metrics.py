@@ -19,9 +19,10 @@ from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.baselines import baseline_trees
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import AS_WRITTEN, GoldTree, gold_trees_from_brackets, read_treebank
+from tests.helpers.requirements import library
 from tests.helpers.tiny_models import KINDS
 
-evaluate = pytest.importorskip("evaluate")
+evaluate = library("evaluate")
 
 METRICS = ("logical_inference", "minimal_pairs", "parsing_f1", "perplexity")
 GOLD = "( (S (NP-SBJ (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .)) )"
@@ -68,7 +69,7 @@ def test_every_form_of_prediction_gives_the_same_scores(parsing_f1, tree):
 
 
 def test_nltk_trees_are_predictions_and_references(parsing_f1):
-    nltk = pytest.importorskip("nltk")
+    nltk = library("nltk")
     predicted = nltk.Tree.fromstring("(X (X the (X old cat)) (X (X sat on) it))")
     gold = nltk.Tree.fromstring(GOLD, remove_empty_top_bracketing=True)
     assert parsing_f1.compute(predictions=[predicted], references=[gold]) == expected_scores(NESTED)

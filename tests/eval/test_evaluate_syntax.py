@@ -12,9 +12,10 @@ from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.text.spelling import spell_as_treebank
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
+from tests.helpers.requirements import library
 
-pytest.importorskip("datasets")
-pytest.importorskip("evaluate")
+library("datasets")
+library("evaluate")
 pytestmark = pytest.mark.usefixtures("fresh_metric_modules")
 
 SIMPLE = """\
@@ -193,7 +194,7 @@ def test_samples_are_part_of_each_set_and_always_the_same(marvin_linzen):
 
 
 def test_a_dataset_has_a_configuration_a_paradigm(monkeypatch):
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     rows = {name: BLIMP | {"UID": name, "sentence_good": name, "sentence_bad": "b"} for name in ("one", "two")}
 
     def load(source, name, split):

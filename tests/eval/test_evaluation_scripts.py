@@ -19,9 +19,10 @@ from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.treebank import AS_WRITTEN, GoldTree, read_treebank
+from tests.helpers.requirements import library
 
-pytest.importorskip("datasets")
-pytest.importorskip("evaluate")
+library("datasets")
+library("evaluate")
 pytestmark = pytest.mark.usefixtures("fresh_metric_modules")
 
 LINES = ["the cat sat on the mat", "it saw N dogs", "dogs", "", "the old dog that the cat saw sat on the old mat"]

@@ -6,6 +6,8 @@ test may pass by not being run.
 """
 
 import os
+from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 import pytest
@@ -37,3 +39,11 @@ def is_required(kind: str) -> bool:
     if unknown := sorted(set(names) - set(KINDS)):
         raise ValueError(f"ONLSTM_STRICT names {', '.join(unknown)}; there is {', '.join(KINDS)}")
     return kind in names
+
+
+def library(name: str, reason: str | None = None) -> ModuleType:
+    """An optional library; a test that lacks it is skipped or fails."""
+    try:
+        return import_module(name)
+    except ImportError:
+        missing("libraries", reason or f"{name} is not installed")

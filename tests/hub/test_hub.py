@@ -32,6 +32,7 @@ from tests.helpers.hub_client import (
 )
 from tests.helpers.hub_server import Fault, HubServer
 from tests.helpers.logic_checkpoints import save_logic_run
+from tests.helpers.requirements import library
 from tests.helpers.tiny_models import KINDS
 from tests.hub.test_model_cards import CHECKPOINTS
 from tests.integration.test_readme import blocks, commands
@@ -421,7 +422,7 @@ def test_the_commands_find_out_a_file_that_is_not_the_shared_one(hub, client, sh
 
 @pytest.mark.slow
 def test_where_xet_is_not_switched_off_all_is_whole_though_this_hub_has_none(hub, client, variables, shared, second):
-    pytest.importorskip("hf_xet")
+    library("hf_xet")
     with client_process(**{**variables, "HF_HUB_DISABLE_XET": "0"}) as call:
         assert call(load_model, shared) == client(load_model, shared)  # files that are not in Xet come by HTTP
         before = hub.files(shared)

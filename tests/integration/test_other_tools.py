@@ -8,6 +8,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf.scoring.sentences import score_sentences
+from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +40,7 @@ def kind(request) -> Kind:
 
 @pytest.mark.slow
 def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, tokenizer, monkeypatch):
-    lm_eval = pytest.importorskip("lm_eval")
+    lm_eval = library("lm_eval")
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
@@ -68,7 +69,7 @@ def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, t
 
 
 def test_minicons_finds_our_log_probabilities(model, tokenizer):
-    scorer = pytest.importorskip("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
+    scorer = library("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
     found = scorer.token_score(SENTENCES, bos_token=True, eos_token=True)
     for tokens, expected in zip(found, score_sentences(model, tokenizer, SENTENCES), strict=True):
         assert [token for token, _ in tokens] == [tokenizer.eos_token, *expected.tokens]
@@ -81,7 +82,7 @@ def test_minicons_finds_our_log_probabilities(model, tokenizer):
 @pytest.fixture
 def adapted(kind):
     """A model with a LoRA adapter, which is not 0, on its embedding, its recurrence and its head; and one without."""
-    peft = pytest.importorskip("peft")
+    peft = library("peft")
     targets = ["embeddings", "input_projection", "recurrent_projection", "lm_head"]
     config = peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
     options = {**kind.no_dropout, "tie_word_embeddings": False}

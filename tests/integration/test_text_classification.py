@@ -9,6 +9,7 @@ from transformers import AutoTokenizer, pipeline
 from onlstm_hf import generate_logic_pairs
 from onlstm_hf.logic.formulas import RELATIONS
 from tests.helpers.logic_checkpoints import MODELS, make_logic_model
+from tests.helpers.requirements import library
 from training.logic.batches import build_logic_tokenizer, collate, encode_pairs
 
 
@@ -83,7 +84,7 @@ def test_a_single_text_is_refused(classify):
 
 
 def test_evaluate_measures_accuracy_on_a_dataset_of_pairs(checkpoint, model, pairs, probabilities):
-    pytest.importorskip("scipy", reason="the evaluator asks for it")
+    library("scipy", reason="the evaluator asks for it")
     predicted = [row.index(max(row)) for row in probabilities]
     labels = [RELATIONS.index(pair.relation) for pair in pairs]
     columns = {"text": [pair.left for pair in pairs], "text_pair": [pair.right for pair in pairs], "label": labels}

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from onlstm_hf import generate_logic_pairs, logical_relation
 from onlstm_hf.logic.formulas import RELATIONS, VARIABLES, LogicPair, count_operators, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset, read_logic_dataset, read_logic_files
+from tests.helpers.requirements import library
 
 CONVERSE = {"<": ">", ">": "<", "=": "=", "^": "^", "|": "|", "#": "#", "v": "v"}
 # MacCartney & Manning (2009), table of the relations of the complements.
@@ -213,7 +214,7 @@ def test_splits_are_cut_like_the_reference_files(reference):
 
 
 def test_the_dataset_has_all_columns_and_gives_the_pairs_back(tmp_path):
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     splits = split_by_operators(generate_logic_pairs(500, seed=2))
     build_logic_dataset(splits).save_to_disk(tmp_path / "pairs")
     dataset = datasets.load_from_disk(tmp_path / "pairs")
@@ -224,7 +225,7 @@ def test_the_dataset_has_all_columns_and_gives_the_pairs_back(tmp_path):
 
 
 def test_datasets_of_another_kind_are_refused():
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     rows = datasets.Dataset.from_dict({"left": ["a"], "right": ["b"]})
     with pytest.raises(ValueError, match="none of the splits"):
         read_logic_dataset(datasets.DatasetDict({"train": rows}))

@@ -13,6 +13,7 @@ import torch
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.ops.ordered_neurons import triton as module
 from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
+from tests.helpers.requirements import library
 from tests.ops.test_ordered_neurons import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
 
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
@@ -52,7 +53,7 @@ class OnGPU:
 
 @pytest.mark.slow
 def test_the_kernels_are_right_in_the_interpreter():
-    pytest.importorskip("triton", reason="Triton is not installed")
+    library("triton", reason="Triton is not installed")
     run = subprocess.run(
         [
             sys.executable,
@@ -75,7 +76,7 @@ def test_the_kernels_are_right_in_the_interpreter():
     [(80, "fp32", 115, 10), (90, "fp32", 115, 10), (90, "bf16", 115, 10), (90, "bf16", 1150, 1), (90, "fp32", 1, 40)],
 )
 def test_the_kernels_compile_without_a_gpu(capability, dtype, num_chunks, chunk_size, tmp_path, monkeypatch):
-    triton = pytest.importorskip("triton", reason="Triton is not installed")
+    triton = library("triton", reason="Triton is not installed")
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 

@@ -8,6 +8,7 @@ from transformers import AutoTokenizer
 
 from onlstm_hf.text import tokenization
 from onlstm_hf.text.tokenization import build_word_tokenizer
+from tests.helpers.requirements import library
 
 SENTENCES = ["the cat saw the dog", "a dog saw a cat", "the bird slept"]
 WORDS_BY_COUNT = ["the", "a", "cat", "dog", "saw", "bird", "slept"]
@@ -26,7 +27,7 @@ def test_ids_are_special_tokens_then_words_by_count_then_by_code_point():
 
 
 def test_every_kind_of_source_gives_the_same_vocabulary(tmp_path):
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     first, second = tmp_path / "first.txt", tmp_path / "second.txt"
     first.write_text("\n".join(SENTENCES[:2]) + "\n", encoding="utf-8")
     second.write_text(SENTENCES[2] + "\r\n", encoding="utf-8")
@@ -178,7 +179,7 @@ def test_treebank_splitting_leaves_split_text_as_it_is():
 
 
 def test_treebank_splitting_agrees_with_nltk():
-    nltk_tokenize = pytest.importorskip("nltk.tokenize")
+    nltk_tokenize = library("nltk.tokenize")
     tokenizer = build_word_tokenizer(["the"], split="treebank")
     for sentence in [
         "Good muffins cost $3.88 in New York, but she doesn't buy them.",

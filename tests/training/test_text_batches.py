@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf import build_word_tokenizer
+from tests.helpers.requirements import library
 from training.language_models.recipe import DataArguments
 from training.language_models.text_batches import (
     SentenceBatches,
@@ -219,7 +220,7 @@ def test_missing_files_are_named_before_anything_is_read(tmp_path, name):
 
 @pytest.fixture
 def dataset_folder(tmp_path, monkeypatch):
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     folder = tmp_path / "dataset"
     folder.mkdir()

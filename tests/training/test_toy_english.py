@@ -4,6 +4,7 @@ import statistics
 
 import pytest
 
+from tests.helpers.requirements import library
 from training import toy_english
 from training.toy_english import GRAMMAR, LEXICON, generate_toy_treebank, write_toy_corpus
 
@@ -196,7 +197,7 @@ def test_recursion_ends_within_the_height_limit(monkeypatch):
 
 
 def test_the_corpus_loads_as_a_dataset_with_three_splits(tmp_path):
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     folder = write_toy_corpus(tmp_path / "toy", num_train=300, num_validation=40, num_test=50, seed=1)
     corpus = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
     assert {split: len(rows) for split, rows in corpus.items()} == {"train": 300, "validation": 40, "test": 50}
@@ -208,7 +209,7 @@ def test_the_corpus_loads_as_a_dataset_with_three_splits(tmp_path):
 
 
 def test_a_corpus_is_not_taken_from_the_cache_of_another_or_of_what_it_was_before(tmp_path):
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     for name, num_train in (("a/corpus", 30), ("b/corpus", 40), ("a/corpus", 50)):
         folder = write_toy_corpus(tmp_path / name, num_train, num_validation=4, num_test=5)
         corpus = datasets.load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))

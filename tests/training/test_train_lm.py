@@ -22,6 +22,7 @@ from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import gold_trees_from_brackets
+from tests.helpers.requirements import library
 from training import train_lm
 from training.language_models.model_setup import build_model
 from training.language_models.recipe import parse_recipe
@@ -192,7 +193,7 @@ def write_dataset(folder):
 
 @pytest.mark.parametrize("streaming", ["false", "true"])
 def test_a_dataset_folder_with_gold_trees_in_a_column(project, monkeypatch, streaming):
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", project / "cache")
     write_dataset(project / "dataset")
     Path("recipe.yaml").write_text(RECIPE)

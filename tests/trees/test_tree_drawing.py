@@ -19,6 +19,7 @@ from onlstm_hf.trees.drawing import (
     words_to_svg,
 )
 from onlstm_hf.trees.induced_tree import InducedTree
+from tests.helpers.requirements import library
 
 SVG = "{http://www.w3.org/2000/svg}"
 NASTY_WORDS = ["<script>alert(1)</script>", "a&b", "]]>", "\"'", "\x00\x1b[31m", "\ud800", "\uffff", "\u202e", "", " "]
@@ -212,7 +213,7 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path):
 
 
 def test_png_figures_have_twice_the_pixels(tmp_path):
-    pytest.importorskip("resvg_py", reason='PNG needs pip install "onlstm_hf[plot]"')
+    library("resvg_py", reason='PNG needs pip install "onlstm_hf[plot]"')
     svg = TREE.to_svg()
     save_figure(svg, tmp_path / "tree.png")
     content = (tmp_path / "tree.png").read_bytes()
@@ -223,7 +224,7 @@ def test_png_figures_have_twice_the_pixels(tmp_path):
 
 
 def test_pictures_too_large_for_png_are_refused(tmp_path):
-    pytest.importorskip("resvg_py", reason='PNG needs pip install "onlstm_hf[plot]"')
+    library("resvg_py", reason='PNG needs pip install "onlstm_hf[plot]"')
     svg = tree_from_distances(range(1000), ["word"] * 1000).to_svg()
     with pytest.raises(ValueError, match="save it as .svg"):
         save_figure(svg, tmp_path / "tree.png")

@@ -14,6 +14,7 @@ from onlstm_hf.trees.treebank import (
     gold_trees_from_brackets,
     read_treebank,
 )
+from tests.helpers.requirements import library
 
 COST = """
 ( (S (NP-SBJ-1 (DT The) (NN plan) )
@@ -145,7 +146,7 @@ def test_ten_thousand_levels():
 
 
 def test_reads_the_column_of_a_dataset():
-    datasets = pytest.importorskip("datasets")
+    datasets = library("datasets")
     column = datasets.Dataset.from_dict({"tree": [COST, "(NP (DT a) (NN cat))"]})["tree"]
     assert gold_trees_from_brackets(column) == [COST_TREE, GoldTree(("a", "cat"), (("NP", 0, 2),))]
 
@@ -201,7 +202,7 @@ def test_unusable_files_are_named_with_the_reason(tmp_path):
 
 def as_the_authors_read_it(tree):
     """The nested list of `data_ptb.py` of the authors' code, written for an `nltk.Tree`."""
-    nltk = pytest.importorskip("nltk")
+    nltk = library("nltk")
     if isinstance(tree[0], str):
         is_word = re.fullmatch(r"[A-Z]+\$?", tree.label()) is not None
         return re.sub("[0-9]+", "N", tree[0].lower()) if is_word else []
@@ -211,7 +212,7 @@ def as_the_authors_read_it(tree):
 
 
 def test_sample_is_read_as_by_the_authors(shared_dir):
-    nltk = pytest.importorskip("nltk")
+    nltk = library("nltk")
     path = shared_dir / "data/wsj_sample/wsj_0001-0199.mrg"
     texts = re.split(r"\n(?=\()", path.read_text(encoding="utf-8").strip())
     gold = read_treebank(path)

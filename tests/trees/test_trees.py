@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from onlstm_hf.trees.brackets import BracketNode, read_brackets
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
+from tests.helpers.requirements import library
 
 # Few different values, so that ties are common.
 DISTANCES = st.lists(st.integers(0, 4) | st.floats(-1e6, 1e6) | st.just(float("inf")), min_size=1, max_size=12)
@@ -265,7 +266,7 @@ def test_depth_and_arity():
 
 
 def test_nltk_trees_have_the_same_shape_and_come_back():
-    nltk = pytest.importorskip("nltk")
+    nltk = library("nltk")
     tree = InducedTree.from_nested([["the", "cat"], "sat"])
     assert tree.to_nltk("S") == nltk.Tree.fromstring("(S (S the cat) sat)")
     assert InducedTree.from_nested(tree.to_nltk()) == tree

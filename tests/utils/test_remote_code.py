@@ -19,6 +19,7 @@ import onlstm_hf
 from onlstm_hf import build_word_tokenizer, convert_original_checkpoint
 from onlstm_hf.utils.remote_code import model_code
 from tests.helpers.isolated_process import run_isolated, use_without_package
+from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
 PACKAGE = Path(onlstm_hf.__file__).parent
@@ -239,7 +240,7 @@ def test_a_process_that_is_not_the_main_one_writes_no_code(model, tmp_path):
 
 
 def test_an_adapter_is_saved_without_code(tmp_path):
-    peft = pytest.importorskip("peft")
+    peft = library("peft")
     model = MODEL_TYPES["onlstm"].make(tie_word_embeddings=False)
     model.add_adapter(peft.LoraConfig(r=2, target_modules=["lm_head"]))
     model.save_pretrained(tmp_path)

@@ -6,6 +6,7 @@ import pytest
 
 from eval import compare_logic
 from onlstm_hf.logic.scores import score_logic
+from tests.helpers.requirements import library
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def test_the_table_has_a_row_for_every_number_and_a_column_for_every_run(results
 
 
 def test_the_figure_has_a_curve_for_every_run(results, tmp_path):
-    pytest.importorskip("matplotlib")
+    library("matplotlib")
     path = tmp_path / "logic.svg"
     assert compare_logic.main([*results, "--names", "ON-LSTM", "LSTM", "--plot", str(path)]) == 0
     text = path.read_text()

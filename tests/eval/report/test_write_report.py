@@ -13,6 +13,7 @@ from eval.speed.rows import Row
 from onlstm_hf.hub.cards.published import published_figures
 from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.utils.results_file import write_results
+from tests.helpers.requirements import library
 
 COMMITTED = sorted((Path(__file__).parents[3] / "eval" / "results").glob("*.json"))
 
@@ -93,7 +94,7 @@ def logic_results(tmp_path):
 
 
 def test_results_of_logical_inference_give_a_table_and_a_figure(tmp_path, logic_results):
-    pytest.importorskip("matplotlib")
+    library("matplotlib")
     output, figure = tmp_path / "RESULTS.md", tmp_path / "logic.svg"
     arguments = ["--results", *logic_results, "--output", str(output), "--logic-figure", str(figure)]
     assert report.main(arguments) == 0

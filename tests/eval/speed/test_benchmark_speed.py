@@ -20,6 +20,7 @@ from eval.speed.rows import Row
 from eval.speed.scales import SCALES
 from eval.speed.training import largest_relative_difference
 from onlstm_hf.ops.ordered_neurons.operator import IMPLEMENTATIONS
+from tests.helpers.requirements import library
 from tests.helpers.tiny_models import PRPN
 
 CPU = torch.device("cpu")
@@ -81,7 +82,7 @@ def test_a_quick_run_prints_ratios_of_the_times_in_its_file(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_every_case_runs(capsys, tmp_path):
-    pytest.importorskip("matplotlib")
+    library("matplotlib")
     text, output, plot = tmp_path / "text.txt", tmp_path / "speed.json", tmp_path / "speed.png"
     text.write_text("the cat sat on the mat\nit saw dogs\n" * 20)
     arguments = ["--quick", "--device", "cpu", "--output", str(output), "--plot", str(plot), "--text", str(text)]
