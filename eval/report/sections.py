@@ -12,7 +12,7 @@ from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, accuracies, marvin_li
 from eval.report.syntax_table import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.syntax_table import PUBLISHED_NOTE as SYNTAX_NOTE
 from eval.report.tables import markdown_table
-from eval.report.tasks import LANGUAGE_MODELLING, LOGICAL_INFERENCE, PARSING, SPEED, SYNTAX, TOY_ENGLISH
+from eval.report.tasks import LANGUAGE_MODELLING, LOGICAL_INFERENCE, PARSING, SPEED, SYNTAX, TOY_ENGLISH, WORD_ORDER
 from eval.speed.rows import HEADER as SPEED_HEADER
 from eval.speed.rows import SETTINGS_NOTE, Row, with_rows_over_all_runs
 from onlstm_hf.hub.cards.published import published_figures
@@ -182,11 +182,30 @@ def toy_english(runs: Sequence[Run]) -> str:
     )
 
 
+def word_order(runs: Sequence[Run]) -> str:
+    """A row for each model and text: how often it prefers a sentence to its words in another order."""
+    rows = [
+        [
+            short_name(model["model"]),
+            _cell(model["seed"]),
+            ", ".join(map(text_name, run.results["files"])),
+            str(run.results["num_sentences"]),
+            f"{100 * model['accuracy']:.1f}",
+            str(model["num_ties"]),
+            f"[{run.number}]",
+        ]
+        for run in runs
+        for model in run.results["models"]
+    ]
+    return markdown_table(["model", "seed", "text", "sentences", "accuracy", "ties", "run"], rows)
+
+
 # By the task that a results file names: the heading, and what writes the section.
 SECTIONS = {
     LANGUAGE_MODELLING: ("Language modelling", language_modelling),
     PARSING: ("Unsupervised constituency parsing", parsing),
     SYNTAX: ("Targeted syntactic evaluation", syntax),
+    WORD_ORDER: ("Word order", word_order),
     LOGICAL_INFERENCE: ("Logical inference", logical_inference),
     TOY_ENGLISH: ("Toy English", toy_english),
     SPEED: ("Speed", speed),

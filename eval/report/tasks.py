@@ -5,6 +5,7 @@ from onlstm_hf.hub.cards.logic import LOGIC
 LANGUAGE_MODELLING = "language modelling"
 PARSING = "unsupervised constituency parsing"
 SYNTAX = "targeted syntactic evaluation"
+WORD_ORDER = "word order"
 LOGICAL_INFERENCE = LOGIC
 SPEED = "speed"
 TOY_ENGLISH = "toy English"

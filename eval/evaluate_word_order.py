@@ -1,0 +1,96 @@
+"""Word order: how often a language model prefers a sentence to the same words in a random order.
+
+    python eval/evaluate_word_order.py MODEL [MODEL ...] --files test.txt --output results.json
+
+A small task, and the one that docs/code.md follows where it says how to add one. Both orders have the same words,
+known or unknown, so that a model can only tell them apart by what it has learned of order.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from eval.report.results_files import check_writable, describe_checkpoint
+from eval.report.tables import format_table
+from eval.report.tasks import WORD_ORDER
+from onlstm_hf.scoring.sentences import score_sentences
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.programs import positive_integer, run_program
+from onlstm_hf.utils.results_file import write_results
+
+PROTOCOL = (
+    "log probability of the whole sentence, after one <eos> and with the one at its end; right if that of the "
+    "sentence as written is higher than that of its words in a random other order, a tie is not right"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser().parse_args(arguments)
+    return run_program("evaluate_word_order.py", lambda: evaluate_word_order(options, arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="UTF-8 text, a sentence a line")
+    parser.add_argument(
+        "--max-sentences", type=positive_integer, metavar="N", help="the first N that have two different words"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random orders (default: %(default)s)")
+    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    return parser
+
+
+def evaluate_word_order(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Scores the sentences with every model, prints the accuracies and writes the results."""
+    check_writable(options.output)
+    pairs = shuffled_pairs([line for path in options.files for line in read_text_file(path)], options.seed)
+    pairs = pairs[: options.max_sentences]
+    if not pairs:
+        raise ValueError("no sentence of the text has two different words")
+    results = []
+    for name in options.models:
+        model, tokenizer = load_checkpoint(name)
+        written, shuffled = (
+            [score.total().total_log_likelihood for score in score_sentences(model, tokenizer, list(sentences))]
+            for sentences in zip(*pairs, strict=True)
+        )
+        num_right = sum(ours > other for ours, other in zip(written, shuffled, strict=True))
+        num_ties = sum(ours == other for ours, other in zip(written, shuffled, strict=True))
+        results.append({**describe_checkpoint(name, model), "accuracy": num_right / len(pairs), "num_ties": num_ties})
+    rows = [[row["model"], f"{100 * row['accuracy']:.1f}", str(row["num_ties"])] for row in results]
+    print(f"{len(pairs)} sentences; {PROTOCOL}\n\n{format_table(['model', 'accuracy', 'ties'], rows)}")
+    if options.output:
+        content = {
+            "task": WORD_ORDER,
+            "models": results,
+            "num_sentences": len(pairs),
+            "files": options.files,
+            "protocol": {"description": PROTOCOL, "seed": options.seed},
+        }
+        write_results(options.output, content, "eval/evaluate_word_order.py", arguments)
+
+
+def shuffled_pairs(sentences: Sequence[str], seed: int) -> list[tuple[str, str]]:
+    """Each sentence with the same words in another order; sentences that have no other order are left out."""
+    generator, pairs = Random(seed), []
+    for sentence in sentences:
+        words = sentence.split()
+        if len(set(words)) < 2:
+            continue
+        shuffled = list(words)
+        while shuffled == words:
+            generator.shuffle(shuffled)
+        pairs.append((" ".join(words), " ".join(shuffled)))
+    return pairs
+
+
+if __name__ == "__main__":
+    sys.exit(main())

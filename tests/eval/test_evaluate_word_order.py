@@ -1,0 +1,63 @@
+import json
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eval import evaluate_word_order
+from eval.evaluate_word_order import shuffled_pairs
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.scoring.sentences import score_sentences
+
+WORDS = ["the", "cat", "sat", "on", "mat"]
+
+
+@given(st.lists(st.lists(st.sampled_from(WORDS), max_size=6).map(" ".join), max_size=8), st.integers(0, 3))
+def test_a_pair_has_the_same_words_in_another_order(sentences, seed):
+    pairs = shuffled_pairs(sentences, seed)
+    assert [written for written, _ in pairs] == [text for text in sentences if len(set(text.split())) > 1]
+    for written, shuffled in pairs:
+        assert written != shuffled and Counter(written.split()) == Counter(shuffled.split())
+    assert pairs == shuffled_pairs(sentences, seed)
+
+
+@pytest.fixture
+def checkpoint(tmp_path):
+    tokenizer = build_word_tokenizer([" ".join(WORDS)])
+    config = ONLSTMConfig(
+        vocab_size=len(tokenizer),
+        embedding_size=4,
+        hidden_size=6,
+        num_hidden_layers=1,
+        parse_layer=0,
+        chunk_size=2,
+        initializer_range=1.0,
+        eos_token_id=tokenizer.eos_token_id,
+    )
+    ONLSTMForCausalLM(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    return tmp_path / "model"
+
+
+def test_right_is_the_higher_probability_and_equal_sentences_to_the_model_are_ties(checkpoint, tmp_path, capsys):
+    lines = ["the cat sat on the mat", "the cat sat", "dog bird", "cat", "cat cat"]
+    (tmp_path / "text.txt").write_text("\n".join(lines))
+    output = tmp_path / "results.json"
+    arguments = [str(checkpoint), "--files", str(tmp_path / "text.txt"), "--output", str(output)]
+    assert evaluate_word_order.main(arguments) == 0
+    results = json.loads(output.read_text())
+    model, tokenizer = evaluate_word_order.load_checkpoint(str(checkpoint))
+    pairs = shuffled_pairs(lines, seed=0)
+    scores = [[sum(score.log_probabilities) for score in score_sentences(model, tokenizer, pair)] for pair in pairs]
+    (row,) = results["models"]
+    assert results["num_sentences"] == len(pairs) == 3
+    assert row["accuracy"] == sum(written > shuffled for written, shuffled in scores) / 3
+    assert row["num_ties"] == 1  # neither word is known
+    assert f"{100 * row['accuracy']:.1f}" in capsys.readouterr().out
+
+
+def test_a_text_without_two_different_words_is_refused(checkpoint, tmp_path, capsys):
+    (tmp_path / "text.txt").write_text("cat\n")
+    assert evaluate_word_order.main([str(checkpoint), "--files", str(tmp_path / "text.txt")]) == 1
+    assert "no sentence of the text has two different words" in capsys.readouterr().err
