@@ -41,7 +41,8 @@ class RNNLayer(nn.Module):
     `torch.nn.GRU` (reset, update, candidate).
     """
 
-    implementations = ("auto",)
+    # PyTorch's own function in both cases.
+    implementations = ("auto", "reference")
     implementation = "auto"
 
     def __init__(self, cell_type: str, input_size: int, size: int, weight_dropout: float):

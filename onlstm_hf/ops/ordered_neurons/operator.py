@@ -153,7 +153,7 @@ class _OrderedNeurons(Recurrence):
         return self._of_inputs(gradients, torch.empty_like(inputs.recurrent_weight))
 
     def kept_inputs(self, inputs: Inputs) -> Inputs:
-        return inputs._replace(input_gates=None, cell=None)
+        return Inputs(None, inputs.recurrent_weight, inputs.recurrent_mask, inputs.hidden, None, inputs.mask)
 
     def kept_trace(self, trace: Trace) -> Trace:
         return Trace(trace.outputs, *[None] * 5)

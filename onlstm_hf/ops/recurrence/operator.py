@@ -81,7 +81,7 @@ class Recurrence:
             return self.Trace(*self.forward_operator(*flatten(inputs, options), implementation))
         # Outside compiled code the two ways below cost less at every call than the operator does.
         if needs_gradient(inputs):
-            return self.Trace(*_Function.apply(self, options, implementation, *flatten(inputs)))
+            return self.Trace(*_Function.apply(self, inputs, options, implementation, *flatten(inputs)))
         return self._path(implementation, inputs[0], options).forward(inputs, options)
 
     def choose(self, implementation: str, sequence: torch.Tensor, options: NamedTuple, may_try: bool = True) -> str:
@@ -179,15 +179,19 @@ class Recurrence:
 
 def needs_gradient(inputs: NamedTuple) -> bool:
     """Whether autograd will ask for the gradient of one of the inputs."""
-    return torch.is_grad_enabled() and any(tensor is not None and tensor.requires_grad for tensor in flatten(inputs))
+    if torch.is_grad_enabled():
+        for tensor in flatten(inputs):
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
 
 
 class _Function(torch.autograd.Function):
     """The operator without its costs, for where nothing is compiled."""
 
     @staticmethod
-    def forward(ctx, recurrence: Recurrence, options: NamedTuple, implementation: str, *tensors: torch.Tensor | None):
-        (inputs,) = recurrence.input_layout.unflatten(tensors)
+    def forward(ctx, recurrence: Recurrence, inputs: NamedTuple, options: NamedTuple, implementation: str, *_):
+        """The inputs once as they are, and once as a flat list, in which autograd looks for tensors."""
         implementation = recurrence.choose(implementation, inputs[0], options)
         trace = recurrence.paths[implementation].forward(inputs, options)
         recurrence._save_for_backward(ctx, inputs, options, implementation, trace)
@@ -196,4 +200,4 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grad_trace: torch.Tensor | None):
-        return None, None, None, *ctx.recurrence._differentiate(ctx, grad_trace)
+        return None, None, None, None, *ctx.recurrence._differentiate(ctx, grad_trace)
