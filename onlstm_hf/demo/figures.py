@@ -44,6 +44,7 @@ STROKES = {
 }
 SURPRISAL_COLOR, GRAMMATICAL_COLOR, UNGRAMMATICAL_COLOR = "#b5598f", "#0072b2", "#d55e00"
 DARKEST_SHADE, BITS_OF_DARKEST = 0.5, 16
+LEAST_BITS = 0.005  # less is the rounding of single precision
 
 
 class TreePanel(NamedTuple):
@@ -175,6 +176,7 @@ def _draw_legend(picture: Picture, kinds: Sequence[str], has_unknown: bool, bott
     entries = [(kind, STROKES[kind]) for kind in kinds]
     if has_unknown:
         entries.append(("unknown: read as <unk>, whose surprisal is shown", ("ink", 1.5, "3 2")))
+    bottom += 8 if entries else 0
     for text, (color, width, dashes) in entries:
         bottom += 18
         picture.path(f"M{MARGIN} {bottom - 4}H{MARGIN + 28}", color, width, dashes)
@@ -215,7 +217,7 @@ def pair_figure(pair: PairComparison) -> str:
             [unit.word for unit, _ in present],
             [center for _, center in present],
             bottom,
-            [0.0] * len(present),
+            [unit.surprisal for unit, _ in present],
             [unit.is_unknown for unit, _ in present],
         )
         bottom += 10
@@ -243,6 +245,8 @@ def pair_figure(pair: PairComparison) -> str:
     for index, (column, center) in enumerate(zip(columns, centers, strict=True)):
         top, base = sorted((y_of(column.difference), y_of(0)))
         color = GRAMMATICAL_COLOR if column.difference > 0 else UNGRAMMATICAL_COLOR
+        if abs(column.difference) < LEAST_BITS:
+            continue
         with picture.group("pin", f"{column.difference:+.2f} bits"):
             picture.rectangle(center - 7, top, 14, max(base - top, 1), color)
         if index == decisive:

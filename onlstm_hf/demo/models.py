@@ -105,7 +105,8 @@ class DemoModels:
         _check_choice("bias", bias, BRANCHING_BIASES)
         _check_choice("treebank", treebank, ["0", "1"])
         beside = fields.get("beside", "")
-        _check_choice("beside", beside, ["", ALL_LAYERS, *filter(self.induces_trees, self.checkpoints)])
+        if beside:
+            _check_choice("beside", beside, [ALL_LAYERS, *filter(self.induces_trees, self.checkpoints)])
         return replace(choices, bias=bias, treebank=treebank == "1", beside=beside)
 
     def analyze(self, text: str, choices: Choices) -> list[tuple[str, SentenceAnalysis]]:

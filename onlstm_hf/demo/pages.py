@@ -145,7 +145,7 @@ def file_content(models: DemoModels, name: str, fields: Mapping[str, str]) -> tu
         raise ValueError("A file has one sentence.")
     if name == "tree.txt":
         if result.tree is None:
-            raise ValueError("There is no tree here: the model induces none, or these are two sentences.")
+            raise ValueError("This model induces no trees." if "text" in texts else "A pair has no tree.")
         content = f"{result.tree.to_bracket()}\n"
     elif name == "table.tsv":
         content = result.table.to_tsv()

@@ -26,9 +26,9 @@ from onlstm_hf.demo import app as demo
 from onlstm_hf.demo import drawing
 from onlstm_hf.demo.guard import client_of
 
-FILES = ["/download/figure.svg", "/download/figure.png", "/download/tree.txt"]
+FILES = [f"/download/{name}" for name in ("figure.svg", "figure.png", "tree.txt", "table.tsv", "table.json")]
 PATHS = ["/", "/static/icon.svg", "/static/page.css", "/static/page.js", *FILES]
-FIELDS = ["text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank"]
+FIELDS = ["text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank", "beside"]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs more loopback addresses, or /proc")
 SECRET = "hemlichkeit"  # stands in everything that a user types here
 
