@@ -205,11 +205,12 @@ def pair_figure(pair: PairComparison) -> str:
         width = max(text_width(shown[decisive], WORD_FONT), 12) + 12
         x = centers[decisive] - width / 2
         picture.rectangle(x, MARGIN + 14, width, 2 * 44 + 2 * 108, UNGRAMMATICAL_COLOR, 0.14)
-    for name, units in (
-        ("● grammatical", [column.grammatical for column in columns]),
-        ("■ ungrammatical", [column.ungrammatical for column in columns]),
+    for name, color, units in (
+        ("grammatical", GRAMMATICAL_COLOR, [column.grammatical for column in columns]),
+        ("ungrammatical", UNGRAMMATICAL_COLOR, [column.ungrammatical for column in columns]),
     ):
-        picture.text(name, MARGIN, bottom + SMALL_FONT, SMALL_FONT, anchor="start", weight="bold")
+        _draw_mark(picture, color, MARGIN + 4, bottom + SMALL_FONT - 4)
+        picture.text(name, MARGIN + 14, bottom + SMALL_FONT, SMALL_FONT, anchor="start", weight="bold")
         bottom += 34
         present = [(unit, center) for unit, center in zip(units, centers, strict=True) if unit is not None]
         _draw_words(
@@ -236,10 +237,7 @@ def pair_figure(pair: PairComparison) -> str:
             y = y_of(unit.surprisal)
             with picture.group("pin", f"{visible(unit.word)}: {unit.surprisal:.2f} bits"):
                 picture.line(x, x, bottom, y, color, width=2)
-                if color == GRAMMATICAL_COLOR:
-                    picture.circle(x, y, 4, color)
-                else:
-                    picture.rectangle(x - 4, y - 4, 8, 8, color)
+                _draw_mark(picture, color, x, y)
     name = "difference by word: above 0 it is for the grammatical sentence, below against it"
     y_of = draw_scale(picture, name, "bits", difference_ticks, left, right, bottom)
     for index, (column, center) in enumerate(zip(columns, centers, strict=True)):
@@ -257,6 +255,14 @@ def pair_figure(pair: PairComparison) -> str:
         f"{text}: {column.difference:+.2f} bits" for text, column in zip(shown, columns, strict=True)
     )
     return picture.to_svg(f"{words[0]} / {words[1]}", description)
+
+
+def _draw_mark(picture: Picture, color: str, x: float, y: float) -> None:
+    """A disc for the grammatical sentence, a square for the other."""
+    if color == GRAMMATICAL_COLOR:
+        picture.circle(x, y, 4, color)
+    else:
+        picture.rectangle(x - 4, y - 4, 8, 8, color)
 
 
 def deciding_column(pair: PairComparison, columns: Sequence[PairColumn]) -> int | None:

@@ -502,7 +502,7 @@ class Picture:
     def rectangle(
         self, x: float, y: float, width: float, height: float, color: str, opacity: float | None = None
     ) -> None:
-        attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}", "rx": "3"}
+        attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
         if opacity is not None:
             attributes["fill-opacity"] = f"{opacity:.2f}"
         self._add("rect", {**attributes, **_paint("fill", color)})

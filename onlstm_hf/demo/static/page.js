@@ -158,7 +158,7 @@ function neighbour(nodes, current, key) {
     const enclosing = others.filter(around).sort((a, b) => size(a) - size(b))[0];
     return enclosing ?? nodes[nodes.indexOf(current) - 1];
   }
-  if (key === "ArrowDown") return others.filter(inside).sort((a, b) => size(b) - size(a))[0];
+  if (key === "ArrowDown") return others.filter(inside).sort(byPlace)[0];
   if (key === "ArrowLeft") return others.filter((node) => node.dataset.end <= start).sort(byPlace).at(-1);
   return others.filter((node) => node.dataset.start >= end).sort(byPlace)[0];
 }
