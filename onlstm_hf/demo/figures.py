@@ -184,9 +184,18 @@ def _draw_legend(picture: Picture, kinds: Sequence[str], has_unknown: bool, bott
     return bottom
 
 
-def pair_figure(pair: PairComparison) -> str:
-    """Draws a minimal pair: the words that stand in the same place in one column, their surprisals on one scale, and
-    the difference by column. The column that decides is marked."""
+def pair_figure(pair: PairComparison, caption: str) -> str:
+    """Draws the surprisals of a minimal pair on one scale, and their difference word by word.
+
+    Words that stand in the same place are in one column. The column that decides is marked.
+
+    Args:
+        pair: the pair.
+        caption: what stands above it, such as the name of the model.
+
+    Returns:
+        The SVG document.
+    """
     columns = pair.columns()
     surprisals = [unit.surprisal for column in columns for unit in column if unit is not None]
     differences = [column.difference for column in columns]
@@ -199,12 +208,14 @@ def pair_figure(pair: PairComparison) -> str:
     left = left_of_columns([as_layer(WordMeasure("", [0]), 1)._replace(ticks=[(0, longest_label)])])
     centers, right = word_columns(shown, left)
     picture, bottom = Picture(), float(MARGIN)
+    picture.text(visible(caption), MARGIN, bottom + SMALL_FONT, SMALL_FONT, anchor="start", color="muted")
+    bottom += CAPTION_HEIGHT
 
     decisive = deciding_column(pair, columns)
     if decisive is not None:
         width = max(text_width(shown[decisive], WORD_FONT), 12) + 12
         x = centers[decisive] - width / 2
-        picture.rectangle(x, MARGIN + 14, width, 2 * 44 + 2 * 108, UNGRAMMATICAL_COLOR, 0.14)
+        picture.rectangle(x, bottom + 14, width, 2 * 44 + 2 * 108, UNGRAMMATICAL_COLOR, 0.14)
     for name, color, units in (
         ("grammatical", GRAMMATICAL_COLOR, [column.grammatical for column in columns]),
         ("ungrammatical", UNGRAMMATICAL_COLOR, [column.ungrammatical for column in columns]),

@@ -46,6 +46,11 @@ class Choices:
     treebank: bool = True
     beside: str = ""
 
+    @property
+    def maker(self) -> str:
+        """What makes the tree: the model and, where it has a choice, the layer."""
+        return self.model if self.layer is None else f"{self.model}, layer {self.layer}"
+
     def link(self, path: str, **text: str) -> str:
         """The address, relative to the page, of something with these choices and a text."""
         fields = {**text, **asdict(self), "treebank": int(self.treebank), "beside": self.beside or None}
@@ -136,7 +141,7 @@ class DemoModels:
         model, tokenizer = self.checkpoints[choices.beside]
         words = list(analysis.reading.words)
         (tree,) = model.parse([words], tokenizer, branching_bias=choices.bias, progress=False)
-        return {choices.beside: tree}
+        return {self.default_choices(choices.beside).maker: tree}
 
     def compare(self, grammatical: str, ungrammatical: str, choices: Choices) -> PairComparison:
         """Reads a minimal pair.

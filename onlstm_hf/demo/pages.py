@@ -196,8 +196,7 @@ def _sentence_result(
     analysis: SentenceAnalysis, beside: Mapping[str, InducedTree], choices: Choices, link: str
 ) -> Result:
     reading, tree, gold = analysis.reading, analysis.tree, analysis.gold
-    layer = f", layer {choices.layer}" if choices.layer else ""
-    caption = choices.model + (f"{layer}, {RULES[choices.bias]}" if tree is not None else "")
+    caption = choices.model if tree is None else f"{choices.maker}, {RULES[choices.bias]}"
     panels = []
     if tree is not None:
         if gold is not None:
@@ -228,7 +227,7 @@ def _pair_result(models: DemoModels, sentences: Mapping[str, str], choices: Choi
     return Result(
         title=" / ".join(" ".join(reading.words) for reading in (pair.grammatical, pair.ungrammatical)),
         caption=choices.model,
-        svg=pair_figure(pair),
+        svg=pair_figure(pair, choices.model),
         table=pair_table(pair),
         link=choices.link("", **sentences),
         tree=None,

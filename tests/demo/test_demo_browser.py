@@ -324,11 +324,16 @@ def test_the_keyboard_alone_parses_and_the_address_follows(browser):
     fields = parse_qs(urlsplit(browser.driver.current_url).query)
     assert fields["text"] == [GOLD] and fields["layer"] == ["2"]
     seen = []
-    for _ in range(8):  # Tab comes from the text to the button, the options, and the figures
+    for _ in range(8):  # Tab comes from the text to the button, the options, the tools and the figure
         browser.driver.switch_to.active_element.send_keys(Keys.TAB)
         seen.append(browser.run("return document.activeElement.id || document.activeElement.className"))
     assert "show" in seen and "figure" in seen
-    browser.picture("gold-light")
+    browser.find("#result .figure")[0].send_keys(Keys.TAB)  # to the outline, which shows itself
+    outline = browser.driver.switch_to.active_element
+    assert outline.get_attribute("class") == "outline" and outline.rect["height"] > 50
+    outline.send_keys(Keys.SHIFT, Keys.TAB)
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN, Keys.ARROW_DOWN)
+    browser.picture("keyboard-light")
 
 
 def test_the_back_button_steps_through_the_results(browser):
@@ -344,6 +349,13 @@ def test_the_back_button_steps_through_the_results(browser):
         assert browser.find("#text")[0].get_attribute("value") == text
     browser.driver.forward()
     browser.wait(lambda: [title.text for title in browser.find("#result h2")] == ["the dog sleeps"])
+    address = browser.driver.current_url
+    browser.find("nav a")[2].click()  # to the examples further down, which is no other result
+    browser.wait(lambda: browser.driver.current_url.endswith("#examples"))
+    browser.driver.back()
+    browser.wait(lambda: browser.driver.current_url == address)
+    assert [title.text for title in browser.find("#result h2")] == ["the dog sleeps"]
+    assert browser.driver.title.startswith("the dog sleeps")
     assert browser.errors() == []
 
 
@@ -383,7 +395,12 @@ def test_the_page_fits_its_window_and_can_be_read(browser, width, theme):
     for element in browser.find("h1, h2, label, legend, button, summary, .help, a, #result p, dt, dd, footer p"):
         colors = [browser.run(EFFECTIVE_COLOR, element, name) for name in ("color", "backgroundColor")]
         assert contrast(*map(channels, colors)) >= 4.5, (element.text, colors)
-    browser.picture(f"{'phone' if width < 500 else 'wide'}-gold-{theme}")
+    name = "phone" if width < 500 else "wide"
+    browser.picture(f"{name}-gold-{theme}")
+    browser.open(text=LONG)
+    browser.picture(f"{name}-long-{theme}")
+    browser.open(grammatical="the lawyers hurt themselves", ungrammatical="the lawyers hurt himself")
+    browser.picture(f"{name}-pair-{theme}")
 
 
 def test_a_pair_in_the_address_is_compared(browser):

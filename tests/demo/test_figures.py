@@ -87,11 +87,11 @@ def test_the_word_that_does_most_for_the_preferred_sentence_decides():
     assert deciding_column(worse, worse.columns()) == 2
     tie = pair("they are", "they is", (1.0, 2.0), (1.0, 2.0))
     assert deciding_column(tie, tie.columns()) is None
-    assert "decides" in pair_figure(better) and "decides" not in pair_figure(tie)
+    assert "decides" in pair_figure(better, "a model") and "decides" not in pair_figure(tie, "a model")
 
 
 def test_the_sentences_of_a_pair_have_one_scale_and_the_same_columns():
-    svg = pair_figure(pair("the old cat sat", "the cat sat", (1.0, 2.0, 3.0, 4.0), (1.0, 5.0, 30.0)))
+    svg = pair_figure(pair("the old cat sat", "the cat sat", (1.0, 2.0, 3.0, 4.0), (1.0, 5.0, 30.0)), "a model")
     words = {}
     for element in elements(svg, "text"):
         if element.text in (*WORDS, "(end)"):

@@ -221,6 +221,10 @@ def test_the_trees_of_all_layers_or_of_another_model_stand_in_the_same_figure(mo
     assert {"onlstm, layer 2, the papers' rule", "layer 1", "layer 3"} <= set(captions)
     words = ["the", "old", "cat", "sat"]
     assert [caption for caption in captions if caption in words] == words * 3
+    svg = file_content(models, "figure.svg", {"text": "the old cat sat", "model": "rnn", "beside": "onlstm"})[0]
+    assert "onlstm, layer 2" not in svg  # where there is no tree there is none beside it
+    svg = file_content(models, "figure.svg", {"text": "the old cat sat", "model": "prpn", "beside": "onlstm"})[0]
+    assert "onlstm, layer 2: (" in svg
     svg = file_content(models, "figure.svg", {"text": "the old cat sat", "beside": "prpn"})[0]
     model, tokenizer = models.checkpoints["prpn"]
     assert f"prpn: {model.parse([words], tokenizer)[0].to_bracket()}" in svg
@@ -255,7 +259,7 @@ def test_the_outline_has_every_word_in_its_constituents(models):
     html, _ = page_html(models, {"text": "the old cat sat"})
     outline = html.partition('<ul class="outline"')[2].partition(">")[2].partition("</section>")[0]
     (tree,) = models.checkpoints["onlstm"][0].parse([["the", "old", "cat", "sat"]], models.checkpoints["onlstm"][1])
-    brackets = outline[: outline.index("<div")].replace("<li><ul>", "(").replace("</ul></li>", ")")
+    brackets = outline[: outline.index("<p>")].replace("<li><ul>", "(").replace("</ul></li>", ")")
     brackets = brackets.replace("</li><li>", " ").replace("</li>(", " (").replace(")<li>", ") ").replace(")(", ") (")
     assert re.sub(r"</?(li|ul)>|\n", "", brackets).strip() == tree.to_bracket()
 

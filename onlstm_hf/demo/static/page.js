@@ -5,6 +5,7 @@
 
 document.documentElement.classList.add("script");
 let latest = new AbortController();
+let shown = location.search;
 
 async function fetchPage(address) {
   latest.abort(); // the server drops what nobody waits for
@@ -52,10 +53,14 @@ document.addEventListener("submit", async (event) => {
   const page = await fetchPage(address);
   if (!page) return;
   show(page, "nav", "#result", "#examples");
-  history.pushState(null, "", document.querySelector("#permalink")?.href ?? address);
+  const link = document.querySelector("#permalink")?.href ?? address;
+  if (link !== location.href) history.pushState(null, "", link);
+  shown = location.search;
 });
 
 addEventListener("popstate", async () => {
+  if (location.search === shown) return; // a step to another part of this page
+  shown = location.search;
   const page = await fetchPage(location.href);
   if (page) show(page, "nav", "main", "#examples");
 });
