@@ -30,9 +30,9 @@ from ..trees.drawing import (
     word_columns,
 )
 from ..trees.induced_tree import InducedTree
+from ..trees.splits import Split
 from ..trees.treebank import GoldTree
 from .sentence_analysis import PairColumn, PairComparison
-from .splits import Split
 
 BOTH, ONLY_INDUCED, ONLY_GOLD, NEUTRAL = "in both trees", "only induced", "only gold", ""
 # Colour, width and dashes of a constituent; the dashes tell them apart where the colours cannot be told.
@@ -249,7 +249,7 @@ def pair_figure(pair: PairComparison, caption: str) -> str:
             with picture.group("pin", f"{visible(unit.word)}: {unit.surprisal:.2f} bits"):
                 picture.line(x, x, bottom, y, color, width=2)
                 _draw_mark(picture, color, x, y)
-    name = "difference by word: above 0 it is for the grammatical sentence, below against it"
+    name = "difference by word (above 0: for the grammatical)"
     y_of = draw_scale(picture, name, "bits", difference_ticks, left, right, bottom)
     for index, (column, center) in enumerate(zip(columns, centers, strict=True)):
         top, base = sorted((y_of(column.difference), y_of(0)))

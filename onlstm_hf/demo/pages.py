@@ -13,13 +13,12 @@ from markupsafe import Markup
 
 from ..trees.drawing import words_to_svg
 from ..trees.induced_tree import InducedTree
+from ..trees.splits import splits_of
 from . import examples
-from .exports import to_forest, to_qtree, to_square_brackets
+from .exports import NumberTable, pair_table, sentence_table, to_forest, to_qtree, to_square_brackets
 from .figures import TreePanel, deciding_column, pair_figure, sentence_figure
 from .models import ALL_LAYERS, Choices, DemoModels
 from .sentence_analysis import PairColumn, SentenceAnalysis
-from .splits import splits_of
-from .tables import NumberTable, pair_table, sentence_table
 
 RULES = {"right": "the papers' rule", "none": "rule without bias", "ranges": "rule of ranges"}
 OPTIONS = {

@@ -19,6 +19,7 @@ pytest.importorskip("starlette", reason='the demo needs pip install "onlstm_hf[d
 webdriver = pytest.importorskip("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
 from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
@@ -101,8 +102,9 @@ class Browser:
 
     def picture(self, name):
         """Keeps a picture of the whole page."""
-        width, height = self.run("return [innerWidth, document.documentElement.scrollHeight]")
-        self.resize(width, height)
+        width = self.run("return innerWidth")
+        self.resize(width, 100)  # a page is at least as high as its window
+        self.resize(width, self.run("return document.documentElement.scrollHeight"))
         time.sleep(0.2)  # the page takes a moment to settle
         self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 
@@ -243,8 +245,8 @@ def test_every_change_parses_anew_and_says_what_made_the_tree(browser):
 def test_a_constituent_shows_its_words_to_the_mouse_and_to_the_arrow_keys(browser):
     browser.open(text=GOLD)
     words = lambda: browser.find("#result .span")[0].text  # noqa: E731
-    node = browser.run('return document.querySelector(\'.node[data-start="0"][data-end="3"] path\')')
-    browser.run("arguments[0].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}))", node)
+    node = browser.find('.node[data-start="0"][data-end="3"]')[0]
+    ActionChains(browser.driver).move_to_element_with_offset(node, 5, -5).perform()  # between its lines
     assert words().startswith("the old man") and "(words 1 to 3)" in words()
     figure = browser.find("#result .figure")[0]
     seen = []
@@ -254,6 +256,8 @@ def test_a_constituent_shows_its_words_to_the_mouse_and_to_the_arrow_keys(browse
     assert seen[0].startswith("the old man sold the house (words 1 to 6)")
     assert [text.partition(",")[0] for text in seen[1:]] == ["the old man", "sold the house", "the house"]
     assert len(browser.find("#result .node.chosen")) == 1
+    ActionChains(browser.driver).move_to_element(browser.find("#result .word")[-1]).perform()
+    assert words().startswith("house: ") and words().endswith(" bits")
 
 
 def test_a_slider_shows_step_by_step_how_distances_become_a_tree(browser):

@@ -9,7 +9,7 @@ TREE = InducedTree.from_nested(["the", [["old", "cat"], "sat"]])
 
 def test_trees_in_the_forms_of_other_programs():
     assert to_square_brackets(TREE) == "[the [[old cat] sat]]"
-    assert to_qtree(TREE) == r"\Tree [ {the} [ [ {old} {cat} ] {sat} ] ]"
+    assert to_qtree(TREE) == r"\Tree [.{} {the} [.{} [.{} {old} {cat} ] {sat} ] ]"
     assert to_forest(TREE).splitlines()[1] == "[[{the}] [[[{old}] [{cat}]] [{sat}]]]"
 
 

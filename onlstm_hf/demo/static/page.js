@@ -127,13 +127,25 @@ function chooseNode(figure, node) {
   }
 }
 
-document.addEventListener("pointerover", (event) => {
+// The innermost constituent around the pointer, as its lines are too thin to be pointed at.
+let pointedAt = null;
+document.addEventListener("pointermove", (event) => {
   const figure = event.target.closest(".figure");
-  const element = event.target.closest(".figure .node, .figure .word, .figure .pin");
-  if (!element) return;
+  if (!figure) return;
+  const element = event.target.closest(".word, .pin") ?? innermost(figure, event.clientX, event.clientY);
+  if (!element || element === pointedAt) return;
+  pointedAt = element;
   if (element.classList.contains("node")) chooseNode(figure, element);
   else choose(figure, element, element.querySelector("title").textContent);
 });
+
+function innermost(figure, x, y) {
+  const area = (box) => box.width * box.height;
+  const around = [...figure.querySelectorAll(".node")]
+    .map((node) => ({ node, box: node.getBoundingClientRect() }))
+    .filter(({ box }) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom);
+  return around.sort((a, b) => area(a.box) - area(b.box))[0]?.node;
+}
 
 // The arrow keys walk through a tree: up to what a constituent is part of, down to its parts, left and right to others.
 document.addEventListener("keydown", (event) => {

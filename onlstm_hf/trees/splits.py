@@ -1,8 +1,10 @@
 """In which order syntactic distances split a sentence, to show it step by step."""
 
+from __future__ import annotations
+
 from typing import NamedTuple
 
-from ..trees.induced_tree import InducedTree
+from .induced_tree import InducedTree
 
 
 class Split(NamedTuple):

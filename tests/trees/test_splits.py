@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlstm_hf import tree_from_distances
-from onlstm_hf.demo.splits import Split, splits_of
+from onlstm_hf.trees.splits import Split, splits_of
 
 
 def test_the_largest_distance_splits_first_before_and_after_its_word():
