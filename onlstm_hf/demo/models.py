@@ -134,7 +134,7 @@ class DemoModels:
 
     def trees_beside(self, analysis: SentenceAnalysis, choices: Choices) -> dict[str, InducedTree]:
         """The trees that are to be drawn beside that of the analysis, by their names."""
-        if not choices.beside or analysis.tree is None:
+        if not choices.beside:
             return {}
         if choices.beside == ALL_LAYERS:
             return {name: tree for name, tree in analysis.trees_by_layer.items() if tree is not analysis.tree}

@@ -196,12 +196,13 @@ def _sentence_result(
 ) -> Result:
     reading, tree, gold = analysis.reading, analysis.tree, analysis.gold
     caption = choices.model if tree is None else f"{choices.maker}, {RULES[choices.bias]}"
-    panels = []
+    panels, splits = [], {}
     if tree is not None:
-        if gold is not None:
-            panels.append(TreePanel("gold tree", gold, others=tree))
-        panels.append(TreePanel(caption, tree, gold, splits_of(tree, choices.bias)))
-        panels += [TreePanel(name, other, gold) for name, other in beside.items()]
+        splits = splits_of(tree, choices.bias)
+        panels.append(TreePanel(caption, tree, gold, splits))
+    panels += [TreePanel(name, other, gold) for name, other in beside.items()]
+    if gold is not None and panels:
+        panels.insert(0, TreePanel("gold tree", gold, others=panels[0].tree))
     distances = {name: tree.distances for name, tree in analysis.trees_by_layer.items()}
     return Result(
         title=" ".join(reading.words),
@@ -213,7 +214,7 @@ def _sentence_result(
         details={
             "reading": reading,
             "gold": _gold_comparison(analysis),
-            "num_steps": len({split.step for split in panels[-1 - len(beside)].splits.values()}) if panels else 0,
+            "num_steps": len({split.step for split in splits.values()}),
         },
     )
 

@@ -221,8 +221,9 @@ def test_the_trees_of_all_layers_or_of_another_model_stand_in_the_same_figure(mo
     assert {"onlstm, layer 2, the papers' rule", "layer 1", "layer 3"} <= set(captions)
     words = ["the", "old", "cat", "sat"]
     assert [caption for caption in captions if caption in words] == words * 3
-    svg = file_content(models, "figure.svg", {"text": "the old cat sat", "model": "rnn", "beside": "onlstm"})[0]
-    assert "onlstm, layer 2" not in svg  # where there is no tree there is none beside it
+    for text in ("the old cat sat", "(the (old cat) sat)"):  # a model that has no tree beside one that has
+        svg = file_content(models, "figure.svg", {"text": text, "model": "rnn", "beside": "onlstm"})[0]
+        assert "onlstm, layer 2: (" in svg and ("gold tree: (" in svg) == text.startswith("(")
     svg = file_content(models, "figure.svg", {"text": "the old cat sat", "model": "prpn", "beside": "onlstm"})[0]
     assert "onlstm, layer 2: (" in svg
     svg = file_content(models, "figure.svg", {"text": "the old cat sat", "beside": "prpn"})[0]
