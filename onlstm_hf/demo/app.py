@@ -2,10 +2,11 @@
 
     /                       the page, with the result that the fields of the address ask for
     /static/...             its style, script and icon
-    /download/figure.svg    the figure of one sentence; also figure.png, and the brackets as tree.txt
+    /download/figure.svg    the figure of one sentence or pair; also figure.png, the brackets as tree.txt, and the
+                            numbers as table.tsv and table.json
 
 These are all, for GET and HEAD; there is nothing to send to the server but the address. The fields are `text`, or
-`grammatical` and `ungrammatical`, and `model`, `layer`, `bias` and `treebank` (`Choices`).
+`grammatical` and `ungrammatical`, and `model`, `layer`, `bias`, `treebank` and `beside` (`Choices`).
 """
 
 import asyncio
@@ -36,7 +37,7 @@ from .drawing import draw_png
 from .fair_queue import FairQueue
 from .models import DemoModels
 
-FIELDS = ("text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank")
+FIELDS = ("text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank", "beside")
 MAX_FIELDS = 50
 MAX_WAITING_OF_CLIENT = 50
 MEDIA_TYPES = {
@@ -45,6 +46,8 @@ MEDIA_TYPES = {
     ".svg": "image/svg+xml",
     ".png": "image/png",
     ".txt": "text/plain",
+    ".tsv": "text/tab-separated-values",
+    ".json": "application/json",
 }
 Result = TypeVar("Result")
 
@@ -69,18 +72,20 @@ def build_app(models: DemoModels, allowed_hosts: Sequence[str] = (), space_host:
             return await asyncio.get_running_loop().run_in_executor(thread, work, *arguments)
 
     async def page(request: Request) -> Response:
-        html, succeeded = await in_turn(request, page_html, models, read_fields(request))
+        scheme = request.url.scheme if space_host is None else "https"
+        origin = f"{scheme}://{request.headers['host']}"  # a name of this server: see `Guard`
+        html, succeeded = await in_turn(request, page_html, models, read_fields(request), origin)
         return HTMLResponse(html, status_code=200 if succeeded else 400)
 
     async def download(request: Request) -> Response:
         name = Path(request.scope["path"]).name
-        content: str | bytes = await in_turn(request, file_content, models, name, read_fields(request))
+        content, saved_as = await in_turn(request, file_content, models, name, read_fields(request))
         if name.endswith(".png"):
             async with drawing.turn(client(request)):
                 content = await draw_png(content)
         # Where a browser shows the picture instead of saving it, nothing in it may run.
         headers = {
-            "Content-Disposition": f'attachment; filename="{name}"',
+            "Content-Disposition": f'attachment; filename="{saved_as}"',
             "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox",
         }
         return Response(content, media_type=MEDIA_TYPES[Path(name).suffix], headers=headers)

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..text.spelling import spell_as_treebank
+from ..trees.induced_tree import InducedTree
 from ..trees.treebank import GoldTree
 from ..utils.checkpoints import load_checkpoint
 from .sentence_analysis import (
@@ -16,13 +17,14 @@ from .sentence_analysis import (
     analyze_sentences,
     compare_pair,
     encode,
-    read_gold_tree,
-    split_text,
 )
+from .text_input import read_gold_tree, spell_gold_tree, split_text
 
 # Of a request: its characters, its sentences, the words of each, and the tokens of all.
 MAX_CHARACTERS, MAX_SENTENCES, MAX_WORDS, MAX_TOKENS = 4000, 10, 80, 240
+ALL_LAYERS = "layers"
 BRANCHING_BIASES = ("right", "none", "ranges")
+SYMBOLS = ("$", "#", "&")  # words of the Penn Treebank's text that are neither letters nor digits
 WARM_UP = " ".join(["the company said it expects to report a loss"] * 2)
 
 
@@ -35,16 +37,23 @@ class Choices:
         layer: the layer that makes the tree, counted from 1; `None` where the model has no choice.
         bias: see `tree_from_distances`.
         treebank: whether sentences are spelt as Penn Treebank text before they are read.
+        beside: what else is drawn beside the tree: nothing, the trees of `ALL_LAYERS`, or that of another model.
     """
 
     model: str
     layer: int | None = None
     bias: str = "right"
     treebank: bool = True
+    beside: str = ""
+
+    @property
+    def maker(self) -> str:
+        """What makes the tree: the model and, where it has a choice, the layer."""
+        return self.model if self.layer is None else f"{self.model}, layer {self.layer}"
 
     def link(self, path: str, **text: str) -> str:
         """The address, relative to the page, of something with these choices and a text."""
-        fields = {**text, **asdict(self), "treebank": int(self.treebank)}
+        fields = {**text, **asdict(self), "treebank": int(self.treebank), "beside": self.beside or None}
         return f"{path}?{urlencode({name: value for name, value in fields.items() if value is not None})}"
 
 
@@ -76,6 +85,9 @@ class DemoModels:
         config = self.checkpoints[model][0].config
         return [layer + 1 for layer in range(config.num_hidden_layers)] if config.parse_layer is not None else []
 
+    def induces_trees(self, model: str) -> bool:
+        return self.checkpoints[model][0].induces_trees
+
     def default_choices(self, model: str | None = None) -> Choices:
         """What is chosen where the user chooses nothing, or only the model."""
         model = model or next(iter(self.checkpoints))
@@ -97,7 +109,10 @@ class DemoModels:
         bias, treebank = fields.get("bias") or choices.bias, fields.get("treebank") or "1"
         _check_choice("bias", bias, BRANCHING_BIASES)
         _check_choice("treebank", treebank, ["0", "1"])
-        return replace(choices, bias=bias, treebank=treebank == "1")
+        beside = fields.get("beside", "")
+        if beside:
+            _check_choice("beside", beside, [ALL_LAYERS, *filter(self.induces_trees, self.checkpoints)])
+        return replace(choices, bias=bias, treebank=treebank == "1", beside=beside)
 
     def analyze(self, text: str, choices: Choices) -> list[tuple[str, SentenceAnalysis]]:
         """The parts of a text, each a sentence or a bracketed tree, and what the model finds in them.
@@ -112,10 +127,21 @@ class DemoModels:
             raise ValueError("There is no sentence yet: type one and parse it.")
         if len(parts) > MAX_SENTENCES:
             raise ValueError(f"These are {len(parts)} sentences; at most {MAX_SENTENCES} can be parsed at a time.")
-        sentences = [read_gold_tree(part) or self._spell(part, choices) for part in parts]
+        sentences = [self._read(part, choices) for part in parts]
         _check_size(tokenizer, sentences)
         layer = None if choices.layer is None else choices.layer - 1
         return list(zip(parts, analyze_sentences(model, tokenizer, sentences, layer, choices.bias), strict=True))
+
+    def trees_beside(self, analysis: SentenceAnalysis, choices: Choices) -> dict[str, InducedTree]:
+        """The trees that are to be drawn beside that of the analysis, by their names."""
+        if not choices.beside:
+            return {}
+        if choices.beside == ALL_LAYERS:
+            return {name: tree for name, tree in analysis.trees_by_layer.items() if tree is not analysis.tree}
+        model, tokenizer = self.checkpoints[choices.beside]
+        words = list(analysis.reading.words)
+        (tree,) = model.parse([words], tokenizer, branching_bias=choices.bias, progress=False)
+        return {self.default_choices(choices.beside).maker: tree}
 
     def compare(self, grammatical: str, ungrammatical: str, choices: Choices) -> PairComparison:
         """Reads a minimal pair.
@@ -129,9 +155,18 @@ class DemoModels:
         _check_size(tokenizer, pair)
         return compare_pair(model, tokenizer, *pair)
 
-    @staticmethod
-    def _spell(sentence: str, choices: Choices) -> str:
-        return spell_as_treebank(sentence) if choices.treebank else sentence
+    def _read(self, part: str, choices: Choices) -> str | GoldTree:
+        gold = read_gold_tree(part)
+        if gold is None:
+            return self._spell(part, choices)
+        return spell_gold_tree(gold, lambda word: self._spell(word, choices))
+
+    def _spell(self, sentence: str, choices: Choices) -> str:
+        if not choices.treebank:
+            return sentence
+        tokenizer = self.checkpoints[choices.model][1]
+        known = [symbol for symbol in SYMBOLS if tokenizer.convert_tokens_to_ids(symbol) != tokenizer.unk_token_id]
+        return spell_as_treebank(sentence, symbols=known)
 
 
 def _check_choice(name: str, value: str, known: Iterable[str]) -> None:

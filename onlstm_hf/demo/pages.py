@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,23 +11,22 @@ from xml.etree import ElementTree
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from ..trees.drawing import compared_trees_to_svg, words_to_svg
+from ..trees.drawing import words_to_svg
 from ..trees.induced_tree import InducedTree
-from .models import Choices, DemoModels
-from .sentence_analysis import SentenceAnalysis, SentenceReading
+from ..trees.splits import splits_of
+from . import examples
+from .exports import NumberTable, pair_table, sentence_table, to_forest, to_qtree, to_square_brackets
+from .figures import TreePanel, deciding_column, pair_figure, sentence_figure
+from .models import ALL_LAYERS, Choices, DemoModels
+from .sentence_analysis import PairColumn, SentenceAnalysis
 
-EXAMPLES = (
-    "the company said it expects to report a loss",
-    "( (S (NP (DT The) (JJ old) (NN man)) (VP (VBD sold) (NP (DT the) (NN house)) (PP (IN in) (NP (NN spring))))) )",
-    "the chairman who met the investors resigned\nshares of the company fell because analysts expect a loss",
-)
-EXAMPLE_PAIR = {
-    "grammatical": "the executives who met the lawyer are pleased",
-    "ungrammatical": "the executives who met the lawyer is pleased",
+RULES = {"right": "the papers' rule", "none": "rule without bias", "ranges": "rule of ranges"}
+OPTIONS = {
+    "bias": {"right": "right: the papers' rule", "none": "none", "ranges": "ranges: a PRPN's gates"},
+    "treebank": {"1": "as the Penn Treebank", "0": "as typed"},
 }
-BRANCHING_BIASES = {"right": "right: the papers' rule", "none": "none", "ranges": "ranges: a PRPN's gates"}
-SPELLINGS = {"1": "as the Penn Treebank", "0": "as typed"}
-FILES = {"SVG": "figure.svg", "PNG": "figure.png", "brackets": "tree.txt"}
+FILES = {"SVG": "figure.svg", "PNG": "figure.png", "brackets": "tree.txt", "TSV": "table.tsv", "JSON": "table.json"}
+LONG = 25  # words, from which on the outline is shown beside the figure
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -37,71 +37,128 @@ _TEMPLATES = Environment(
 )
 
 
-class Section(NamedTuple):
-    """What the page shows of one sentence.
+class Result(NamedTuple):
+    """A sentence or a minimal pair with all that is shown of it.
 
     Attributes:
-        title: its heading.
-        figure: the SVG document.
-        reading: the sentence as the model read it.
-        brackets: the induced tree; `None` where there is none.
-        gold: the comparison with the gold tree that was given.
-        downloads: the addresses of its files, by their kinds.
+        title: the sentence, or both.
+        caption: what made the result: the model, and of a tree the layer and the rule.
+        svg: the figure.
+        table: the numbers.
+        link: its fields as an address, without the path.
+        tree: the induced tree, where there is one.
+        details: what only its kind has, for the template.
     """
 
     title: str
-    figure: Markup
-    reading: SentenceReading
-    brackets: str | None = None
-    gold: dict[str, Any] | None = None
-    downloads: Mapping[str, str] = {}
+    caption: str
+    svg: str
+    table: NumberTable
+    link: str
+    tree: InducedTree | None
+    details: Mapping[str, Any]
+
+    @property
+    def figure(self) -> Markup:
+        """The figure, in which all text is escaped."""
+        return Markup(self.svg)
+
+    @property
+    def downloads(self) -> dict[str, str]:
+        """The addresses of its files, by their kinds."""
+        return {
+            kind: f"download/{file}{self.link}"
+            for kind, file in FILES.items()
+            if self.tree is not None or file != "tree.txt"
+        }
+
+    @property
+    def outline(self) -> Markup:
+        """The tree as nested lists, a word a line."""
+        html = Markup("")
+        for word, count in zip(self.tree.words, self.tree.bracket_counts, strict=True):
+            html += Markup("<li><ul>") * count + Markup("<li>{}</li>").format(word) + Markup("</ul></li>") * -count
+        return html
+
+    @property
+    def exports(self) -> dict[str, str]:
+        """The tree as other programs read it, by the name of the form."""
+        return {
+            "Brackets": self.tree.to_bracket(),
+            "Square brackets": to_square_brackets(self.tree),
+            "LaTeX, qtree": to_qtree(self.tree),
+            "LaTeX, forest": to_forest(self.tree),
+        }
 
 
-def page_html(models: DemoModels, fields: Mapping[str, str]) -> tuple[str, bool]:
+def page_html(models: DemoModels, fields: Mapping[str, str], origin: str = "") -> tuple[str, bool]:
     """The page that an address with these fields shows, and whether what they ask for could be shown.
 
     Where the address has a sentence of a minimal pair, the page compares the pair; otherwise it parses the text.
+
+    Args:
+        models: what it shows.
+        fields: of the address.
+        origin: the server's own address, `https://example.org`, which a preview of a link needs.
     """
-    compares = not fields.keys().isdisjoint(EXAMPLE_PAIR)
-    texts = {name: fields.get(name, "") for name in EXAMPLE_PAIR} if compares else {"text": EXAMPLES[0], **fields}
-    message, result = None, {}
+    texts = _texts(fields)
+    message, results, choices = None, [], models.default_choices()
     try:
         choices = models.choices(fields)
-        result = _compare(models, texts, choices) if compares else _parse(models, texts["text"], choices)
+        results = _results(models, texts, choices)
     except ValueError as error:
         message = str(error)
     layers = sorted({layer for model in models.checkpoints for layer in models.layers(model)})
+    names = {name: name for name in models.checkpoints}
+    others = {name: f"tree of {name}" for name in models.checkpoints if models.induces_trees(name)}
     html = _TEMPLATES.get_template("page.html").render(
-        view="compare" if compares else "parse",
+        view="parse" if "text" in texts else "compare",
         fields={**fields, **texts},
-        examples=EXAMPLES,
-        example_pair=EXAMPLE_PAIR,
+        examples=examples,
         options={
-            "model": {name: name for name in models.checkpoints},
+            "model": names,
             "layer": {"": "the model's own", **{str(layer): f"layer {layer}" for layer in layers}},
-            "bias": BRANCHING_BIASES,
-            "treebank": SPELLINGS,
+            **OPTIONS,
+            "beside": {"": "nothing", ALL_LAYERS: "trees of all layers", **others},
         },
         message=message,
-        **{"link": None, "pair": None, "sections": [], **result},
+        results=results,
+        long=LONG,
+        link=choices.link("./", **texts) if results else None,
+        origin=origin,
+        address_of=lambda **text: choices.link("./", **text),
     )
     return html, message is None
 
 
-def file_content(models: DemoModels, name: str, fields: Mapping[str, str]) -> str:
-    """The content of a file to download; of a picture in PNG it is the same in SVG.
+def file_content(models: DemoModels, name: str, fields: Mapping[str, str]) -> tuple[str, str]:
+    """The content of a file to download, and the name to save it by; a picture in PNG has the content of that in SVG.
 
     Raises:
-        ValueError: if the text is not exactly one sentence that can be read, or has no tree where one is asked for.
+        ValueError: if the text is not exactly one sentence or pair that can be read, or has no tree where one is
+            asked for.
     """
-    ((_, analysis), *others) = models.analyze(fields.get("text", ""), models.choices(fields))
+    texts = _texts(fields) if fields.keys() & {"text", *examples.FIRST_PAIR} else {"text": ""}
+    result, *others = _results(models, texts, models.choices(fields))
     if others:
         raise ValueError("A file has one sentence.")
-    if name != "tree.txt":
-        return analysis.to_svg()
-    if analysis.tree is None:
-        raise ValueError("This model induces no trees.")
-    return f"{analysis.tree.to_bracket()}\n"
+    if name == "tree.txt":
+        if result.tree is None:
+            raise ValueError("This model induces no trees." if "text" in texts else "A pair has no tree.")
+        content = f"{result.tree.to_bracket()}\n"
+    elif name == "table.tsv":
+        content = result.table.to_tsv()
+    elif name == "table.json":
+        tree = None if result.tree is None else result.tree.to_bracket()
+        content = result.table.to_json(sentence=result.title, made_by=result.caption, tree=tree)
+    else:
+        content = result.svg
+    return content, f"{file_stem(result.title)}{Path(name).suffix}"
+
+
+def file_stem(title: str) -> str:
+    """A file name for a sentence: its ASCII letters and digits, and hyphens for all else."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower())[:60].strip("-") or "sentence"
 
 
 def content_security_policy(frame_ancestors: str) -> str:
@@ -118,49 +175,81 @@ def content_security_policy(frame_ancestors: str) -> str:
     )
 
 
-def _parse(models: DemoModels, text: str, choices: Choices) -> dict[str, Any]:
-    sections = []
-    for part, analysis in models.analyze(text, choices):
-        files = {kind: file for kind, file in FILES.items() if analysis.tree or file != "tree.txt"}
-        section = Section(
-            title=" ".join(analysis.reading.words),
-            figure=Markup(analysis.to_svg()),
-            reading=analysis.reading,
-            brackets=None if analysis.tree is None else analysis.tree.to_bracket(),
-            gold=_gold_comparison(analysis),
-            downloads={kind: choices.link(f"download/{file}", text=part) for kind, file in files.items()},
-        )
-        sections.append(section)
-    return {"link": choices.link("./", text=text), "sections": sections}
+def _texts(fields: Mapping[str, str]) -> dict[str, str]:
+    """The sentences that an address asks for; the first example if it asks for none."""
+    if not fields.keys().isdisjoint(examples.FIRST_PAIR):
+        return {name: fields.get(name, "") for name in examples.FIRST_PAIR}
+    return {"text": fields.get("text", examples.FIRST_SENTENCE)}
 
 
-def _compare(models: DemoModels, sentences: Mapping[str, str], choices: Choices) -> dict[str, Any]:
-    pair = models.compare(**sentences, choices=choices)
-    sections = [
-        Section(f"{kind}: {' '.join(reading.words)}", Markup(words_to_svg(reading.words, [reading.measure])), reading)
-        for kind, reading in (("Grammatical", pair.grammatical), ("Ungrammatical", pair.ungrammatical))
+def _results(models: DemoModels, texts: Mapping[str, str], choices: Choices) -> list[Result]:
+    if "text" not in texts:
+        return [_pair_result(models, texts, choices)]
+    return [
+        _sentence_result(analysis, models.trees_beside(analysis, choices), choices, choices.link("", text=part))
+        for part, analysis in models.analyze(texts["text"], choices)
     ]
-    return {"link": choices.link("./", **sentences), "pair": pair, "sections": sections}
+
+
+def _sentence_result(
+    analysis: SentenceAnalysis, beside: Mapping[str, InducedTree], choices: Choices, link: str
+) -> Result:
+    reading, tree, gold = analysis.reading, analysis.tree, analysis.gold
+    caption = choices.model if tree is None else f"{choices.maker}, {RULES[choices.bias]}"
+    panels, splits = [], {}
+    if tree is not None:
+        splits = splits_of(tree, choices.bias)
+        panels.append(TreePanel(caption, tree, gold, splits))
+    panels += [TreePanel(name, other, gold) for name, other in beside.items()]
+    if gold is not None and panels:
+        panels.insert(0, TreePanel("gold tree", gold, others=panels[0].tree))
+    distances = {name: tree.distances for name, tree in analysis.trees_by_layer.items()}
+    return Result(
+        title=" ".join(reading.words),
+        caption=caption,
+        svg=sentence_figure(reading.words, panels, distances, reading.surprisals, reading.is_unknown),
+        table=sentence_table(analysis),
+        link=link,
+        tree=tree,
+        details={
+            "reading": reading,
+            "gold": _gold_comparison(analysis),
+            "num_steps": len({split.step for split in splits.values()}),
+        },
+    )
+
+
+def _pair_result(models: DemoModels, sentences: Mapping[str, str], choices: Choices) -> Result:
+    pair = models.compare(**sentences, choices=choices)
+    columns = pair.columns()
+    decisive = deciding_column(pair, columns)
+    decides: PairColumn | None = None if decisive is None else columns[decisive]
+    return Result(
+        title=" / ".join(" ".join(reading.words) for reading in (pair.grammatical, pair.ungrammatical)),
+        caption=choices.model,
+        svg=pair_figure(pair, choices.model),
+        table=pair_table(pair),
+        link=choices.link("", **sentences),
+        tree=None,
+        details={"pair": pair, "decides": decides},
+    )
 
 
 def _gold_comparison(analysis: SentenceAnalysis) -> dict[str, Any] | None:
-    """The gold tree over the induced one, the scores against it, and the constituents that agree and disagree."""
-    scores = analysis.scores()
-    if scores is None:
+    """The scores against the gold tree, and the constituents that agree and disagree."""
+    if not (scores := analysis.scores()):
         return None
-    words, tree = analysis.reading.words, InducedTree.from_spans(analysis.gold.words, analysis.gold.spans())
+    words = analysis.reading.words
     whole_sentence = {(0, len(words))}
-    induced, gold = set(analysis.tree.spans()) - whole_sentence, set(tree.spans()) - whole_sentence
+    induced, gold = set(analysis.tree.spans()) - whole_sentence, set(analysis.gold.spans()) - whole_sentence
 
     def phrases(spans: Iterable[tuple[int, int]]) -> list[str]:
         return [" ".join(words[start:end]) for start, end in sorted(spans)]
 
     return {
-        "figure": Markup(compared_trees_to_svg(tree, {"induced": analysis.tree})),
         "scores": {
-            "F1": scores.sentence_f1,
-            "precision": scores.sentence_precision,
-            "recall": scores.sentence_recall,
+            name: (score.sentence_f1, score.sentence_precision, score.sentence_recall)
+            for name, score in scores.items()
         },
         "constituents": {
             "In both": phrases(induced & gold),

@@ -3,6 +3,9 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import SequenceMatcher
+from itertools import zip_longest
+from typing import NamedTuple
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -10,10 +13,11 @@ from ..scoring.parsing_scores import ParsingScores, score_parses
 from ..scoring.sentences import score_encoded_sentences
 from ..text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from ..text.word_alignment import encode_sentence, encode_words
-from ..trees.brackets import has_labels, read_brackets
-from ..trees.drawing import WordMeasure, words_to_svg
+from ..trees.baselines import baseline_trees
 from ..trees.induced_tree import InducedTree
 from ..trees.treebank import GoldTree
+
+END = "(end)"
 
 
 @dataclass(frozen=True)
@@ -25,23 +29,31 @@ class SentenceReading:
         surprisals: for each word minus the base-2 logarithm of its probability after all before it, in bits. That of
             a word of several tokens is the sum of theirs.
         end_surprisal: the same of the `<eos>` that ends the sentence.
-        unknown_words: those that the model has no token for.
+        is_unknown: for each word whether the model has no token for it. Its surprisal is then that of `<unk>`, which
+            stands for all such words together.
     """
 
     words: tuple[str, ...]
     surprisals: tuple[float, ...]
     end_surprisal: float
-    unknown_words: tuple[str, ...]
+    is_unknown: tuple[bool, ...]
 
     @property
-    def log_probability(self) -> float:
-        """Natural logarithm of the probability of the sentence and its end."""
-        return -math.log(2) * (sum(self.surprisals) + self.end_surprisal)
+    def total_surprisal(self) -> float:
+        """Of the sentence and its end, in bits: minus the base-2 logarithm of its probability."""
+        return sum(self.surprisals) + self.end_surprisal
+
+    def unit(self, index: int | None) -> "Unit | None":
+        """The word with this index; the end of the sentence after the last one."""
+        if index is None:
+            return None
+        if index == len(self.words):
+            return Unit(END, self.end_surprisal)
+        return Unit(self.words[index], self.surprisals[index], self.is_unknown[index])
 
     @property
-    def measure(self) -> WordMeasure:
-        """The surprisals, to be drawn below the words."""
-        return WordMeasure("surprisal", self.surprisals, "bits")
+    def unknown_words(self) -> tuple[str, ...]:
+        return tuple(word for word, is_unknown in zip(self.words, self.is_unknown, strict=True) if is_unknown)
 
 
 @dataclass(frozen=True)
@@ -51,25 +63,48 @@ class SentenceAnalysis:
     Attributes:
         reading: the words and their surprisals.
         tree: the induced tree; `None` if the model induces none.
-        distances_by_layer: the distances of the words in every layer, by its name in a figure; empty without a tree.
+        trees_by_layer: the trees of every layer, which keep its distances, by its name in a figure; empty without a
+            tree.
         gold: the gold tree that the sentence came with.
     """
 
     reading: SentenceReading
     tree: InducedTree | None
-    distances_by_layer: dict[str, tuple[float, ...]]
+    trees_by_layer: dict[str, InducedTree]
     gold: GoldTree | None
 
-    def scores(self) -> ParsingScores | None:
-        """Scores of the induced against the gold tree, where there are both."""
-        if self.tree is None or self.gold is None:
-            return None
-        return score_parses([self.tree], [self.gold], num_resamples=0)
+    def scores(self) -> dict[str, ParsingScores]:
+        """Scores against the gold tree, by what made the tree: the model and, to compare, two rules without one.
 
-    def to_svg(self) -> str:
-        """The tree, and below each word its distances and its surprisal."""
-        layers = [WordMeasure(name, distances) for name, distances in self.distances_by_layer.items()]
-        return words_to_svg(self.reading.words, [*layers, self.reading.measure], self.tree)
+        Empty without an induced and a gold tree.
+        """
+        if self.tree is None or self.gold is None:
+            return {}
+        trees = {"the model": self.tree}
+        for name in ("left branching", "right branching"):
+            (trees[name],) = baseline_trees(name, [self.gold])
+        return {name: score_parses([tree], [self.gold], num_resamples=0) for name, tree in trees.items()}
+
+
+class Unit(NamedTuple):
+    """A word, or the end of a sentence, with its surprisal in bits and whether the model does not know it."""
+
+    word: str
+    surprisal: float
+    is_unknown: bool = False
+
+
+class PairColumn(NamedTuple):
+    """What stands in the same place of the two sentences of a minimal pair; `None` where one has no word there."""
+
+    grammatical: Unit | None
+    ungrammatical: Unit | None
+
+    @property
+    def difference(self) -> float:
+        """By how many bits the grammatical sentence is less surprising here. All columns add up to the pair's."""
+        grammatical, ungrammatical = (0.0 if unit is None else unit.surprisal for unit in self)
+        return ungrammatical - grammatical
 
 
 @dataclass(frozen=True)
@@ -88,8 +123,18 @@ class PairComparison:
 
     @property
     def difference(self) -> float:
-        """By how much the log probability of the grammatical sentence is higher, in nats; 0 is a tie."""
-        return self.grammatical.log_probability - self.ungrammatical.log_probability
+        """By how many bits the grammatical sentence is less surprising as a whole; 0 is a tie."""
+        return self.ungrammatical.total_surprisal - self.grammatical.total_surprisal
+
+    def columns(self) -> list["PairColumn"]:
+        """The words of the two sentences side by side, those that both have in the same column, and the end."""
+        first, second = self.grammatical, self.ungrammatical
+        columns = []
+        edits = SequenceMatcher(None, first.words, second.words, autojunk=False).get_opcodes()
+        for _, start, end, other_start, other_end in edits:
+            columns += zip_longest(range(start, end), range(other_start, other_end))
+        columns.append((len(first.words), len(second.words)))
+        return [PairColumn(first.unit(index), second.unit(other)) for index, other in columns]
 
 
 def analyze_sentences(
@@ -123,7 +168,7 @@ def analyze_sentences(
         SentenceAnalysis(
             reading=reading,
             tree=tree,
-            distances_by_layer={name: layer_trees[index].distances for name, layer_trees in layers.items()},
+            trees_by_layer={name: layer_trees[index] for name, layer_trees in layers.items()},
             gold=sentence if isinstance(sentence, GoldTree) else None,
         )
         for index, (sentence, reading, tree) in enumerate(zip(sentences, readings, trees, strict=True))
@@ -161,8 +206,7 @@ def read_sentences(
         for token, word, log_probability in zip(ids, word_of_token, word_tokens, strict=True):
             surprisals[word] -= log_probability / math.log(2)
             unknown[word] |= token == tokenizer.unk_token_id
-        unknown_words = tuple(word for word, is_unknown in zip(words, unknown, strict=True) if is_unknown)
-        readings.append(SentenceReading(tuple(words), tuple(surprisals), -end / math.log(2), unknown_words))
+        readings.append(SentenceReading(tuple(words), tuple(surprisals), -end / math.log(2), tuple(unknown)))
     return readings
 
 
@@ -176,47 +220,3 @@ def encode(tokenizer: PreTrainedTokenizerBase, sentence: str | GoldTree) -> tupl
         words = list(sentence.words)
         return words, *encode_words(tokenizer, words)
     return encode_sentence(tokenizer, sentence)[:3]
-
-
-def split_text(text: str) -> list[str]:
-    """The sentences and bracketed trees of a text: a sentence a line, a tree over as many lines as it needs.
-
-    A tree begins with a line that begins with a bracket, and ends with the line that closes it.
-
-    Raises:
-        ValueError: if the brackets of a tree are never closed.
-    """
-    parts = []
-    unclosed = ""
-    for line in text.splitlines():
-        part = f"{unclosed} {line.strip()}".strip()
-        is_open = part.startswith("(") and part.count("(") > part.count(")")
-        unclosed = part if is_open else ""
-        if part and not is_open:
-            parts.append(part)
-    if unclosed:
-        raise ValueError(
-            f"the brackets of {unclosed[:40]!r} are never closed; a line that begins with a bracket begins a gold tree"
-        )
-    return parts
-
-
-def read_gold_tree(text: str) -> GoldTree | None:
-    """The gold tree in a part of a text, `None` if it is a sentence.
-
-    Args:
-        text: a tree is anything between brackets: `(S (NP (DT the) (NN cat)) (VP (VBD sat)))` with tags and labels,
-            whose words are preprocessed as the papers do it, or `((the cat) sat)` without, whose words are kept.
-
-    Raises:
-        ValueError: for malformed brackets and for several trees.
-    """
-    if not (text.startswith("(") and text.endswith(")")):
-        return None
-    root, *others = read_brackets(text)
-    if others:
-        raise ValueError(f"expected one tree a line, got {1 + len(others)} in {text[:40]!r}")
-    if has_labels(root):
-        return GoldTree.from_bracket(text)
-    tree = InducedTree.from_bracket(text, labelled=False)
-    return GoldTree(tree.words, tuple(("X", *span) for span in tree.spans()))

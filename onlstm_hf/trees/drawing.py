@@ -8,7 +8,8 @@ import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from xml.etree import ElementTree
@@ -16,15 +17,15 @@ from xml.etree import ElementTree
 from ..utils.files import written_file
 
 # Sizes in pixels. Text has a contrast of at least 4.5 to 1 with its background, the layers' colours 3 to 1 with both.
-_WORD_FONT, _SMALL_FONT, _HEADING_FONT = 15, 11, 17
-_MARGIN, _WORD_GAP, _AXIS_TITLE_WIDTH = 20, 18, 30
-_LEVEL_HEIGHT, _LARGEST_TREE_HEIGHT = 28, 640
-_LAYER_HEADER_HEIGHT, _LAYER_HEIGHT = 44, 64
-_CAPTION_HEIGHT = 26
+WORD_FONT, SMALL_FONT, HEADING_FONT = 15, 11, 17
+MARGIN, _WORD_GAP, AXIS_TITLE_WIDTH = 20, 18, 30
+LEVEL_HEIGHT, LARGEST_TREE_HEIGHT = 28, 640
+_LAYER_HEADER_HEIGHT, LAYER_HEIGHT = 44, 64
+CAPTION_HEIGHT = 26
 _LARGEST_PNG_SIDE = 16_000
 _FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
-_LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
-_NOT_GOLD_COLOR = "#d55e00"
+LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
+NOT_GOLD_COLOR = "#d55e00"
 _LIGHT = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4"}
 _DARK = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
 _THEMES = {"light": _LIGHT, "dark": _DARK}
@@ -50,11 +51,13 @@ class WordMeasure(NamedTuple):
         name: the heading above the numbers.
         values: one number a word (a sequence, or a NumPy array or tensor). Infinite ones and NaN get no point.
         axis_title: the quantity or its unit, beside the axis.
+        from_zero: whether the scale begins at 0, as it must if a value twice as large is to look twice as large.
     """
 
     name: str
     values: Sequence[float]
     axis_title: str = "distance"
+    from_zero: bool = False
 
 
 def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
@@ -69,7 +72,7 @@ def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
     A longer one is written one word a line. A constituent opens at `┬`; `└` leads to its last part. Where a tree is
     too deep for the width, a number between dots tells in how many constituents a word is.
     """
-    words = [_visible(word) for word in tree.words]
+    words = [visible(word) for word in tree.words]
     gap = 2
     if sum(_terminal_columns(word) + gap for word in words) - gap > width:
         return _outline(tree, words, width)
@@ -78,7 +81,7 @@ def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
     for word in words:
         centers.append(num_columns + (_terminal_columns(word) - 1) // 2)
         num_columns += _terminal_columns(word) + gap
-    constituents = list(_constituents_bottom_up(tree, centers))
+    constituents = list(constituents_bottom_up(tree, centers))
     height = max((constituent.level for _, constituent, _ in constituents), default=0)
     rows = [[" "] * num_columns for _ in range(height)]
     for _, constituent, parts in constituents:
@@ -186,28 +189,25 @@ def words_to_svg(
     Raises:
         ValueError: if a measure does not have one number per word.
     """
-    layers = [_as_layer(measure, num_words=len(words)) for measure in measures]
-    words = [_visible(word) for word in words]
-    picture = _Picture()
+    layers = [as_layer(measure, num_words=len(words)) for measure in measures]
+    words = [visible(word) for word in words]
+    picture = Picture()
 
-    top = _MARGIN
+    top = MARGIN
     if title:
-        picture.text(_visible(title), _MARGIN, top + 14, _HEADING_FONT, anchor="start", weight="bold")
+        picture.text(visible(title), MARGIN, top + 14, HEADING_FONT, anchor="start", weight="bold")
         top += 40
 
-    left = _MARGIN
-    if layers:
-        label_width = max(_text_width(label, _SMALL_FONT) for layer in layers for _, label in layer.ticks)
-        left = _MARGIN + _AXIS_TITLE_WIDTH + label_width
-    centers, right = _columns(words, left)
+    left = left_of_columns(layers)
+    centers, right = word_columns(words, left)
 
-    bottom = (top if tree is None else _draw_constituents(picture, tree, centers, top)) + _WORD_FONT + 4
+    bottom = (top if tree is None else _draw_constituents(picture, tree, centers, top)) + WORD_FONT + 4
     for word, center in zip(words, centers, strict=True):
-        picture.text(word, center, bottom, _WORD_FONT)
+        picture.text(word, center, bottom, WORD_FONT)
     if not words:
-        picture.text("no words", left, bottom, _WORD_FONT, color="muted", anchor="start")
-    for layer, color in zip(layers, itertools.cycle(_LAYER_COLORS), strict=False):
-        bottom = _draw_layer(picture, layer, color, words, centers, left, right, bottom)
+        picture.text("no words", left, bottom, WORD_FONT, color="muted", anchor="start")
+    for layer, color in zip(layers, itertools.cycle(LAYER_COLORS), strict=False):
+        bottom = draw_layer(picture, layer, color, words, centers, left, right, bottom)
 
     description = [] if tree is None else [f"tree: {tree.to_bracket()}"]
     description += [f"{layer.name}: {layer.values_as_text()}" for layer in layers]
@@ -233,33 +233,41 @@ def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree],
     for name, tree in trees.items():
         if tuple(tree.words) != tuple(gold.words):
             raise ValueError(f"{name} is a tree of other words than the gold tree: {' '.join(tree.words)[:60]!r}")
-    words = [_visible(word) for word in gold.words]
-    centers, _ = _columns(words, _MARGIN)
+    words = [visible(word) for word in gold.words]
+    centers, _ = word_columns(words, MARGIN)
     gold_spans = set(gold.spans())
-    picture, top = _Picture(), _MARGIN
+    picture, top = Picture(), MARGIN
     if title:
-        picture.text(_visible(title), _MARGIN, top + 14, _HEADING_FONT, anchor="start", weight="bold")
+        picture.text(visible(title), MARGIN, top + 14, HEADING_FONT, anchor="start", weight="bold")
         top += 40
     named_trees = [("gold", gold), *trees.items()]
     for index, (name, tree) in enumerate(named_trees):
-        caption = _visible(name)
+        caption = visible(name)
         if index:
             inner = set(tree.spans()) - {(0, len(words))}
             caption += f": {len(inner & gold_spans)} of {len(inner)} constituents are gold"
-        picture.text(caption, _MARGIN, top + _SMALL_FONT, _SMALL_FONT, anchor="start", weight="bold")
-        bottom = _draw_constituents(picture, tree, centers, top + _CAPTION_HEIGHT, gold_spans) + _WORD_FONT + 4
+        picture.text(caption, MARGIN, top + SMALL_FONT, SMALL_FONT, anchor="start", weight="bold")
+        bottom = _draw_constituents(picture, tree, centers, top + CAPTION_HEIGHT, gold_spans) + WORD_FONT + 4
         for word, center in zip(words, centers, strict=True):
-            picture.text(word, center, bottom, _WORD_FONT)
-        top = bottom + _CAPTION_HEIGHT
+            picture.text(word, center, bottom, WORD_FONT)
+        top = bottom + CAPTION_HEIGHT
     description = "; ".join(f"{name}: {tree.to_bracket()}" for name, tree in named_trees)
     return picture.to_svg(title or f"Trees of: {' '.join(words) or 'no words'}", description)
 
 
-def _columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
+def left_of_columns(layers: Sequence[Layer]) -> float:
+    """Where the words begin, right of the numbers of all scales."""
+    labels = [label for layer in layers for _, label in layer.ticks]
+    if not labels:
+        return MARGIN
+    return MARGIN + AXIS_TITLE_WIDTH + max(text_width(label, SMALL_FONT) for label in labels)
+
+
+def word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
     """The middle of each word's column, from `left` on, and where the last one ends."""
     centers, right = [], left
     for word in words:
-        column_width = max(_text_width(word, _WORD_FONT), 12) + _WORD_GAP
+        column_width = max(text_width(word, WORD_FONT), 12) + _WORD_GAP
         centers.append(right + column_width / 2)
         right += column_width
     return centers, right
@@ -320,7 +328,7 @@ class _Place(NamedTuple):
     level: int
 
 
-def _constituents_bottom_up(
+def constituents_bottom_up(
     tree: DrawableTree, word_centers: Sequence[float]
 ) -> Iterator[tuple[tuple[int, int], _Place, list[_Place]]]:
     """Places each constituent just above its parts, midway between first and last; yields span, place and parts."""
@@ -339,36 +347,39 @@ def _constituents_bottom_up(
 
 
 def _draw_constituents(
-    picture: _Picture,
+    picture: Picture,
     tree: DrawableTree,
     word_centers: Sequence[float],
     top: float,
     gold_spans: Collection[tuple[int, int]] | None = None,
 ) -> float:
     """Draws the tree without its words, constituents that are not gold dashed; returns the height where it ends."""
-    constituents = list(_constituents_bottom_up(tree, word_centers))
+    constituents = list(constituents_bottom_up(tree, word_centers))
     num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
-    level_height = min(_LEVEL_HEIGHT, max(6, _LARGEST_TREE_HEIGHT / max(num_levels, 1)))
+    level_height = min(LEVEL_HEIGHT, max(6, LARGEST_TREE_HEIGHT / max(num_levels, 1)))
     radius = min(6, level_height / 2)
     bottom = top + num_levels * level_height
     for span, constituent, parts in constituents:
         y = bottom - constituent.level * level_height
-        (left, left_y), *middle, (right, right_y) = [
-            (part.center, bottom - part.level * level_height) for part in parts
-        ]
-        bracket = (
-            f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
-            f"H{right - radius:.1f}Q{right:.1f} {y:.1f} {right:.1f} {y + radius:.1f}V{right_y:.1f}"
-        )
-        bracket += "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle)
+        bracket = bracket_path(y, [(part.center, bottom - part.level * level_height) for part in parts], radius)
         if gold_spans is None or span in gold_spans:
             picture.path(bracket, "ink", width=1.5)
         else:
-            picture.path(bracket, _NOT_GOLD_COLOR, width=1.5, dashes="5 3")
+            picture.path(bracket, NOT_GOLD_COLOR, width=1.5, dashes="5 3")
     return bottom
 
 
-class _Layer(NamedTuple):
+def bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
+    """The SVG path of a constituent: a line at the height `y` with a leg down to the place of each part."""
+    (left, left_y), *middle, (right, right_y) = parts
+    path = (
+        f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
+        f"H{right - radius:.1f}Q{right:.1f} {y:.1f} {right:.1f} {y + radius:.1f}V{right_y:.1f}"
+    )
+    return path + "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle)
+
+
+class Layer(NamedTuple):
     name: str
     values: list[float]
     axis_title: str
@@ -378,15 +389,15 @@ class _Layer(NamedTuple):
         return " ".join(f"{value:.3g}" for value in self.values)
 
 
-def _as_layer(measure: WordMeasure, num_words: int) -> _Layer:
-    name, values, axis_title = measure
+def as_layer(measure: WordMeasure, num_words: int) -> Layer:
+    name, values, axis_title, from_zero = measure
     if len(values) != num_words:
         raise ValueError(f"{name}: expected one {axis_title} per word, got {len(values)} for {num_words} words")
     values = [float(value) for value in values]
-    return _Layer(_visible(name), values, _visible(axis_title), _axis_ticks(values))
+    return Layer(visible(name), values, visible(axis_title), axis_ticks([0.0, *values] if from_zero else values))
 
 
-def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
+def axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     """Two to five round numbers that enclose the finite values, and their labels."""
     finite_values = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(finite_values), max(finite_values)
@@ -398,42 +409,63 @@ def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     return [(number * step, f"{number * step:.10g}") for number in range(first, last + 1)]
 
 
-def _draw_layer(
-    picture: _Picture,
-    layer: _Layer,
+def draw_layer(
+    picture: Picture,
+    layer: Layer,
     color: str,
     words: Sequence[str],
     word_centers: Sequence[float],
     left: float,
     right: float,
     top: float,
+    hollow: Collection[int] = (),
 ) -> float:
-    """Draws a layer's name, its scale and a pin for each distance, and returns the height at which they end."""
-    top += _LAYER_HEADER_HEIGHT
-    bottom = top + _LAYER_HEIGHT
-    lowest, highest = layer.ticks[0][0], layer.ticks[-1][0]
+    """Draws a layer's name, its scale and a pin for each distance, and returns the height at which they end.
 
-    def y_of(value: float) -> float:
-        return bottom - (value - lowest) / (highest - lowest) * _LAYER_HEIGHT
-
-    picture.circle(left + 4, top - 16, 4, color)
-    picture.text(layer.name, left + 14, top - 12, _SMALL_FONT, anchor="start", weight="bold")
-    picture.text(layer.axis_title, _MARGIN, (top + bottom) / 2, _SMALL_FONT, color="muted", rotation=-90)
-    for value, label in layer.ticks:
-        picture.line(left, right, y_of(value), y_of(value), "grid")
-        picture.text(label, left - 8, y_of(value) + 4, _SMALL_FONT, color="muted", anchor="end")
-    for word, center, value in zip(words, word_centers, layer.values, strict=True):
+    The pins of the words with an index in `hollow` are rings.
+    """
+    picture.circle(left + 4, top + _LAYER_HEADER_HEIGHT - 16, 4, color)
+    y_of = draw_scale(picture, layer.name, layer.axis_title, layer.ticks, left, right, top)
+    bottom = y_of(layer.ticks[0][0])
+    for index, (word, center, value) in enumerate(zip(words, word_centers, layer.values, strict=True)):
         if math.isfinite(value):
             picture.line(center, center, bottom, y_of(value), color, width=2)
             picture.circle(center, y_of(value), 4, color, tooltip=f"{word}: {value:.4g}")
+            if index in hollow:
+                picture.circle(center, y_of(value), 2, "paper")
     return bottom
 
 
-class _Picture:
+def draw_scale(
+    picture: Picture,
+    name: str,
+    axis_title: str,
+    ticks: Sequence[tuple[float, str]],
+    left: float,
+    right: float,
+    top: float,
+) -> Callable[[float], float]:
+    """Draws the name and the scale of numbers below words, and returns the height at which a number stands."""
+    top += _LAYER_HEADER_HEIGHT
+    bottom = top + LAYER_HEIGHT
+    lowest, highest = ticks[0][0], ticks[-1][0]
+
+    def y_of(value: float) -> float:
+        return bottom - (value - lowest) / (highest - lowest) * LAYER_HEIGHT
+
+    picture.text(name, left + 14, top - 12, SMALL_FONT, anchor="start", weight="bold")
+    picture.text(axis_title, MARGIN, (top + bottom) / 2, SMALL_FONT, color="muted", rotation=-90)
+    for value, label in ticks:
+        picture.line(left, right, y_of(value), y_of(value), "grid")
+        picture.text(label, left - 8, y_of(value) + 4, SMALL_FONT, color="muted", anchor="end")
+    return y_of
+
+
+class Picture:
     """An SVG document in the making, as wide and high as what is drawn in it."""
 
     def __init__(self) -> None:
-        self._shapes: list[ElementTree.Element] = []
+        self._shapes = ElementTree.Element("g")
         self._right = self._bottom = 0.0
 
     def text(
@@ -453,7 +485,28 @@ class _Picture:
         shape = self._add("text", {**attributes, "text-anchor": anchor, **_paint("fill", color)})
         shape.text = text
         if not rotation:
-            self._reach(x + {"start": 1, "middle": 0.5, "end": 0}[anchor] * _text_width(text, size), y + size / 3)
+            self._reach(x + {"start": 1, "middle": 0.5, "end": 0}[anchor] * text_width(text, size), y + size / 3)
+
+    @contextmanager
+    def group(self, kind: str, tooltip: str, **data: int | str) -> Iterator[None]:
+        """Puts what the block draws into one group, with a CSS class and `data-` attributes for scripts."""
+        around = self._shapes
+        shape = self._add("g", {"class": kind, **{f"data-{name}": str(value) for name, value in data.items()}})
+        ElementTree.SubElement(shape, "title").text = visible(tooltip)
+        self._shapes = shape
+        try:
+            yield
+        finally:
+            self._shapes = around
+
+    def rectangle(
+        self, x: float, y: float, width: float, height: float, color: str, opacity: float | None = None
+    ) -> None:
+        attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
+        if opacity is not None:
+            attributes["fill-opacity"] = f"{opacity:.2f}"
+        self._add("rect", {**attributes, **_paint("fill", color)})
+        self._reach(x + width, y + height)
 
     def line(self, x1: float, x2: float, y1: float, y2: float, color: str, width: float = 1) -> None:
         self.path(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", color, width)
@@ -472,8 +525,8 @@ class _Picture:
         self._reach(x + radius, y + radius)
 
     def to_svg(self, title: str, description: str) -> str:
-        title, description = _visible(title), _visible(description)
-        width, height = str(math.ceil(self._right + _MARGIN)), str(math.ceil(self._bottom + _MARGIN))
+        title, description = visible(title), visible(description)
+        width, height = str(math.ceil(self._right + MARGIN)), str(math.ceil(self._bottom + MARGIN))
         # A notebook page holds many pictures, so identifiers must differ between them.
         name = f"onlstm-{zlib.crc32(f'{title} {description}'.encode()):08x}"
         svg = ElementTree.Element(
@@ -497,8 +550,7 @@ class _Picture:
         return ElementTree.tostring(svg, encoding="unicode")
 
     def _add(self, tag: str, attributes: dict[str, str]) -> ElementTree.Element:
-        self._shapes.append(ElementTree.Element(tag, attributes))
-        return self._shapes[-1]
+        return ElementTree.SubElement(self._shapes, tag, attributes)
 
     def _reach(self, right: float, bottom: float) -> None:
         self._right, self._bottom = max(self._right, right), max(self._bottom, bottom)
@@ -525,7 +577,7 @@ def figure_style(theme: str, scope: str = "") -> str:
     )
 
 
-def _visible(text: str) -> str:
+def visible(text: str) -> str:
     """The text without characters that a terminal or XML cannot show; an open box if nothing is left."""
     return _INVISIBLE.sub("", re.sub(r"\s+", " ", text)).strip() or "␣"
 
@@ -541,7 +593,7 @@ def _relative_width(character: str) -> int:
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
 
 
-def _text_width(text: str, font_size: float) -> float:
+def text_width(text: str, font_size: float) -> float:
     """An estimate of the width of a text, in pixels, that common fonts stay below."""
     return font_size * sum(_character_width(character) for character in text)
 

@@ -3,6 +3,7 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.demo.models import MAX_CHARACTERS, MAX_SENTENCES, MAX_TOKENS, MAX_WORDS, Choices, DemoModels
 from tests.helpers.demo_server import tiny_checkpoints
 from tests.helpers.tiny_models import MODEL_TYPES
@@ -33,6 +34,8 @@ def test_the_address_of_a_result_brings_its_choices_back(models):
     for choices in [
         *(Choices("onlstm", layer, bias, layer == 1) for layer in (1, 2, 3) for bias in ("right", "none", "ranges")),
         Choices("prpn", bias="ranges"),
+        Choices("onlstm", 1, beside="layers"),
+        Choices("onlstm", 1, beside="prpn"),
         Choices("rnn", treebank=False),
     ]:
         fields = dict(parse_qsl(choices.link("./", text=NASTY).partition("?")[2]))
@@ -49,6 +52,7 @@ def test_the_address_of_a_result_brings_its_choices_back(models):
         ({"model": "rnn", "layer": "1"}, "none to choose"),
         ({"bias": "left"}, "there is right, none, ranges"),
         ({"treebank": "yes"}, "there is 0, 1"),
+        ({"beside": "rnn"}, "there is layers, onlstm, prpn"),
     ],
 )
 def test_choices_that_do_not_exist_are_named_with_those_that_do(models, fields, message):
@@ -65,6 +69,27 @@ def test_the_choices_reach_the_model(models):
     ((_, spelt),) = models.analyze("The old cat sat on it.", replace(choices, treebank=True))
     assert spelt.reading.words == ("the", "old", "cat", "sat", "on", "it")
     assert analysis.reading.unknown_words == ("The",)
+
+
+def test_numbers_signs_and_apostrophes_are_read_alike_in_sentences_and_in_gold_trees():
+    model, _ = tiny_checkpoints()["onlstm"]
+    words = ["<eos>", "<unk>", "it", "'s", "do", "n't", "$", "N", "billion", "of", "cat", "the", "a"]
+    models = DemoModels({"onlstm": (model, build_word_tokenizer(vocabulary=words, pad_token="<eos>"))})
+    ((_, sentence), (_, tree)) = models.analyze(
+        "It’s $1.2 billion.\n(S (NP It’s) (VP (NP $ 1.2 billion)) .)", models.default_choices()
+    )
+    assert sentence.reading.words == tree.reading.words == ("it", "'s", "$", "N", "billion")
+    assert not any(sentence.reading.is_unknown)
+    assert tree.gold.constituents == (("S", 0, 5), ("VP", 2, 5), ("NP", 2, 5))
+    ((_, tagged),) = models.analyze(
+        "(S (NP (PRP It)) (VP (VBZ 's) (QP ($ $) (CD 1.2) (CD billion))) (. .))", models.default_choices()
+    )
+    assert tagged.reading.words == ("it", "'s", "N", "billion")  # as the protocol of the papers has it
+
+
+def test_signs_that_the_vocabulary_lacks_are_left_out(models):
+    ((_, analysis),) = models.analyze("$1.2 of it", models.default_choices())
+    assert analysis.reading.words == ("N", "of", "it")
 
 
 @pytest.mark.parametrize(

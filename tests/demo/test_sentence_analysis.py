@@ -11,12 +11,12 @@ from onlstm_hf import build_word_tokenizer, tree_from_distances
 from onlstm_hf.demo.sentence_analysis import (
     analyze_sentences,
     compare_pair,
-    read_gold_tree,
     read_sentences,
-    split_text,
 )
+from onlstm_hf.demo.text_input import read_gold_tree, spell_gold_tree, split_text
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.scoring.sentences import score_sentences
+from onlstm_hf.trees.baselines import baseline_trees
 from onlstm_hf.trees.treebank import GoldTree
 from tests.helpers.tiny_models import MODEL_TYPES
 
@@ -50,7 +50,7 @@ def test_surprisal_is_minus_the_base_2_logarithm_of_a_words_probability(model):
         assert reading.surprisals == pytest.approx([-value / math.log(2) for value in words], abs=1e-4)
         assert reading.end_surprisal == pytest.approx(-end / math.log(2), abs=1e-4)
         (score,) = score_sentences(model, TOKENIZER, [sentence])
-        assert reading.log_probability == pytest.approx(score.total().total_log_likelihood, abs=1e-4)
+        assert -math.log(2) * reading.total_surprisal == pytest.approx(score.total().total_log_likelihood, abs=1e-4)
 
 
 def test_the_surprisal_of_a_word_is_the_sum_of_its_tokens(onlstm):
@@ -76,24 +76,19 @@ def test_the_chosen_layer_and_bias_make_the_tree_and_every_layer_is_measured(onl
     analyses = analyze_sentences(onlstm, TOKENIZER, SENTENCES, layer, branching_bias)
     for sentence, analysis in zip(SENTENCES, analyses, strict=True):
         chosen = onlstm.config.parse_layer if layer is None else layer
-        distances = list(analysis.distances_by_layer.values())
+        distances = [tree.distances for tree in analysis.trees_by_layer.values()]
         assert len(distances) == onlstm.config.num_hidden_layers
         assert analysis.tree == tree_from_distances(distances[chosen], sentence.split(), branching_bias)
         for index, of_layer in enumerate(distances):
             expected = onlstm.parse([sentence], TOKENIZER, layer=index)[0].distances
             assert of_layer == pytest.approx(expected, abs=1e-6)
-        svg = analysis.to_svg()
-        assert analysis.tree.to_bracket() in svg
-        assert "layer 3" in svg and "surprisal" in svg and "bits" in svg
 
 
 def test_a_prpn_has_one_measure_of_distance_and_an_rnn_none():
     (prpn,) = analyze_sentences(MODEL_TYPES["prpn"].make(eos_token_id=0), TOKENIZER, SENTENCES[:1])
-    assert list(prpn.distances_by_layer) == ["syntactic distances"]
-    assert prpn.tree.distances == prpn.distances_by_layer["syntactic distances"]
+    assert prpn.trees_by_layer == {"syntactic distances": prpn.tree}
     (rnn,) = analyze_sentences(MODEL_TYPES["rnn"].make(eos_token_id=0), TOKENIZER, [read_gold_tree(LABELLED)])
-    assert rnn.tree is None and rnn.distances_by_layer == {} and rnn.scores() is None
-    assert "surprisal" in rnn.to_svg() and "distance" not in rnn.to_svg()
+    assert rnn.tree is None and rnn.trees_by_layer == {} and rnn.scores() == {}
 
 
 def test_gold_trees_are_parsed_as_their_words_and_scored(onlstm):
@@ -101,10 +96,13 @@ def test_gold_trees_are_parsed_as_their_words_and_scored(onlstm):
     (analysis,) = analyze_sentences(onlstm, TOKENIZER, [gold])
     assert analysis.reading.words == ("the", "old", "cat", "saw", "the", "dogs")
     tree = onlstm.parse([list(gold.words)], TOKENIZER)[0]
-    assert analysis.scores() == score_parses([tree], [gold], num_resamples=0)
+    scores = analysis.scores()
+    assert scores["the model"] == score_parses([tree], [gold], num_resamples=0)
+    for name in ("left branching", "right branching"):
+        assert scores[name] == score_parses(baseline_trees(name, [gold]), [gold], num_resamples=0)
     itself = GoldTree(tree.words, tuple(("X", *span) for span in tree.spans()))
-    assert analyze_sentences(onlstm, TOKENIZER, [itself])[0].scores().sentence_f1 == pytest.approx(1)
-    assert analyze_sentences(onlstm, TOKENIZER, ["the cat"])[0].scores() is None
+    assert analyze_sentences(onlstm, TOKENIZER, [itself])[0].scores()["the model"].sentence_f1 == pytest.approx(1)
+    assert analyze_sentences(onlstm, TOKENIZER, ["the cat"])[0].scores() == {}
 
 
 def test_gold_trees_may_have_labels_or_not():
@@ -114,6 +112,40 @@ def test_gold_trees_may_have_labels_or_not():
     assert labelled.spans() == plain.spans() == [(0, 6), (0, 3), (3, 6), (4, 6)]
     assert read_gold_tree("The cat (old) sat") is None
     assert read_gold_tree("(old) cat sat") is None
+
+
+@pytest.mark.parametrize(
+    "text, words, constituents",
+    [
+        ("(S (NP the cat) (VP sat))", "the cat sat", [("S", 0, 3), ("NP", 0, 2)]),
+        ("[S [NP the cat] [VP sat]]", "the cat sat", [("S", 0, 3), ("NP", 0, 2)]),
+        ("[S [NP [DT the] [NN cat]] [VP sat]]", "the cat sat", [("S", 0, 3), ("NP", 0, 2)]),
+        ("(S (NN cat))", "cat", []),
+        ("( (S (NP-SBJ=2 The 1.2 cats) (. .)) )", "the N cats", [("S", 0, 3), ("NP", 0, 3)]),
+        ("((the cat) sat)", "the cat sat", [("", 0, 3), ("", 0, 2)]),
+        ("[the [old cat]]", "the old cat", [("", 0, 3), ("", 1, 3)]),
+        ("(the (old cat))", "the old cat", [("", 0, 3), ("", 1, 3)]),
+        ("(I (saw it))", "I saw it", [("", 0, 3), ("", 1, 3)]),
+        ("(s (np (dt the) (nn cat)) (vbd sat))", "the cat sat", [("s", 0, 3), ("np", 0, 2)]),
+    ],
+)
+def test_brackets_are_trees_round_or_square_with_tags_or_without(text, words, constituents):
+    assert split_text(text) == [text]
+    gold = read_gold_tree(text)
+    assert gold.words == tuple(words.split())
+    assert list(gold.constituents) == constituents
+
+
+def test_sentences_with_square_brackets_stay_sentences():
+    for text in ("[Applause] the cat sat", "the cat [sat]", "[the] cat (sat)"):
+        assert split_text(text) == [text] and read_gold_tree(text) is None
+
+
+def test_words_of_a_gold_tree_may_become_several_or_none():
+    gold = GoldTree(("don't", ".", "go", "now"), (("S", 0, 4), ("VP", 0, 3), ("X", 1, 3)))
+    spellings = {"don't": "do n't", ".": ""}
+    spelt = spell_gold_tree(gold, lambda word: spellings.get(word, word))
+    assert spelt == GoldTree(("do", "n't", "go", "now"), (("S", 0, 4), ("VP", 0, 3)))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +172,8 @@ def test_the_more_probable_sentence_of_a_pair_is_preferred(model):
     pair = compare_pair(model, TOKENIZER, "the dogs saw it", "the dog saw it")
     scores = score_sentences(model, TOKENIZER, ["the dogs saw it", "the dog saw it"])
     totals = [score.total().total_log_likelihood for score in scores]
-    assert pair.difference == pytest.approx(totals[0] - totals[1], abs=1e-4)
+    assert pair.difference * math.log(2) == pytest.approx(totals[0] - totals[1], abs=1e-4)
+    assert sum(column.difference for column in pair.columns()) == pytest.approx(pair.difference)
     assert not pair.differs_in_unknown_word
     swapped = compare_pair(model, TOKENIZER, "the dog saw it", "the dogs saw it")
     assert swapped.difference == pytest.approx(-pair.difference, abs=1e-9)

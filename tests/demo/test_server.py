@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -26,9 +27,9 @@ from onlstm_hf.demo import app as demo
 from onlstm_hf.demo import drawing
 from onlstm_hf.demo.guard import client_of
 
-FILES = ["/download/figure.svg", "/download/figure.png", "/download/tree.txt"]
+FILES = [f"/download/{name}" for name in ("figure.svg", "figure.png", "tree.txt", "table.tsv", "table.json")]
 PATHS = ["/", "/static/icon.svg", "/static/page.css", "/static/page.js", *FILES]
-FIELDS = ["text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank"]
+FIELDS = ["text", "grammatical", "ungrammatical", "model", "layer", "bias", "treebank", "beside"]
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs more loopback addresses, or /proc")
 SECRET = "hemlichkeit"  # stands in everything that a user types here
 
@@ -210,6 +211,15 @@ def test_pages_of_others_may_link_here_and_no_more(server):
         assert ask(server.port, "/download/tree.txt?text=the+cat", headers=headers)[0] == status
 
 
+def test_downloads_are_named_after_the_sentence_and_the_preview_has_this_servers_address(server):
+    for file in FILES:
+        _, headers, _ = ask(server.port, f"{file}?text=The+cat%22X-Y:+1&treebank=0&beside=layers")
+        assert headers["Content-Disposition"] == f'attachment; filename="the-cat-x-y-1{Path(file).suffix}"'
+    host = "parser.example.org:8080"
+    body = ask(server.port, "/?text=the+cat", headers={"Host": host})[2].decode()
+    assert f'<meta property="og:image" content="http://{host}/download/figure.png?text=the+cat&amp;' in body
+
+
 def test_requests_with_a_body_are_refused_before_it_is_read(server):
     for headers in ({"Content-Length": "1000000"}, {"Transfer-Encoding": "chunked"}, {"Content-Length": "1"}):
         for content_type in ("application/json", "multipart/form-data; boundary=x", "text/plain"):
@@ -318,6 +328,8 @@ def test_no_value_of_a_field_is_an_error_of_the_server(server, field):
             if path != "/" and status == 400:
                 assert headers["Content-Type"].startswith("text/plain") and body.count(b"\n") == 0
             assert "Set-Cookie" not in headers
+            saved_as = headers.get("Content-Disposition", 'attachment; filename="a.txt"')
+            assert re.fullmatch(r'attachment; filename="[a-z0-9][a-z0-9-]{0,59}\.(svg|png|txt|tsv|json)"', saved_as)
 
 
 @pytest.mark.parametrize(

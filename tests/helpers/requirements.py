@@ -12,15 +12,15 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = ("data", "compiler", "browser", "instructions", "libraries")
+KINDS = ("data", "compiler", "browser", "axe", "instructions", "libraries")
 
 
 def missing(kind: str, reason: str) -> NoReturn:
     """Skips the test that runs, or fails it where the thing must not be missing.
 
     Args:
-        kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, instructions of the CPU,
-            libraries of Python.
+        kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
+            instructions of the CPU, libraries of Python.
         reason: what is missing, and how to get it.
     """
     if kind not in KINDS:
