@@ -89,14 +89,14 @@ def _start_counting(device: str) -> int:
         torch.cuda.reset_peak_memory_stats()
         return torch.cuda.memory_allocated()
     CLEAR_REFERENCES.write_text("5")
-    return _resident_bytes("VmRSS")
+    return resident_bytes("VmRSS")
 
 
 def _peak(device: str) -> int:
-    return torch.cuda.max_memory_allocated() if device == "cuda" else _resident_bytes("VmHWM")
+    return torch.cuda.max_memory_allocated() if device == "cuda" else resident_bytes("VmHWM")
 
 
-def _resident_bytes(name: str) -> int:
+def resident_bytes(name: str) -> int:
     return 1024 * int(re.search(rf"{name}:\s*(\d+) kB", STATUS.read_text()).group(1))
 
 

@@ -4,7 +4,6 @@ import io
 import math
 import random
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
 from itertools import chain, islice, repeat
@@ -12,13 +11,19 @@ from pathlib import Path
 
 from accelerate.state import AcceleratorState, GradientState
 
-TRAINING = Path(__file__).resolve().parents[2] / "training"
+from training.language_models.recipe import parse_recipe
+from training.loop.run import TrainingRun
+from training.train_lm import LanguageModeling
+
+RECIPES = Path(__file__).resolve().parents[2] / "training" / "recipes"
 MIXED_PRECISION = {"float32": "no", "bf16": "bf16"}
 WORDS_PER_LINE = 20
 
 
-def start_training(recipe: str, text: Path, precision: str, folder: Path, overrides: Sequence[str] = ()):
-    """A `TrainingRun` of a recipe on a text, which has made no update yet and shows no progress bar.
+def start_training(
+    recipe: str, text: Path, precision: str, folder: Path, overrides: Sequence[str] = ()
+) -> TrainingRun:
+    """A run of a recipe on a text, which has made no update yet and shows no progress bar.
 
     Args:
         recipe: name of a file of `training/recipes`, without its ending.
@@ -27,19 +32,15 @@ def start_training(recipe: str, text: Path, precision: str, folder: Path, overri
         folder: for what the run writes; it is emptied.
         overrides: further arguments of `train_lm.py`.
     """
-    if str(TRAINING) not in sys.path:
-        sys.path.append(str(TRAINING))
-    from training.loop.recipe import parse_recipe
-    from training.train_lm import TrainingRun
-
     # Accelerate keeps the precision of the first run for the whole process, in which several runs start here.
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     shutil.rmtree(folder, ignore_errors=True)
-    arguments = [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
+    arguments = [str(RECIPES / f"{recipe}.yaml")]
+    arguments += [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
     arguments += [f"--mixed_precision={MIXED_PRECISION[precision]}", *overrides]
     with redirect_stderr(io.StringIO()):  # the progress bar keeps the one that it finds here
-        return TrainingRun(parse_recipe([str(TRAINING / "recipes" / f"{recipe}.yaml"), *arguments]))
+        return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))
 
 
 def write_random_text(path: Path, vocab_size: int, num_tokens: int) -> None:
@@ -51,7 +52,9 @@ def write_random_text(path: Path, vocab_size: int, num_tokens: int) -> None:
     path.write_text("\n".join(map(" ".join, lines)), encoding="utf-8")
 
 
-def step_contestants(run, implementations: Sequence[str], precision: str) -> dict[str, Callable[[], None]]:
+def step_contestants(
+    run: TrainingRun, implementations: Sequence[str], precision: str
+) -> dict[str, Callable[[], None]]:
     """For every path a function that makes the run's own update, always of the same batch; by `"PATH PRECISION"`."""
     batch = next(run.batches.batches(0))
     model = run.accelerator.unwrap_model(run.model)
@@ -66,7 +69,7 @@ def step_contestants(run, implementations: Sequence[str], precision: str) -> dic
     }
 
 
-def loss_curve(run, implementation: str, num_steps: int) -> list[float]:
+def loss_curve(run: TrainingRun, implementation: str, num_steps: int) -> list[float]:
     """The cross-entropy of each of the first updates of a run, in nats."""
     run.accelerator.unwrap_model(run.model).set_implementation(implementation)
     losses: list[float] = []

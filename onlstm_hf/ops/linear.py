@@ -4,8 +4,6 @@ In float32 on a CPU that is oneDNN, which TorchInductor calls as well: `torch.ma
 (AMD's) reaches only two thirds of its speed. Everywhere else, and in compiled code, PyTorch decides.
 """
 
-from collections.abc import Callable
-
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -35,17 +33,6 @@ def linear(
     if implementation == "reference" or not uses_onednn(*tensors):
         return F.linear(inputs, weight, bias)
     return _Linear.apply(inputs, weight, bias) if _is_differentiated(*tensors) else _linear(inputs, weight, bias)
-
-
-def repeated_linear(weight: torch.Tensor, num_rows: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """`linear` by one weight `[out, in]`, for many inputs `[num_rows, in]` one after the other: it is packed once.
-
-    The function that is returned is not differentiable.
-    """
-    if not uses_onednn(weight):
-        return lambda inputs: F.linear(inputs, weight)
-    packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach().contiguous(), num_rows)
-    return lambda inputs: _ONEDNN(inputs, packed, None, "none", [], "")
 
 
 class Linear(nn.Linear):

@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from onlstm_hf.ops import linear as linear_module
-from onlstm_hf.ops.linear import Linear, linear, matmul, repeated_linear, weight_and_bias
+from onlstm_hf.ops.linear import Linear, linear, matmul, weight_and_bias
 
 
 @pytest.mark.parametrize("shape", [(4, 7), (3, 5, 7), (1, 1, 7)])
@@ -56,15 +56,6 @@ def test_the_gradient_of_a_large_weight():
     grad_outputs = torch.randn(640, 530)
     (grad_weight,) = torch.autograd.grad(linear(inputs, weight), weight, grad_outputs)
     torch.testing.assert_close(grad_weight.double(), grad_outputs.double().t() @ inputs.double(), rtol=0, atol=1e-3)
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_repeated_map_is_the_same_each_time(dtype):
-    torch.manual_seed(0)
-    weight = torch.randn(4, 9, dtype=dtype).t()
-    run = repeated_linear(weight, num_rows=3)
-    for inputs in torch.randn(2, 3, 4, dtype=dtype):
-        torch.testing.assert_close(run(inputs), F.linear(inputs, weight), rtol=0, atol=1e-5)
 
 
 def test_a_layer_is_that_of_pytorch():

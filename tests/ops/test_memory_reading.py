@@ -87,7 +87,7 @@ def test_bfloat16_products_stay_near_those_in_float32():
 
 
 @pytest.mark.parametrize("kept", [0, 1, 4])
-def test_dropped_units_are_left_out_of_the_recurrent_map(kept):
+def test_the_recurrent_map_takes_nothing_from_dropped_units(kept):
     tensors, (newest_keep, key_keep, _) = arguments(2, 4, 3, 4)
     keep = (newest_keep, key_keep, torch.tensor([2.0] * kept + [0.0] * (4 - kept), dtype=torch.float64))
     outputs = [read_sequence(*tensors, *keep, implementation=name) for name in ("reference", "fused")]

@@ -77,7 +77,7 @@ def test_values_and_gradients_are_those_of_the_reference(instruction_set, shape,
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20])
-def test_dropped_units_are_left_out_of_the_recurrent_map(instruction_set, kept):
+def test_the_recurrent_map_takes_nothing_from_dropped_units(instruction_set, kept):
     tensors, (newest_keep, key_keep, _) = arguments(3, 4, 3, 20)
     summary_keep = torch.tensor([2.0] * kept + [0.0] * (20 - kept), dtype=torch.float64)
     assert_near_the_reference(tensors, (newest_keep, key_keep, summary_keep), 5e-5)

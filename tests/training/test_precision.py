@@ -1,41 +1,47 @@
-"""Whether a CPU is known to multiply bfloat16 numbers."""
+"""Whether bfloat16 pays on a CPU is measured, and said where it does not."""
 
-import platform
+from itertools import chain, repeat
 
 import pytest
 import torch
 
-from training.loop.precision import has_bfloat16_products
+from training.loop import precision
+from training.loop.precision import bfloat16_notice, bfloat16_speed
 
 
-@pytest.mark.parametrize(
-    ("avx512_bf16", "amx", "expected"), [(False, False, False), (True, False, True), (False, True, True)]
-)
-def test_an_x86_cpu_needs_avx512_bf16_or_amx(monkeypatch, avx512_bf16, amx, expected):
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512_bf16)
-    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    assert has_bfloat16_products() is expected
+@pytest.fixture
+def product_times(monkeypatch):
+    """CPU seconds of the products by dtype, to be filled; the clock stands still but for these."""
+    now, times = [0.0], {}
+
+    def product(left, right):
+        assert torch.get_num_threads() == 1
+        now[0] += next(times[left.dtype])
+
+    monkeypatch.setattr(precision, "matmul", product)
+    monkeypatch.setattr(precision.time, "thread_time", lambda: now[0])
+    return times
 
 
-@pytest.mark.parametrize("available", [False, True])
-def test_another_cpu_is_asked_through_onednn(monkeypatch, available):
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: available)
-    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
-    assert has_bfloat16_products() is available
+@pytest.mark.parametrize("in_bfloat16", [2.0, 8.0])
+def test_the_shortest_times_are_compared_and_the_first_does_not_count(product_times, in_bfloat16):
+    product_times[torch.float32] = chain([1.0, 5.0, 4.0], repeat(9.0))
+    product_times[torch.bfloat16] = chain([1.0, 10.0, in_bfloat16], repeat(20.0))
+    assert bfloat16_speed() == 4.0 / in_bfloat16
 
 
-def test_this_cpu_says_the_same_as_its_flags():
-    flags = _cpu_flags()
-    if not flags:
-        pytest.skip("no /proc/cpuinfo with flags")
-    assert has_bfloat16_products() == bool({"avx512_bf16", "amx_bf16"} & flags)
-
-
-def _cpu_flags() -> set[str]:
+def test_a_speed_is_measured_on_this_cpu_and_the_threads_stay():
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
     try:
-        with open("/proc/cpuinfo") as file:
-            return next(set(line.split()) for line in file if line.startswith("flags"))
-    except (OSError, StopIteration):
-        return set()
+        assert bfloat16_speed() > 0
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(num_threads)
+
+
+@pytest.mark.parametrize(("speed", "said"), [(0.171, "at 0.17 times"), (1.0, "at 1 times"), (1.3, None)])
+def test_only_a_cpu_that_gains_nothing_by_bf16_is_remarked(monkeypatch, speed, said):
+    monkeypatch.setattr(precision, "bfloat16_speed", lambda: speed)
+    notice = bfloat16_notice()
+    assert notice is None if said is None else said in notice and "--mixed_precision no" in notice

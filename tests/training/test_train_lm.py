@@ -495,13 +495,9 @@ def test_a_training_state_of_another_version_is_refused_in_one_sentence(project,
         train("run", *NT_ASGD, "--resume")
 
 
-@pytest.mark.parametrize(
-    ("supported", "precision", "times"), [(False, "bf16", 1), (False, "no", 0), (True, "bf16", 0)]
-)
-def test_bf16_on_a_cpu_without_its_products_is_remarked_once(
-    project, monkeypatch, capsys, supported, precision, times
-):
-    monkeypatch.setattr(loop, "has_bfloat16_products", lambda: supported)
+@pytest.mark.parametrize(("speed", "precision", "times"), [(0.2, "bf16", 1), (0.2, "no", 0), (2.0, "bf16", 0)])
+def test_bf16_on_a_cpu_that_is_slower_by_it_is_remarked_once(project, monkeypatch, capsys, speed, precision, times):
+    monkeypatch.setattr("training.loop.precision.bfloat16_speed", lambda: speed)
     train("run", *ADAMW, "--max_steps", 2, "--eval_every_steps", 1, "--mixed_precision", precision)
     assert capsys.readouterr().out.count("Pass --mixed_precision no") == times
 

@@ -22,7 +22,7 @@ from onlstm_hf.utils.process_memory import keep_freed_memory
 from training.loop.checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
 from training.loop.model_setup import run_model_code
 from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
-from training.loop.precision import SLOW_BFLOAT16, has_bfloat16_products
+from training.loop.precision import bfloat16_notice
 from training.loop.progress import Progress
 from training.loop.task import Share, Task, TrainingBatch
 from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
@@ -99,8 +99,8 @@ class TrainingRun:
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
         self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
         on_cpu = self.accelerator.device.type == "cpu"
-        if on_cpu and arguments.mixed_precision == "bf16" and not has_bfloat16_products():
-            self.accelerator.print(SLOW_BFLOAT16)
+        if on_cpu and arguments.mixed_precision == "bf16" and (notice := bfloat16_notice()):
+            self.accelerator.print(notice)
         if self.averaged is not None and arguments.average_from_start and not progress.num_averaged:
             self._update_average()
         with closing(self.log):

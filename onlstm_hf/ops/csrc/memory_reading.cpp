@@ -14,16 +14,16 @@
 extern "C" {
 
 struct Sizes {
-    int64_t length, batch_size, num_slots, size, num_kept;
+    int64_t length, batch_size, num_slots, size;
     int32_t num_threads, product_is_bfloat16;
 };
 
-// With G = 4 H. The masks may be null, and kept_units where all are kept: K = H.
+// With G = 4 H. The masks may be null.
 struct Forward {
     const float* input_gates;        // [B, T, G]
     const float* input_keys;         // [B, T, H]
     const float* key_weight;         // [H, H]
-    const float* recurrent_weight;   // [G, K]: the columns of the kept units
+    const float* recurrent_weight;   // [G, H]: with the dropout mask of the summaries in it
     const float* recurrent_bias;     // [G]
     const float* gates_gain;         // [G]
     const float* gates_bias;         // [G]
@@ -32,7 +32,6 @@ struct Forward {
     const float* gates;              // [B, T, S]
     const float* newest_keep;        // [B, T, H]
     const float* key_keep;           // [B, T, H]
-    const int64_t* kept_units;       // [K]
     float* tape;                     // [B, S + T, 2, H]: the first S are given, the others written
     float* attentions;               // [B, T, S]
     float* exponentials;             // [B, T, S]
@@ -60,13 +59,12 @@ struct Backward {
     const float* gates_deviations;   // [B, T]
     const float* cells_deviations;   // [B, T]
     const float* key_weight;         // [H, H]
-    const float* recurrent_weight;   // [G, K]
+    const float* recurrent_weight;   // [G, H]: as above
     const float* gates_gain;         // [G]
     const float* cell_gain;          // [H]
     const float* gates;              // [B, T, S]
     const float* newest_keep;        // [B, T, H]
     const float* key_keep;           // [B, T, H]
-    const int64_t* kept_units;       // [K]
     float* grad_input_gates;         // [B, T, G]
     float* grad_keys;                // [B, T, H]: of the keys before they are divided by sqrt(H)
     float* grad_recurrent;           // [B, T, G]: of the map of the summaries, before its normalisation
@@ -258,31 +256,29 @@ struct PackedWeight {
 template <class Product>
 void run_forward(const Sizes& sizes, const Forward& f) {
     constexpr int PAIR = Operand<Product>::PAIR;
-    const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size, K = sizes.num_kept;
-    const int64_t G = 4 * H, newest_stride = round_up(H, PAIR), summary_stride = round_up(K, PAIR);
+    const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size;
+    const int64_t G = 4 * H, row_stride = round_up(H, PAIR);
     const int64_t key_streams = PackedWeight<Product>::streams(H), gate_streams = PackedWeight<Product>::streams(G);
     const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(H)));
 
     workspace.restart();
-    auto* packed_recurrent = workspace.take<Product>(gate_streams * LANES * summary_stride);
-    auto* packed_key = workspace.take<Product>(key_streams * LANES * newest_stride);
-    const Rows<Product> newest{workspace.take<Product>(B * newest_stride), newest_stride};
-    const Rows<Product> summary_rows{workspace.take<Product>(B * summary_stride), summary_stride};
+    auto* packed_recurrent = workspace.take<Product>(gate_streams * LANES * row_stride);
+    auto* packed_key = workspace.take<Product>(key_streams * LANES * row_stride);
+    const Rows<Product> newest{workspace.take<Product>(B * row_stride), row_stride};
+    const Rows<Product> summary_rows{workspace.take<Product>(B * row_stride), row_stride};
     auto* key_products = workspace.take<float>(B * key_streams * LANES);
     auto* gate_products = workspace.take<float>(B * gate_streams * LANES);
-    auto* scratch = workspace.take<float>(sizes.num_threads * K);
 
     Barrier barrier;
 #pragma omp parallel num_threads(sizes.num_threads)
     {
         const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
         const Range rows = share(B, thread, num_threads);
-        const PackedWeight<Product> key_weight{packed_key, H, newest_stride, share(key_streams, thread, num_threads)};
-        const PackedWeight<Product> recurrent_weight{packed_recurrent, G, summary_stride,
+        const PackedWeight<Product> key_weight{packed_key, H, row_stride, share(key_streams, thread, num_threads)};
+        const PackedWeight<Product> recurrent_weight{packed_recurrent, G, row_stride,
                                                      share(gate_streams, thread, num_threads)};
-        float* kept = scratch + thread * K;
         key_weight.pack_transposed(f.key_weight, H);
-        recurrent_weight.pack_transposed(f.recurrent_weight, K);
+        recurrent_weight.pack_transposed(f.recurrent_weight, H);
 
         auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
         auto set_newest = [&](int64_t b, int64_t t) {
@@ -322,8 +318,7 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                     WeightedSum memories(summary, 2 * H);
                     for (int64_t s = 0; s < S; s++) memories.add(attention[s] /= sum, memory(b, t + s));
                 }
-                for (int64_t k = 0; K < H && k < K; k++) kept[k] = summary[f.kept_units[k]];
-                summary_rows.set(b, K < H ? kept : summary, nullptr, K);
+                summary_rows.set(b, summary, nullptr, H);
             }
             barrier.wait(num_threads);
 
@@ -373,29 +368,27 @@ void run_forward(const Sizes& sizes, const Forward& f) {
 template <class Product>
 void run_backward(const Sizes& sizes, const Backward& f) {
     constexpr int PAIR = Operand<Product>::PAIR;
-    const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size, K = sizes.num_kept;
+    const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size;
     const int64_t G = 4 * H, gate_stride = round_up(G, PAIR), key_stride = round_up(H, PAIR);
-    const int64_t kept_streams = PackedWeight<Product>::streams(K), newest_streams = PackedWeight<Product>::streams(H);
-    const int64_t newest_stride = newest_streams * LANES;
+    const int64_t streams = PackedWeight<Product>::streams(H), product_stride = streams * LANES;
     const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(H)));
 
     workspace.restart();
-    auto* packed_recurrent = workspace.take<Product>(kept_streams * LANES * gate_stride);
-    auto* packed_key = workspace.take<Product>(newest_streams * LANES * key_stride);
+    auto* packed_recurrent = workspace.take<Product>(product_stride * gate_stride);
+    auto* packed_key = workspace.take<Product>(product_stride * key_stride);
     const Rows<Product> gate_rows{workspace.take<Product>(B * gate_stride), gate_stride};
     const Rows<Product> key_rows{workspace.take<Product>(B * key_stride), key_stride};
-    auto* grad_kept = workspace.take<float>(B * kept_streams * LANES);
-    auto* grad_newest = workspace.take<float>(B * newest_stride);
+    auto* summary_products = workspace.take<float>(B * product_stride);
+    auto* grad_newest = workspace.take<float>(B * product_stride);
     auto* scratch = workspace.take<float>(sizes.num_threads * 3 * H);
 
     Barrier barrier;
 #pragma omp parallel num_threads(sizes.num_threads)
     {
         const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
-        const Range rows = share(B, thread, num_threads);
-        const PackedWeight<Product> recurrent_weight{packed_recurrent, K, gate_stride,
-                                                     share(kept_streams, thread, num_threads)};
-        const PackedWeight<Product> key_weight{packed_key, H, key_stride, share(newest_streams, thread, num_threads)};
+        const Range rows = share(B, thread, num_threads), mine = share(streams, thread, num_threads);
+        const PackedWeight<Product> recurrent_weight{packed_recurrent, H, gate_stride, mine};
+        const PackedWeight<Product> key_weight{packed_key, H, key_stride, mine};
         float* grad_state = scratch + thread * 3 * H;  // of the hidden and of the cell state
         float* grad_normalized_cell = grad_state + 2 * H;
         float* grad_recurrent_bias = f.grad_parameters + thread * (3 * G + 2 * H);
@@ -420,7 +413,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
             }
             const int64_t next = place - S + 1;
             if (next < 0 || next >= T) return;
-            const float *gradient = grad_newest + b * newest_stride, *keep = nullptr;
+            const float *gradient = grad_newest + b * product_stride, *keep = nullptr;
             if (f.newest_keep) keep = f.newest_keep + (b * T + next) * H;
             for_vectors(H, [&](int64_t u, int64_t lanes) {
                 Vector part = load(gradient + u, lanes);
@@ -492,19 +485,13 @@ void run_backward(const Sizes& sizes, const Backward& f) {
             }
             barrier.wait(num_threads);
 
-            recurrent_weight.multiply_rows(gate_rows, B, grad_kept, kept_streams * LANES);
+            recurrent_weight.multiply_rows(gate_rows, B, summary_products, product_stride);
             barrier.wait(num_threads);
 
             for (int64_t b = rows.begin; b < rows.end; b++) {
                 const int64_t step = b * T + t;
-                const float* kept = grad_kept + b * kept_streams * LANES;
                 float* grad_summary = f.grad_summaries + step * 2 * H;
-                if (K < H) {
-                    std::fill_n(grad_summary, H, 0.0f);
-                    for (int64_t k = 0; k < K; k++) grad_summary[f.kept_units[k]] = kept[k];
-                } else {
-                    std::memcpy(grad_summary, kept, H * sizeof(float));
-                }
+                std::memcpy(grad_summary, summary_products + b * product_stride, H * sizeof(float));
 
                 const float *attention = f.attentions + step * S, *gates = f.gates + step * S;
                 const float* terms = f.exponentials + step * S;
@@ -539,7 +526,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
             }
             barrier.wait(num_threads);
 
-            key_weight.multiply_rows(key_rows, B, grad_newest, newest_stride);
+            key_weight.multiply_rows(key_rows, B, grad_newest, product_stride);
             barrier.wait(num_threads);
         }
         for (int64_t b = rows.begin; f.grad_memories && b < rows.end; b++)
@@ -552,7 +539,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 extern "C" {
 
 // The version of the structures above; 0 where this CPU lacks the instructions that this library was compiled for.
-int memory_reading_interface() { return is_supported() ? 1 : 0; }
+int memory_reading_interface() { return is_supported() ? 2 : 0; }
 
 // Both return 0, or 1 when memory runs out.
 int memory_reading_forward(const Sizes* sizes, const Forward* arguments) {

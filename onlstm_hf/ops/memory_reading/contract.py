@@ -65,20 +65,9 @@ class Inputs(NamedTuple):
     masks: ReadingMasks
 
     @property
-    def kept_units(self) -> torch.Tensor | None:
-        """`[K]`, the units of the summarised hidden state that dropout keeps, where that can be known for nothing.
-
-        On a CPU the columns of dropped units are left out of the recurrent map, and so is their part of every product.
-        Elsewhere all stay (`None`), as the host would have to wait for the number of those that remain.
-        """
+    def masked_recurrent_weight(self) -> torch.Tensor:
+        """`[4 * H, H]`, the recurrent map with the dropout mask of what it maps, the summaries, folded into it."""
         keep = self.masks.summary
-        return None if keep is None or keep.device.type != "cpu" else keep.nonzero().squeeze(-1)
-
-    def recurrent_of(self, kept_units: torch.Tensor | None) -> torch.Tensor:
-        """The recurrent map `[4 * H, K]` of the kept units, `[4 * H, H]` for `None`, with their factors in it."""
-        keep = self.masks.summary
-        if kept_units is not None:
-            return self.weights.recurrent.index_select(1, kept_units).mul_(keep[kept_units])
         return self.weights.recurrent if keep is None else self.weights.recurrent * keep
 
 

@@ -1,12 +1,12 @@
 """The reading network's recurrence in PyTorch operations without a graph over time, on any device."""
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch.nn import functional as F
 
 from ..deviation_norm import gradient_factors, normalize, normalize_backward
-from ..linear import repeated_linear
 from ..recurrence.fast_path import FastPath
 from ..structured_attention import ATTENTION_EPSILON, softmax_terms
 from .contract import Gradients, Inputs, Options, Trace
@@ -15,15 +15,14 @@ from .contract import Gradients, Inputs, Options, Trace
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
     input_gates, input_keys, weights, gates, _, masks = inputs
-    kept_units, trace = inputs.kept_units, Trace.empty(inputs)
+    trace = Trace.empty(inputs)
     batch_size, length, num_slots = gates.shape
     size = input_keys.shape[-1]
     tape, flat_tape = trace.tape, trace.tape.flatten(2)
     # Scores are divided by sqrt(H), for which it is enough to divide the keys of all steps once.
     scaled_keys = input_keys / math.sqrt(size)
     key_product, recurrent_product = (
-        _product_with(weight, batch_size, options)
-        for weight in (weights.key / math.sqrt(size), inputs.recurrent_of(kept_units))
+        _product_with(weight, options) for weight in (weights.key / math.sqrt(size), inputs.masked_recurrent_weight)
     )
 
     for step in range(length):
@@ -43,8 +42,7 @@ def forward(inputs: Inputs, options: Options) -> Trace:
         summary = torch.bmm(attentions.unsqueeze(1), window).view(batch_size, 2, size)
         trace.summaries[:, step] = summary
 
-        kept = summary[:, 0] if kept_units is None else summary[:, 0].index_select(-1, kept_units)
-        recurrent = recurrent_product(kept) + weights.recurrent_bias
+        recurrent = recurrent_product(summary[:, 0]) + weights.recurrent_bias
         normalized, trace.gates_deviations[:, step] = normalize(recurrent, out=trace.normalized_gates[:, step])
         activated = torch.addcmul(input_gates[:, step], normalized, weights.gates_gain).add_(weights.gates_bias)
         activated, activations = activated.view(batch_size, 4, size), trace.activations[:, step]
@@ -68,13 +66,13 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     over the past.
     """
     sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
-    weights, gates, masks, kept_units = inputs.weights, inputs.gates, inputs.masks, inputs.kept_units
+    weights, gates, masks = inputs.weights, inputs.gates, inputs.masks
     grad_tape = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
     batch_size, length, num_slots = gates.shape
     tape, exponentials, size = trace.tape, trace.exponentials, trace.keys.shape[-1]
     key_product, recurrent_product = (
-        _product_with(weight.t(), batch_size, options)
-        for weight in (weights.key / math.sqrt(size), inputs.recurrent_of(kept_units))
+        _product_with(weight.t(), options)
+        for weight in (weights.key / math.sqrt(size), inputs.masked_recurrent_weight)
     )
 
     gated_sums = (exponentials * gates).sum(dim=-1, keepdim=True) + ATTENTION_EPSILON
@@ -133,11 +131,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         )
         grad_gates_gain += product.sum(0)
         grad_summary = grad_summaries[:, place]
-        grad_kept = recurrent_product(grad_recurrent[:, step]).to(grad_summary.dtype)
-        if kept_units is None:
-            grad_summary[:, :size] = grad_kept
-        else:
-            grad_summary.index_copy_(1, kept_units, grad_kept)
+        grad_summary[:, :size] = recurrent_product(grad_recurrent[:, step])
         torch.mul(forget_gate, grad_cell, out=grad_summary[:, size:])
 
         window, attention = tape[:, step : step + num_slots], trace.attentions[:, step]
@@ -177,10 +171,10 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     )
 
 
-def _product_with(weight: torch.Tensor, batch_size: int, options: Options):
+def _product_with(weight: torch.Tensor, options: Options) -> Callable[[torch.Tensor], torch.Tensor]:
     """A function that maps `[B, in]` by the weight `[out, in]`, in bfloat16 or in the weight's own precision."""
     if not options.product_in_bfloat16:
-        return repeated_linear(weight, batch_size)
+        return lambda matrix: F.linear(matrix, weight)
     half_weight = weight.to(torch.bfloat16).contiguous()
     return lambda matrix: F.linear(matrix.to(torch.bfloat16), half_weight)
 

@@ -6,16 +6,16 @@ import torch
 
 from ..recurrence.fast_path import FastPath
 from ..recurrence.native_library import NativeOperator
-from .contract import Gradients, Inputs, Options, StepWeights, Trace
+from .contract import Gradients, Inputs, Options, Trace
 
-OPERATOR = NativeOperator("memory_reading", interface=1)
+OPERATOR = NativeOperator("memory_reading", interface=2)
 # Packing the weights pays from this many steps on.
 SHORTEST = 4
 
 
 class _Sizes(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int64) for name in ("length", "batch_size", "num_slots", "size", "num_kept")),
+        *((name, ctypes.c_int64) for name in ("length", "batch_size", "num_slots", "size")),
         *((name, ctypes.c_int32) for name in ("num_threads", "product_is_bfloat16")),
     ]
 
@@ -27,20 +27,16 @@ def is_worthwhile(sequence: torch.Tensor) -> bool:
 
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
-    kept_units, trace = inputs.kept_units, Trace.empty(inputs)
-    weights = inputs.weights._replace(recurrent=inputs.recurrent_of(kept_units))
-    masks = inputs.masks._replace(summary=kept_units)
-    read = [inputs.input_gates, inputs.input_keys, *weights, inputs.gates, *masks]
-    OPERATOR.call("forward", _sizes(inputs, weights, options), read, trace)
+    trace, weights, masks = Trace.empty(inputs), inputs.weights, inputs.masks
+    weights = weights._replace(recurrent=inputs.masked_recurrent_weight)
+    read = [inputs.input_gates, inputs.input_keys, *weights, inputs.gates, masks.newest, masks.key]
+    OPERATOR.call("forward", _sizes(inputs, options), read, trace)
     return trace
 
 
 def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
     """See `FastPath.backward`."""
-    kept_units = inputs.kept_units
-    weights = inputs.weights._replace(recurrent=inputs.recurrent_of(kept_units))
-    masks = inputs.masks._replace(summary=kept_units)
-    sizes = _sizes(inputs, weights, options)
+    weights, masks, sizes = inputs.weights, inputs.masks, _sizes(inputs, options)
     size, num_slots = sizes.size, sizes.num_slots
     # Every thread adds up the gradients of the five vectors of parameters for itself.
     of_threads = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
@@ -54,7 +50,8 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     )
     grad_tape = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
     read = [
-        grad_tape, *trace, weights.key, weights.recurrent, weights.gates_gain, weights.cell_gain, inputs.gates, *masks,
+        grad_tape, *trace, weights.key, inputs.masked_recurrent_weight, weights.gates_gain, weights.cell_gain,
+        inputs.gates, masks.newest, masks.key,
     ]  # fmt: skip
     written = [
         gradients.input_gates, gradients.input_keys, gradients.recurrent, of_threads, gradients.gates,
@@ -66,11 +63,10 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     return gradients._replace(**{name: getattr(gradients, name).sum(0) for name in added_up})
 
 
-def _sizes(inputs: Inputs, weights: StepWeights, options: Options) -> _Sizes:
+def _sizes(inputs: Inputs, options: Options) -> _Sizes:
     batch_size, length, num_slots = inputs.gates.shape
-    size, num_kept = len(weights.key), weights.recurrent.shape[1]
-    threads = torch.get_num_threads()
-    return _Sizes(length, batch_size, num_slots, size, num_kept, threads, options.product_in_bfloat16)
+    size, threads = len(inputs.weights.key), torch.get_num_threads()
+    return _Sizes(length, batch_size, num_slots, size, threads, options.product_in_bfloat16)
 
 
 PATH = FastPath(forward, backward, OPERATOR.obstacle, is_worthwhile)

@@ -144,15 +144,9 @@ class _MemoryReading(Recurrence):
             newest = newest * inputs.masks.newest
         if inputs.masks.summary is not None:
             summaries = summaries * inputs.masks.summary
-        kept_units = inputs.kept_units
-        if kept_units is None:
-            grad_recurrent = _weight_gradient(gradients.recurrent, summaries, options)
-        else:
-            grad_kept = _weight_gradient(gradients.recurrent, summaries.index_select(-1, kept_units), options)
-            grad_recurrent = torch.zeros_like(inputs.weights.recurrent).index_copy_(1, kept_units, grad_kept)
         grad_weights = StepWeights(
             _weight_gradient(gradients.input_keys, newest, options),
-            grad_recurrent,
+            _weight_gradient(gradients.recurrent, summaries, options),
             gradients.recurrent_bias,
             gradients.gates_gain,
             gradients.gates_bias,
