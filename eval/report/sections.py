@@ -157,7 +157,11 @@ def logical_inference(runs: Sequence[Run]) -> str:
 
 def speed(runs: Sequence[Run]) -> str:
     """The rows of the benchmark's summary, and of what several runs measured rows over all their rounds."""
-    rows = [(Row.from_dict(row), f"[{run.number}]") for run in runs for row in run.results["rows"]]
+    rows = [
+        (Row.from_dict(row), f"[{run.number}]", run.results["machine"]["cpu"])
+        for run in runs
+        for row in run.results["rows"]
+    ]
     table = [[*row.cells(), number] for row, number in with_rows_over_all_runs(rows)]
     return f"{SETTINGS_NOTE}.\n\n{markdown_table([*SPEED_HEADER, 'run'], table)}"
 

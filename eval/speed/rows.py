@@ -92,13 +92,18 @@ class Outcome:
     details: dict
 
 
-def with_rows_over_all_runs(rows: Sequence[tuple[Row, str]]) -> list[tuple[Row, str]]:
-    """The rows with the names of their runs, and a row over all rounds for each figure that several runs measured."""
-    found: dict[tuple[str, str], list[tuple[Row, str]]] = {}
-    for row, run in rows:
-        found.setdefault((row.case, row.figure), []).append((row, run))
+def with_rows_over_all_runs(rows: Sequence[tuple[Row, str, str]]) -> list[tuple[Row, str]]:
+    """The rows with the names of their runs, and a row over all rounds for each figure that several runs measured.
+
+    Args:
+        rows: each with the name of its run and the CPU that it was measured on; on another CPU it is another figure.
+    """
+    found: dict[tuple[str, str, str], list[tuple[Row, str]]] = {}
+    for row, run, cpu in rows:
+        found.setdefault((row.case, row.figure, cpu), []).append((row, run))
     repeated = {key: zip(*same, strict=True) for key, same in found.items() if len(same) > 1}
-    return [*rows, *((_over_all(same), " ".join(runs)) for same, runs in repeated.values())]
+    overall = [(_over_all(same), " ".join(runs)) for same, runs in repeated.values()]
+    return [*((row, run) for row, run, _ in rows), *overall]
 
 
 def _over_all(rows: Sequence[Row]) -> Row:
