@@ -282,13 +282,17 @@ def test_figures_of_other_runs_are_those_of_their_results():
     f1 = tuple(percent(unseen[part]["layer 2 (--layer 1)"]["sentence_f1"]["mean"]) for part in ("all", "short"))
     assert figures("README.md", "has F1 {} on them, and {} on those of at most 10 words") == f1
 
-    speed = [
-        f"{row.measured.median:.3g}"
-        for name in ("speed_prpn_615804c", "speed_prpn_b714908", "speed_prpn")
-        for row in map(Row.from_dict, read_json(results / f"{name}.json")["rows"])
-        if row.figure == "float32, speed of word by word"
-    ]
+    def medians(figure: str, *runs: str) -> list[str]:
+        rows = [Row.from_dict(row) for name in runs for row in read_json(results / f"speed_prpn{name}.json")["rows"]]
+        return [f"{row.measured.median:.3g}" for row in rows if row.figure == figure]
+
+    word_by_word = "float32, speed of word by word"
+    speed = medians(word_by_word, "_615804c", "_b714908", "_9db0954")
     assert list(figures("docs/speed.md", "medians were {}, {} and {} times the speed of word by word")) == speed
+    (newest,), (newest_bf16,) = medians(word_by_word, ""), medians("bf16, speed of word by word in float32", "")
+    phrase = "a float32 step has {} times the speed of word by word, and a bf16 step {} times"
+    assert figures("docs/speed.md", phrase) == (newest, newest_bf16)
+    assert figures("README.md", "PRPN was measured at {} times the speed of word by word") == (newest,)
 
 
 def test_published_figures_stand_in_one_file_and_pages_agree_with_it():
