@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", metavar="PATH_OR_NAME", help="checkpoint (that of `onlstm-hf demo`)")
     options = parser.parse_args(arguments)
-    return run_program("speed_page.py", lambda: measure(options.model or default_model()))
+    return run_program("benchmark_page.py", lambda: measure(options.model or default_model()))
 
 
 def measure(name: str) -> None:

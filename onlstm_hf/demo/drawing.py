@@ -23,7 +23,7 @@ sys.stdout.buffer.write(resvg_py.svg_to_bytes(svg_string=sys.stdin.buffer.read()
 
 
 async def draw_png(svg: str) -> bytes:
-    """A picture of `tree_drawing` as PNG; see `svg_to_png`.
+    """A picture of this package as PNG; see `svg_to_png`.
 
     Raises:
         ValueError: for a picture too large for PNG.

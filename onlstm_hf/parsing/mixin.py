@@ -144,7 +144,7 @@ class ParsingMixin:
             options: further ones of `parse`.
 
         Returns:
-            An SVG document, which `tree_drawing.save_figure` writes to a file.
+            An SVG document, which `save_figure` (trees/drawing.py) writes to a file.
         """
         (tree,), trees_by_layer = self.parse_by_layer([sentence], tokenizer, layer=layer, **options)
         distances = [tree.distances for (tree,) in trees_by_layer.values()]

@@ -11,12 +11,12 @@ import pytest
 
 from onlstm_hf.demo.models import DemoModels
 from tests.helpers.demo_server import port_of, running_server
-from tests.helpers.requirements import missing
+from tests.helpers.requirements import library, missing
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-pytest.importorskip("starlette", reason='the demo needs pip install "onlstm_hf[demo]"')
-webdriver = pytest.importorskip("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
+library("starlette", reason='the demo needs pip install "onlstm_hf[demo]"')
+webdriver = library("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
 from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
@@ -112,7 +112,10 @@ class Browser:
 @pytest.fixture(scope="module")
 def driver():
     if not (BROWSER and DRIVER):
-        pytest.skip("neither Chromium nor its driver is installed (Debian: apt-get install chromium chromium-driver)")
+        missing(
+            "browser",
+            "neither Chromium nor its driver is installed (Debian: apt-get install chromium chromium-driver)",
+        )
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for name in ("headless=new", "no-sandbox", "disable-dev-shm-usage", "hide-scrollbars", "no-first-run"):

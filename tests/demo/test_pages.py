@@ -9,11 +9,12 @@ from xml.etree import ElementTree
 import pytest
 
 from onlstm_hf.demo.models import Choices
+from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES
 
-pytest.importorskip("jinja2", reason='the demo needs pip install "onlstm_hf[demo]"')
-from onlstm_hf.demo import examples
-from onlstm_hf.demo.pages import FILES, file_content, file_stem, page_html
+library("jinja2", reason='the demo needs pip install "onlstm_hf[demo]"')
+from onlstm_hf.demo import examples  # noqa: E402
+from onlstm_hf.demo.pages import FILES, file_content, file_stem, page_html  # noqa: E402
 
 NASTY = """<script>alert(1)</script> </svg><img src=x onerror="alert(2)"> &amp; "quoted" 'x' {{7*7}} ${7*7} ]]>"""
 

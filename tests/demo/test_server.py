@@ -21,11 +21,12 @@ from hypothesis import strategies as st
 
 from onlstm_hf.cli.main import main
 from tests.helpers.demo_server import port_of, running_server, wait_until
+from tests.helpers.requirements import library
 
-pytest.importorskip("starlette", reason='the demo needs pip install "onlstm_hf[demo]"')
-from onlstm_hf.demo import app as demo
-from onlstm_hf.demo import drawing
-from onlstm_hf.demo.guard import client_of
+library("starlette", reason='the demo needs pip install "onlstm_hf[demo]"')
+from onlstm_hf.demo import app as demo  # noqa: E402
+from onlstm_hf.demo import drawing  # noqa: E402
+from onlstm_hf.demo.guard import client_of  # noqa: E402
 
 FILES = [f"/download/{name}" for name in ("figure.svg", "figure.png", "tree.txt", "table.tsv", "table.json")]
 PATHS = ["/", "/static/icon.svg", "/static/page.css", "/static/page.js", *FILES]
