@@ -20,8 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 import onlstm_hf
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.scoring.treebank import parse_treebank
-from onlstm_hf.trees.tree_files import FILE_NAME, write_tree_file
+from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.utils.files import write_json
 from training.language_models.model_setup import build_model, build_tokenizer, check_model_arguments
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
@@ -89,8 +88,10 @@ class LanguageModeling(Task):
         score = self.validation.score(model, self.recipe.run.eval_batch_size)
         scores = {"validation_loss": score.loss, "validation_perplexity": score.perplexity}
         if self.treebank:
-            parsing = parse_treebank(model, self.tokenizer, self.treebank, progress=False)
-            scores["parsing_f1"] = 100 * parsing.sentence_f1
+            stored = gold_sentence_distances(model, self.tokenizer, self.treebank)
+            f1 = {layer: 100 * self._sentence_f1(stored, layer) for layer in stored.by_layer}
+            scores["parsing_f1"] = f1[stored.parse_layer]
+            scores |= {f"parsing_f1_layer_{layer + 1}": score for layer, score in f1.items() if layer is not None}
         return scores
 
     def validation_loss(self, scores: dict[str, float]) -> float:
@@ -122,13 +123,15 @@ class LanguageModeling(Task):
         write_tree_file(tree_file, stored)
         f1_by_layer = {
             "all layers" if layer is None else f"layer {layer + 1}": {
-                rule: score_parses(stored.trees(layer, rule), self.treebank, num_resamples=0).sentence_f1
-                for rule in ("right", "none")
+                rule: self._sentence_f1(stored, layer, rule) for rule in ("right", "none")
             }
             for layer in stored.by_layer
         }
         scores = score_parses(stored.trees(), self.treebank)
         return {"parsing": scores.to_dict(), "sentence_f1_by_layer": f1_by_layer}
+
+    def _sentence_f1(self, stored: SentenceDistances, layer: int | None, rule: str = "right") -> float:
+        return score_parses(stored.trees(layer, rule), self.treebank, num_resamples=0).sentence_f1
 
 
 def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBase, share: Share) -> BatchSource:

@@ -143,6 +143,10 @@ def test_a_run_leaves_checkpoints_that_load_a_log_and_its_results(project):
     assert all(entry["perplexity"] == pytest.approx(math.exp(entry["loss"])) for entry in losses)
     validations = log_of("run", "validation_perplexity", "parsing_f1")
     assert [entry["epoch"] for entry in validations] == [1, 2]
+    best = min(validations, key=lambda entry: entry["validation_perplexity"])
+    for layer, f1 in results["sentence_f1_by_layer"].items():
+        assert best[f"parsing_f1_{layer.replace(' ', '_')}"] == pytest.approx(100 * f1["right"])
+    assert best["parsing_f1"] == pytest.approx(100 * results["parsing"]["sentence_f1"])
     assert min(entry["validation_perplexity"] for entry in validations) == pytest.approx(perplexities[0], rel=1e-5)
     assert list(Path("run").rglob("events.out.tfevents.*"))
 

@@ -76,7 +76,8 @@ def gold_sentence_distances(
     words = [list(tree.words) for tree in treebank]
     layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
     by_layer = {
-        layer: [list(tree.distances) for tree in model.parse(words, tokenizer, layer=layer)] for layer in layers
+        layer: [list(tree.distances) for tree in model.parse(words, tokenizer, layer=layer, progress=False)]
+        for layer in layers
     }
     known = {"model_type": model.config.model_type, "num_parameters": model.num_parameters(), **description}
     return SentenceDistances([tree.words for tree in treebank], by_layer, model.parse_layer, known)
