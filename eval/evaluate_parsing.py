@@ -4,6 +4,7 @@
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
     python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
     python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.xz seed_2222.trees.jsonl.xz --treebank wsj.mrg
+    python eval/evaluate_parsing.py --trees-from *.trees.jsonl.xz --treebank wsj.mrg --agreement --ensemble
 
 Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
 onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any weights from the files of them that
@@ -22,6 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.data.columns import read_string_column
+from eval.report.agreement import ALL, agreement_summary, agreement_table
 from eval.report.parsing_table import (
     PUBLISHED,
     PUBLISHED_MAX_WORDS,
@@ -33,6 +35,7 @@ from eval.report.parsing_table import (
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import check_table_name, format_table, write_table
 from eval.report.tasks import PARSING
+from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
@@ -83,8 +86,9 @@ def build_parser() -> argparse.ArgumentParser:
         "--layer",
         type=layer_number,
         default="all",
-        metavar="N|all",
-        help="layer that makes the trees, counted from 0: 1 is the papers' layer 2 (%(default)s)",
+        metavar="N|all|own",
+        help="layer that makes the trees, counted from 0: 1 is the papers' layer 2; own: the one that each model's "
+        "parse() takes (%(default)s)",
     )
     parser.add_argument(
         "--branching-bias",
@@ -96,6 +100,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--ensemble",
         action="store_true",
         help="also average the trees of all models and layers: the binary tree that agrees best with all of them",
+    )
+    parser.add_argument(
+        "--agreement",
+        action="store_true",
+        help="also say how far models and layers agree with one another, which needs no gold tree, and how that goes "
+        "with their F1; with --ensemble, also an average in which each counts by its agreement with all others",
     )
     parser.add_argument(
         "--max-words",
@@ -126,8 +136,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def layer_number(text: str) -> int | str:
-    """An argument that is a layer, counted from 0, or all of them."""
-    return text if text == "all" else int(text)
+    """An argument that is a layer, counted from 0, all of them, or each model's own."""
+    return text if text in ("all", "own") else int(text)
 
 
 def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> None:
@@ -156,12 +166,17 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         models.append({"model": name, **known, "parse_layer": stored.parse_layer})
     for model, trees in zip(models, parses, strict=True):
         model["scores"] = {part: score(trees, gold, limit, options.seed) for part, limit in limits.items()}
+    members = [trees for sources in parses for trees in sources.values()]
+    if (options.ensemble or options.agreement) and len(members) == 1:
+        raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
+    agreement = summarize_agreement(names, models, members) if options.agreement else None
     further: Trees = {}
     if options.ensemble:
-        members = [trees for sources in parses for trees in sources.values()]
-        if len(members) == 1:
-            raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
-        further[f"ensemble of {len(members)}"] = [average_trees(trees) for trees in zip(*members, strict=True)]
+        name = f"ensemble of {len(members)}"
+        further[name] = [average_trees(trees) for trees in zip(*members, strict=True)]
+        if agreement:
+            weights = [parser[ALL] for parser in agreement["parsers"]]
+            further[f"{name}, by agreement"] = [average_trees(trees, weights) for trees in zip(*members, strict=True)]
     others = {
         part: score(further, gold, limit, options.seed) | score_baselines(_short(gold, gold, limit), options.seed)
         for part, limit in limits.items()
@@ -172,6 +187,8 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     rows += [[], *published_rows(options.max_words)]
     print(f"{', '.join(names)} on {options.treebank}: {len(gold)} sentences; {PROTOCOL}\n")
     print(format_table(header, rows))
+    if agreement:
+        print(f"\n{format_table(*agreement_table(agreement))}")
     print(f"\n{PUBLISHED_NOTE}" + (f"\nnote: {options.note}" if options.note else ""))
     if options.table:
         write_table(options.table, header, rows)
@@ -184,6 +201,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
             "task": PARSING,
             "models": [model | {"scores": _as_dictionaries(model["scores"])} for model in models],
             "others": _as_dictionaries(others),
+            **({"agreement": agreement} if agreement else {}),
             "summary": summaries,
             "treebank": options.treebank,
             "protocol": {"description": PROTOCOL, "branching_bias": options.branching_bias, "seed": options.seed},
@@ -203,8 +221,8 @@ def parse_layers(
 ) -> Trees:
     """The trees that each layer asked for gives the sentences; "induced trees" of a model without such layers."""
     chosen: dict[str, dict] = {"induced trees": {}}
-    if options.layer != "all":
-        chosen = {layer_name(options.layer): {"layer": options.layer}}
+    if options.layer != "all" and (layer := chosen_layer(options, model.parse_layer)) is not None:
+        chosen = {layer_name(layer): {"layer": layer}}
     elif model.parse_layer is not None:
         chosen = {layer_name(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
     sentences = [list(tree.words) for tree in gold]
@@ -222,11 +240,26 @@ def stored_layers(name: str, stored: SentenceDistances, gold: list[GoldTree], op
     """
     if stored.sentences != [tree.words for tree in gold]:
         raise ValueError(f"{name} has other sentences than {options.treebank}, or other words in them")
-    layers = stored.by_layer if options.layer == "all" else [options.layer]
+    layers = stored.by_layer if options.layer == "all" else [chosen_layer(options, stored.parse_layer)]
     return {
         "induced trees" if layer is None else layer_name(layer): stored.trees(layer, options.branching_bias)
         for layer in layers
     }
+
+
+def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | None:
+    """The one layer that is asked for."""
+    return parse_layer if options.layer == "own" else options.layer
+
+
+def summarize_agreement(names: Sequence[str], models: list[dict], members: list[list[InducedTree]]) -> dict:
+    """`agreement_summary` of all models and layers, in the order of `members`."""
+    parsers = [
+        {"model": name, "trees": source, "sentence_f1": scores.sentence_f1}
+        for name, model in zip(names, models, strict=True)
+        for source, scores in model["scores"]["all"].items()
+    ]
+    return agreement_summary(parsers, tree_agreement(members))
 
 
 def layer_name(layer: int) -> str:

@@ -151,7 +151,7 @@ def score_parses(
             correct_by_label[label] += (start, end) in predicted_spans
 
     inner_counts = (counts - (lengths > 1)[:, None]).T  # the whole sentence, which every tree has, is left out
-    precision, recall, f1 = _authors_rule(*inner_counts)
+    precision, recall, f1 = authors_rule(*inner_counts)
     has_gold = inner_counts[2] > 0
     plain = _plain_rule(*inner_counts[:, has_gold]) if has_gold.any() else (None, None, None)
     corpus = _rates(*inner_counts.sum(axis=1).tolist())
@@ -199,8 +199,12 @@ def _check_same_words(index: int, predicted: Sequence[str], gold: Sequence[str])
     raise ValueError(f"sentence {index}: {problem}; parse the very words of the gold trees (`tree.words`)")
 
 
-def _authors_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Precision, recall and F1 of each sentence as `test_phrase_grammar.py` of the authors computes them."""
+def authors_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Precision, recall and F1 of each sentence as `test_phrase_grammar.py` of the authors computes them.
+
+    Args:
+        overlap, predicted, gold: numbers of constituents without the whole sentence, of one shape.
+    """
     precision = np.where((gold == 0) & (predicted == 0), 1.0, overlap / (predicted + AUTHORS_EPSILON))
     recall = np.where(gold == 0, 1.0, overlap / (gold + AUTHORS_EPSILON))
     return precision, recall, 2 * precision * recall / (precision + recall + AUTHORS_EPSILON)

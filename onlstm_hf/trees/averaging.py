@@ -7,7 +7,7 @@ import numpy as np
 from .induced_tree import InducedTree
 
 
-def average_trees(trees: Sequence[InducedTree]) -> InducedTree:
+def average_trees(trees: Sequence[InducedTree], weights: Sequence[float] | None = None) -> InducedTree:
     """The binary tree that shares the most constituents with the given trees, counted over all of them.
 
     If each of the given trees is equally likely to be right, this is the minimum-Bayes-risk tree: all binary trees of
@@ -21,13 +21,17 @@ def average_trees(trees: Sequence[InducedTree]) -> InducedTree:
 
     Args:
         trees: trees over the same words, binary or not. Their order does not matter.
+        weights: what each tree counts, not negative; by default 1.
 
     Raises:
-        ValueError: if there is no tree, or the words differ.
+        ValueError: if there is no tree, the words differ, or the weights are negative or not as many.
     """
     trees = list(trees)
+    weights = [1] * len(trees) if weights is None else list(weights)
     if not trees:
         raise ValueError("there is no tree to average")
+    if len(weights) != len(trees) or not all(weight >= 0 for weight in weights):
+        raise ValueError(f"expected a weight that is not negative for each of {len(trees)} trees, got {weights}")
     words = trees[0].words
     for index, tree in enumerate(trees):
         if tree.words != words:
@@ -35,10 +39,10 @@ def average_trees(trees: Sequence[InducedTree]) -> InducedTree:
                 f"tree {index} has other words than tree 0: {' '.join(tree.words)[:60]!r}, "
                 f"not {' '.join(words)[:60]!r}"
             )
-    counts = np.zeros((len(words) + 1, len(words) + 1), dtype=np.int32)
-    for tree in trees:
+    counts = np.zeros((len(words) + 1, len(words) + 1), dtype=np.asarray(weights).dtype)
+    for tree, weight in zip(trees, weights, strict=True):
         for start, end in tree.spans():
-            counts[start, end] += 1
+            counts[start, end] += weight
     return InducedTree.from_spans(words, _best_spans(counts))
 
 

@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from eval import evaluate_parsing
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, PRPNConfig, PRPNForCausalLM, build_word_tokenizer
-from onlstm_hf.trees.tree_files import write_tree_file
+from onlstm_hf.scoring.agreement import tree_agreement
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees.tree_files import read_tree_file, write_tree_file
 from onlstm_hf.trees.treebank import read_treebank
 from training.language_models.validation import gold_sentence_distances
 
@@ -86,3 +90,50 @@ def test_what_cannot_be_scored_is_an_error(capsys, options, message):
     Path("other.mrg").write_text(TREES.replace("cat", "bird"))
     assert evaluate_parsing.main(["--treebank", "gold.mrg", *options]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_agreement_needs_no_gold_trees_and_is_compared_with_the_f1(capsys):
+    files = ["onlstm1.jsonl.xz", "onlstm2.jsonl.xz", "prpn.jsonl.xz"]
+    results, printed = evaluate(capsys, "--trees-from", *files, "--agreement", "--ensemble")
+    gold = read_treebank("gold.mrg")
+    stored = [read_tree_file(name) for name in files]
+    trees = [each.trees(layer) for each in stored for layer in each.by_layer]
+    agreement = tree_agreement(trees)
+
+    found = results["agreement"]
+    assert np.array(found["matrix"]) == pytest.approx(agreement)
+    rows = found["parsers"]
+    assert [row["model"] for row in rows] == [files[0], files[0], files[1], files[1], files[2]]
+    assert [row["sentence_f1"] for row in rows] == [score_parses(each, gold).sentence_f1 for each in trees]
+    assert rows[0]["same layer of other models"] == pytest.approx(agreement[0, 2])
+    assert rows[0]["other layers of its model"] == pytest.approx(agreement[0, 1])
+    assert rows[0]["all others"] == pytest.approx(agreement[0, 1:].mean())
+    assert rows[4]["same layer of other models"] is None and rows[4]["other layers of its model"] is None
+    f1, with_all = ([row[name] for row in rows] for name in ("sentence_f1", "all others"))
+    expected = np.corrcoef(ranks(f1), ranks(with_all))[0, 1]
+    assert found["rank_correlation"]["all others"]["all"] == pytest.approx(expected)
+    assert (
+        found["rank_correlation"]["all others"]["layer 1 (--layer 0)"] is None
+    )  # two seeds have no ranks to speak of
+
+    weighted = [average_trees(each, with_all) for each in zip(*trees, strict=True)]
+    score = results["others"]["all"]["ensemble of 5, by agreement"]["sentence_f1"]
+    assert score == score_parses(weighted, gold).sentence_f1
+    assert "rank correlation with F1: all" in printed
+
+
+def ranks(values):
+    """Ranks from 1 on; equal values share the mean of theirs."""
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
+    ]
+
+
+def test_each_models_own_layer_makes_its_trees(capsys):
+    results, _ = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz", "--layer", "own")
+    assert [list(model["scores"]["all"]) for model in results["models"]] == [
+        ["layer 2 (--layer 1)"],
+        ["induced trees"],
+    ]
+    expected, _ = evaluate(capsys, "onlstm1", "prpn", "--layer", "own")
+    assert expected["summary"] == results["summary"]

@@ -124,3 +124,20 @@ def test_nothing_and_different_words_are_refused():
     trees = [InducedTree.from_nested(["the", "cat"]), InducedTree.from_nested(["the", "dog"])]
     with pytest.raises(ValueError, match="tree 1 has other words than tree 0: 'the dog', not 'the cat'"):
         average_trees(trees)
+
+
+@given(trees_of_one_sentence(), st.data())
+def test_a_weight_counts_as_so_many_copies(trees, data):
+    weights = data.draw(st.lists(st.integers(0, 3), min_size=len(trees), max_size=len(trees)))
+    if any(weights):
+        copies = [tree for tree, weight in zip(trees, weights, strict=True) for _ in range(weight)]
+        assert average_trees(trees, weights) == average_trees(copies)
+        halved = [weight / 2 for weight in weights]
+        assert average_trees(trees, halved) == average_trees(copies)
+
+
+def test_bad_weights_are_refused():
+    trees = [right_branching_tree(words_of(3))] * 2
+    for weights in ([1], [1, -1], [1, float("nan")]):
+        with pytest.raises(ValueError, match="a weight that is not negative for each of 2 trees"):
+            average_trees(trees, weights)

@@ -1,0 +1,74 @@
+"""How far models and layers agree on the trees of sentences, and whether that tells which of them are right."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from onlstm_hf.scoring.agreement import mean_agreement
+
+# Whom a parser is compared to.
+SAME_LAYER, OWN_LAYERS, ALL = "same layer of other models", "other layers of its model", "all others"
+FEWEST_RANKS = 3
+
+
+def agreement_summary(parsers: Sequence[dict], agreement: np.ndarray) -> dict:
+    """Means of agreement for each parser, and their rank correlation with the F1 against gold trees.
+
+    Args:
+        parsers: `model`, `trees` (the name of its layer) and `sentence_f1` of each.
+        agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.
+
+    Returns:
+        `parsers`, each with its mean agreement with three kinds of others (`None` where there is no other of the
+        kind); `matrix`, the agreement; and `rank_correlation`: by kind, Spearman's correlation of agreement and
+        `sentence_f1` over all parsers ("all") and over those with the same name of layer, `None` where fewer than
+        `FEWEST_RANKS` can be ranked.
+    """
+    models, trees = (np.array([parser[name] for parser in parsers]) for name in ("model", "trees"))
+    same_model, same_layer = models[:, None] == models, trees[:, None] == trees
+    kinds = {
+        SAME_LAYER: same_layer & ~same_model,
+        OWN_LAYERS: same_model & ~same_layer,
+        ALL: np.ones_like(same_model),
+    }
+    table = pd.DataFrame(parsers)
+    for kind, others in kinds.items():
+        table[kind] = mean_agreement(agreement, others)
+    groups = {"all": table} | dict(list(table.groupby("trees", sort=False)))
+    correlations = {
+        kind: {name: _rank_correlation(rows["sentence_f1"], rows[kind]) for name, rows in groups.items()}
+        for kind in kinds
+    }
+    rows = table.astype(object).where(table.notna(), None).to_dict("records")
+    return {"parsers": rows, "matrix": agreement.tolist(), "rank_correlation": correlations}
+
+
+def _rank_correlation(f1: pd.Series, agreement: pd.Series) -> float | None:
+    """Spearman's; `None` where too few can be ranked, or all are equal."""
+    known = agreement.notna()
+    if known.sum() < FEWEST_RANKS:
+        return None
+    correlation = f1[known].rank().corr(agreement[known].rank())
+    return None if np.isnan(correlation) else float(correlation)
+
+
+def agreement_table(summary: dict) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, in per cent: a row a parser, then the rank correlations."""
+    header = ["agreement", "model", "sentence F1", SAME_LAYER, OWN_LAYERS, ALL]
+    rows = [
+        [
+            row["trees"],
+            row["model"],
+            f"{100 * row['sentence_f1']:.1f}",
+            *("" if row[kind] is None else f"{100 * row[kind]:.1f}" for kind in (SAME_LAYER, OWN_LAYERS, ALL)),
+        ]
+        for row in summary["parsers"]
+    ]
+    correlations = summary["rank_correlation"]
+    for name in correlations[ALL]:
+        cells = [correlations[kind][name] for kind in (SAME_LAYER, OWN_LAYERS, ALL)]
+        if any(cell is not None for cell in cells):
+            figures = ("" if cell is None else f"{cell:.2f}" for cell in cells)
+            rows.append([f"rank correlation with F1: {name}", "", "", *figures])
+    return header, rows

@@ -1,0 +1,58 @@
+"""How far several parsers agree with one another: what can be told about them without a gold tree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from ..trees.induced_tree import InducedTree
+from .parsing_scores import authors_rule
+
+
+def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
+    """Sentence F1, by the papers' rule, of the trees of each parser against those of each other one.
+
+    Of two binary trees the F1 is the same whichever of them is taken for gold.
+
+    Args:
+        parsers: for each parser its trees, of the same sentences in the same order.
+
+    Returns:
+        `[num_parsers, num_parsers]`, fractions; rows are predicted, columns gold.
+
+    Raises:
+        ValueError: if there is no parser or no sentence, or the sentences differ.
+    """
+    if not parsers or not parsers[0]:
+        raise ValueError("there is nothing to compare: give the trees of at least one sentence")
+    f1 = np.zeros((len(parsers), len(parsers)))
+    for index, trees in enumerate(zip(*parsers, strict=True)):
+        words = trees[0].words
+        if any(tree.words != words for tree in trees):
+            raise ValueError(f"sentence {index} has other words in one of the parsers' trees")
+        # One column a span; the whole sentence, which every tree has, is left out.
+        columns: dict[tuple[int, int], int] = {}
+        members = [
+            [columns.setdefault(span, len(columns)) for span in set(tree.spans()) - {(0, len(words))}]
+            for tree in trees
+        ]
+        has_span = np.zeros((len(trees), len(columns)))
+        for row, member in enumerate(members):
+            has_span[row, member] = 1
+        num_spans = has_span.sum(axis=1)
+        overlap = has_span @ has_span.T
+        f1 += authors_rule(overlap, *np.broadcast_arrays(num_spans[:, None], num_spans[None, :]))[2]
+    return f1 / len(parsers[0])
+
+
+def mean_agreement(agreement: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """The mean agreement of each parser with those that are compared to it; NaN where there is none.
+
+    Args:
+        agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.
+        others: `[num_parsers, num_parsers]`, boolean: which other ones each parser is compared to. Never itself.
+    """
+    others = others & ~np.eye(len(agreement), dtype=bool)
+    numbers = others.sum(axis=1)
+    return np.where(numbers > 0, (agreement * others).sum(axis=1) / np.maximum(numbers, 1), np.nan)

@@ -1,0 +1,67 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.treebank import GoldTree
+
+
+@st.composite
+def parsers(draw):
+    """The trees of two to four parsers, binary and flat ones, of the same one to four sentences."""
+    lengths = draw(st.lists(st.integers(1, 7), min_size=1, max_size=4))
+
+    def tree(length):
+        words = [f"w{index}" for index in range(length)]
+        binary = st.lists(st.integers(0, 4), min_size=length, max_size=length)
+        return st.one_of(
+            binary.map(lambda distances: tree_from_distances(distances, words)),
+            st.just(InducedTree.from_spans(words, [])),
+        )
+
+    trees = st.tuples(*map(tree, lengths)).map(list)
+    return draw(st.lists(trees, min_size=2, max_size=4))
+
+
+def as_gold(tree):
+    """The same tree with a label for each constituent."""
+    spans = [("X", start, end) for start, end in tree.spans()]
+    return GoldTree(tree.words, tuple(spans))
+
+
+@given(parsers())
+def test_agreement_is_the_f1_against_the_other_parsers_trees_as_gold(given_parsers):
+    agreement = tree_agreement(given_parsers)
+    for row, predicted in enumerate(given_parsers):
+        for column, gold in enumerate(given_parsers):
+            expected = score_parses(predicted, list(map(as_gold, gold)), num_resamples=0).sentence_f1
+            assert agreement[row, column] == pytest.approx(expected, abs=1e-9)
+
+
+def test_of_binary_trees_it_is_symmetric():
+    generator = np.random.default_rng(0)
+    words = [[f"w{index}" for index in range(length)] for length in (1, 2, 3, 9, 14)]
+    trees = [[tree_from_distances(generator.random(len(each)), each) for each in words] for _ in range(3)]
+    agreement = tree_agreement(trees)
+    assert agreement == pytest.approx(agreement.T)
+    assert np.diag(agreement) == pytest.approx(1)
+
+
+def test_other_sentences_cannot_be_compared():
+    first, second = InducedTree.from_bracket("((a b) c)"), InducedTree.from_bracket("((a b) d)")
+    with pytest.raises(ValueError, match="sentence 1 has other words"):
+        tree_agreement([[first, first], [first, second]])
+    with pytest.raises(ValueError, match="nothing to compare"):
+        tree_agreement([[], []])
+
+
+def test_a_mean_leaves_out_the_parser_itself():
+    agreement = np.array([[1.0, 0.2, 0.6], [0.2, 1.0, 0.4], [0.6, 0.4, 1.0]])
+    everyone = np.ones((3, 3), dtype=bool)
+    assert mean_agreement(agreement, everyone) == pytest.approx([0.4, 0.3, 0.5])
+    nobody = mean_agreement(agreement, np.eye(3, dtype=bool))
+    assert np.isnan(nobody).all()
