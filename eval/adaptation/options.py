@@ -1,4 +1,4 @@
-"""Adaptation to the text that is scored, as options of evaluate_lm.py: a method, and the search for its settings."""
+"""Adaptation of a model while a text is scored, as options of evaluate_lm.py: a method, and its settings' search."""
 
 import argparse
 import math
@@ -16,6 +16,7 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
+from eval.adaptation.ngram_interpolation import NGramInterpolation, interpolated_log_probabilities
 from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.programs import positive_integer
@@ -29,11 +30,13 @@ class Method(NamedTuple):
         settings: the class of its settings.
         grid: by option, in the order of the fields of that class, the values that `--tune` tries where the option
             is left out.
+        needs_training_text: whether it reads the text that the model was trained on.
     """
 
     description: str
-    settings: type[CachePointer] | type[DynamicEvaluation]
+    settings: type[CachePointer] | type[DynamicEvaluation] | type[NGramInterpolation]
     grid: dict[str, list]
+    needs_training_text: bool = False
 
 
 METHODS = {
@@ -60,6 +63,13 @@ METHODS = {
             "segment_length": [5],
             "epsilon": [1.0],
         },
+        needs_training_text=True,
+    ),
+    "ngrams": Method(
+        "interpolation with modified Kneser-Ney n-grams (Chen & Goodman 1999)",
+        NGramInterpolation,
+        {"order": [5], "ngram_weight": [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5]},
+        needs_training_text=True,
     ),
 }
 OPTIONS = {
@@ -69,6 +79,8 @@ OPTIONS = {
     "learning_rate": (float, "eta"),
     "decay": (float, "lambda, the share of the way back to the model's own weights that an update goes"),
     "segment_length": (positive_integer, "tokens between two updates"),
+    "order": (positive_integer, "words of the longest n-grams"),
+    "ngram_weight": (float, "the share of the n-grams in a probability"),
     "epsilon": (float, "added to the root mean squares of the gradients, in units of their mean"),
 }
 
@@ -101,14 +113,17 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
         "--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens alone (all)"
     )
     group.add_argument(
-        "--gradient-text", metavar="FILE", help="training text, for the mean squares of the gradients (dynamic-rms)"
+        "--training-text",
+        "--gradient-text",
+        metavar="FILE",
+        help="for the mean squares of the gradients (dynamic-rms), or the counts (ngrams)",
     )
     group.add_argument(
         "--gradient-tokens",
         type=positive_integer,
         default=100_000,
         metavar="N",
-        help="only the first N tokens of it (%(default)s)",
+        help="dynamic-rms: only the first N tokens of it (%(default)s)",
     )
 
 
@@ -120,15 +135,15 @@ class Adaptation(NamedTuple):
         candidates: the settings to choose from, values of the method's options.
         tuning_text: the name of the text that chooses.
         tuning_tokens: by how many tokens of it; `None`: by all.
-        gradient_lines: of training text.
-        gradient_tokens: how many tokens of it are used.
+        training_lines: of training text.
+        gradient_tokens: how many tokens of it are used for gradients.
     """
 
     name: str
     candidates: list[tuple]
     tuning_text: str | None
     tuning_tokens: int | None
-    gradient_lines: list[str] | None
+    training_lines: list[str] | None
     gradient_tokens: int
 
 
@@ -144,7 +159,7 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     """
     given = {option: values for option in OPTIONS if (values := getattr(options, option)) is not None}
     if options.adapt is None:
-        for option in (*given, *(name for name in ("tune", "tune_tokens", "gradient_text") if getattr(options, name))):
+        for option in (*given, *(name for name in ("tune", "tune_tokens", "training_text") if getattr(options, name))):
             raise ValueError(f"--{option.replace('_', '-')} is a setting of --adapt, which is not given")
         return None
     method = METHODS[options.adapt]
@@ -155,9 +170,9 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
         raise ValueError(f"--tune {options.tune} is none of the texts: {', '.join(names)}")
     if options.tune is None and options.tune_tokens:
         raise ValueError("--tune-tokens needs --tune TEXT")
-    if (options.gradient_text is None) == (options.adapt == "dynamic-rms"):
-        needs = "needs the training text: give" if options.gradient_text is None else "takes no"
-        raise ValueError(f"--adapt {options.adapt} {needs} --gradient-text")
+    if (options.training_text is None) == method.needs_training_text:
+        needs = "needs the training text: give" if method.needs_training_text else "takes no"
+        raise ValueError(f"--adapt {options.adapt} {needs} --training-text")
     candidates = list(product(*(given.get(option, tried) for option, tried in method.grid.items())))
     if options.tune is None and len(candidates) > 1:
         raise ValueError(
@@ -171,7 +186,7 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
         candidates,
         names.get(options.tune),
         options.tune_tokens,
-        None if options.gradient_text is None else list(read_text_file(options.gradient_text)),
+        None if options.training_text is None else list(read_text_file(options.training_text)),
         options.gradient_tokens,
     )
 
@@ -198,15 +213,19 @@ def adapt(
     """
     method = METHODS[adaptation.name]
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
-    gradient_rms = None
-    if adaptation.gradient_lines is not None:
-        text = encode_sentence_stream(tokenizer, adaptation.gradient_lines)[: adaptation.gradient_tokens]
-        gradient_rms = gradient_root_mean_squares(model, text)
+    gradient_rms = training_text = None
+    if adaptation.training_lines is not None:
+        training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)
+    if adaptation.name == "dynamic-rms":
+        training_text = training_text[: adaptation.gradient_tokens]
+        gradient_rms = gradient_root_mean_squares(model, training_text)
 
     def score(stream: torch.Tensor, candidates: Sequence[tuple]) -> list[torch.Tensor | None]:
         settings = [method.settings(*candidate) for candidate in candidates]
         if method.settings is CachePointer:
             return cached_log_probabilities(model, stream, settings, batch_size)
+        if method.settings is NGramInterpolation:
+            return interpolated_log_probabilities(model, stream, training_text, settings, batch_size)
         found = []
         for setting in settings:
             try:
@@ -239,5 +258,5 @@ def adapt(
         }
     description["settings"] = dict(zip(method.grid, best, strict=True))
     if gradient_rms is not None:
-        description["gradient_tokens"] = len(text)
+        description["gradient_tokens"] = len(training_text)
     return description, {name: score(stream, [best])[0] for name, stream in streams.items()}

@@ -13,6 +13,7 @@ import torch
 from eval import evaluate_lm, evaluate_parsing
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
+from eval.adaptation.ngram_interpolation import NGramInterpolation, interpolated_log_probabilities
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
@@ -212,6 +213,18 @@ def test_dynamic_evaluation_leaves_out_what_diverges(
     assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected, abs=1e-4)
 
 
+def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
+    output = tmp_path / "results.json"
+    arguments = [checkpoint, "--files", text_file, "--adapt", "ngrams", "--training-text", text_file]
+    settings = ["--order", "3", "--ngram-weight", "0.1", "0.6", "--tune", text_file]
+    assert evaluate_lm.main([*arguments, *settings, "--output", str(output)]) == 0
+    adapted = json.loads(output.read_text())["adaptation"]
+    assert adapted["settings"] == {"order": 3, "ngram_weight": 0.6}  # the n-grams know the text by heart
+    stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
+    (expected,) = interpolated_log_probabilities(model, stream, stream, [NGramInterpolation(3, 0.6)])
+    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected.sum().item(), abs=1e-6)
+
+
 @pytest.mark.parametrize(
     "arguments, expected",
     [
@@ -221,8 +234,10 @@ def test_dynamic_evaluation_leaves_out_what_diverges(
         (["--adapt", "cache", "--decay", "0.1"], "--decay is no setting of --adapt cache"),
         (["--adapt", "cache", "--tune", "valid.txt"], "--tune valid.txt is none of the texts"),
         (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
-        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --gradient-text"),
-        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--gradient-text", "{text}"], "takes no --gradient-text"),
+        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
+        (["--adapt", "dynamic-sgd", "--tune", "{text}", "--training-text", "{text}"], "takes no --training-text"),
+        (["--adapt", "ngrams", "--tune", "{text}"], "needs the training text: give --training-text"),
+        (["--adapt", "ngrams", "--ngram-weight", "2", "--training-text", "{text}"], "a weight from 0 to 1"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
         (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
     ],
