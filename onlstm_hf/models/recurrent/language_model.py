@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from transformers import GenerationMixin, PreTrainedModel
 from transformers import initialization as init
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import CONFIG_NAME, ModelOutput
 
 from ...ops.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
@@ -231,6 +232,12 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
 
     model: RecurrentModel
     lm_head: nn.Linear
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # Tells tools that labels are shifted here, and that text can be generated: `Trainer`, when it smooths labels,
+        # and pipelines look for the name of the class among these, and not for what is registered with Auto classes.
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[cls.__name__] = cls.__name__
 
     def get_output_embeddings(self) -> nn.Linear:
         return self.lm_head
