@@ -23,6 +23,7 @@ import torch
 from transformers import (
     AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification, AutoTokenizer, pipeline
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 folders, sentence, pair = json.loads(sys.argv[1])
 try:
@@ -40,6 +41,7 @@ def use_language_model(folder, model, tokenizer):
     report = {
         "logits": model(input_ids).logits[0].tolist(),
         "hidden": use_base_model(folder, input_ids),
+        "is_known_to_shift_labels": type(model).__name__ in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES.values(),
         "generated": model.generate(input_ids, max_new_tokens=5, do_sample=False)[0].tolist(),
     }
     write = pipeline("text-generation", model=folder, device="cpu", **trusted)

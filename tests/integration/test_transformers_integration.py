@@ -235,6 +235,18 @@ def test_text_generation_pipeline(model, tokenizer, tmp_path):
     assert [outputs[0]["generated_text"] for outputs in batched] == alone
 
 
+def test_feature_extraction_pipeline_gives_in_batches_what_it_gives_alone(model, tokenizer, tmp_path):
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    extract = pipeline("feature-extraction", model=str(tmp_path))
+    texts = [CORPUS[0], CORPUS[1] + " on", CORPUS[6] + " sat"]  # of the same length, as outputs have the padding
+    with torch.no_grad():
+        expected = model.model(tokenizer(texts, return_tensors="pt")["input_ids"]).last_hidden_state
+    for batch_size in (1, 2):
+        found = torch.tensor(extract(texts, batch_size=batch_size))
+        torch.testing.assert_close(found.squeeze(1), expected)
+
+
 # torch.compile
 
 
@@ -342,6 +354,28 @@ def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_m
     options = {"per_device_train_batch_size": 2, "gradient_accumulation_steps": 2}
     train(accumulated, dataset, tmp_path / "accumulated", optim="sgd", **options)
     torch.testing.assert_close(accumulated.state_dict(), at_once.state_dict())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_trainer_predicts_the_next_token_with_and_without_label_smoothing(
+    kind, make_model, tokenizer, tmp_path, smoothing
+):
+    model, dataset = make_model(**kind.no_dropout), Sentences(tokenizer)
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path), label_smoothing_factor=smoothing, use_cpu=True, report_to=[], disable_tqdm=True
+    )
+    trainer = Trainer(model=model, args=arguments, eval_dataset=dataset)
+    inputs = {name: torch.stack([item[name] for item in dataset]) for name in ("input_ids", "labels")}
+    with torch.no_grad():
+        losses = -logits_of(model, inputs["input_ids"])[:, :-1].log_softmax(dim=-1)
+    right = losses.gather(-1, inputs["labels"][:, 1:, None]).mean()
+    expected = (1 - smoothing) * right + smoothing * losses.mean()
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-4)
+
+    # In training, where it gives the number of labels in a batch; a PRPN normalises by the batch there.
+    num_items = trainer._get_num_items_in_batch([inputs], "cpu")
+    loss = trainer.compute_loss(model.eval(), inputs, num_items_in_batch=num_items)
+    torch.testing.assert_close(loss.detach(), expected)
 
 
 def test_trainer_predicts_logits(model, tokenizer, tmp_path):

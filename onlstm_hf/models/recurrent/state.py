@@ -43,6 +43,10 @@ class ModelState:
             for field in fields(self)
         }
 
+    def __getitem__(self, row: int) -> "ModelState":
+        """The state of one row of the batch, as a batch of one: pipelines take the outputs of a batch apart."""
+        return self.map(lambda tensor: tensor[row].unsqueeze(0))
+
     def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> "ModelState":
         """A new state with `function` applied to every tensor."""
         return pytree.tree_map(function, self)
