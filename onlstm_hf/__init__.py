@@ -18,17 +18,21 @@ _MODULES = {
     "InducedTree": "trees.induced_tree",
     "ONLSTMConfig": "models.configuration_onlstm",
     "ONLSTMForCausalLM": "models.modeling_onlstm",
+    "ONLSTMForSequenceClassification": "models.modeling_onlstm",
     "ONLSTMForSequencePairClassification": "models.modeling_onlstm",
     "ONLSTMModel": "models.modeling_onlstm",
     "PRPNConfig": "models.configuration_prpn",
     "PRPNForCausalLM": "models.modeling_prpn",
+    "PRPNForSequenceClassification": "models.modeling_prpn",
     "PRPNModel": "models.modeling_prpn",
     "RNNConfig": "models.configuration_rnn",
     "RNNForCausalLM": "models.modeling_rnn",
+    "RNNForSequenceClassification": "models.modeling_rnn",
     "RNNForSequencePairClassification": "models.modeling_rnn",
     "RNNModel": "models.modeling_rnn",
     "TreeLSTMConfig": "models.configuration_tree_lstm",
     "TreeLSTMForSequencePairClassification": "models.modeling_tree_lstm",
+    "TreeLSTMModel": "models.modeling_tree_lstm",
     "build_word_tokenizer": "text.tokenization",
     "convert_original_checkpoint": "conversion.checkpoints",
     "convert_original_state_dict": "conversion.state_dicts",
@@ -46,10 +50,20 @@ if TYPE_CHECKING:  # The same names, for editors and type checkers, which do not
     from .models.configuration_prpn import PRPNConfig
     from .models.configuration_rnn import RNNConfig
     from .models.configuration_tree_lstm import TreeLSTMConfig
-    from .models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMForSequencePairClassification, ONLSTMModel
-    from .models.modeling_prpn import PRPNForCausalLM, PRPNModel
-    from .models.modeling_rnn import RNNForCausalLM, RNNForSequencePairClassification, RNNModel
-    from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification
+    from .models.modeling_onlstm import (
+        ONLSTMForCausalLM,
+        ONLSTMForSequenceClassification,
+        ONLSTMForSequencePairClassification,
+        ONLSTMModel,
+    )
+    from .models.modeling_prpn import PRPNForCausalLM, PRPNForSequenceClassification, PRPNModel
+    from .models.modeling_rnn import (
+        RNNForCausalLM,
+        RNNForSequenceClassification,
+        RNNForSequencePairClassification,
+        RNNModel,
+    )
+    from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification, TreeLSTMModel
     from .parsing.pipeline import ConstituencyParsingPipeline
     from .text.tokenization import build_word_tokenizer
     from .trees.distances import tree_from_distances

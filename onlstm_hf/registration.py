@@ -10,25 +10,43 @@ from .models.configuration_onlstm import ONLSTMConfig
 from .models.configuration_prpn import PRPNConfig
 from .models.configuration_rnn import RNNConfig
 from .models.configuration_tree_lstm import TreeLSTMConfig
-from .models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMForSequencePairClassification, ONLSTMModel
-from .models.modeling_prpn import PRPNForCausalLM, PRPNModel
-from .models.modeling_rnn import RNNForCausalLM, RNNForSequencePairClassification, RNNModel
-from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification
+from .models.modeling_onlstm import (
+    ONLSTMForCausalLM,
+    ONLSTMForSequenceClassification,
+    ONLSTMForSequencePairClassification,
+    ONLSTMModel,
+)
+from .models.modeling_prpn import PRPNForCausalLM, PRPNForSequenceClassification, PRPNModel
+from .models.modeling_rnn import (
+    RNNForCausalLM,
+    RNNForSequenceClassification,
+    RNNForSequencePairClassification,
+    RNNModel,
+)
+from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification, TreeLSTMModel
 from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 
+# Of two classes the one that a checkpoint names is taken, and the first for a checkpoint of another kind of model.
 MODEL_CLASSES = {
     ONLSTMConfig: {
         AutoModel: ONLSTMModel,
         AutoModelForCausalLM: ONLSTMForCausalLM,
-        AutoModelForSequenceClassification: ONLSTMForSequencePairClassification,
+        AutoModelForSequenceClassification: (ONLSTMForSequenceClassification, ONLSTMForSequencePairClassification),
     },
-    PRPNConfig: {AutoModel: PRPNModel, AutoModelForCausalLM: PRPNForCausalLM},
+    PRPNConfig: {
+        AutoModel: PRPNModel,
+        AutoModelForCausalLM: PRPNForCausalLM,
+        AutoModelForSequenceClassification: PRPNForSequenceClassification,
+    },
     RNNConfig: {
         AutoModel: RNNModel,
         AutoModelForCausalLM: RNNForCausalLM,
-        AutoModelForSequenceClassification: RNNForSequencePairClassification,
+        AutoModelForSequenceClassification: (RNNForSequenceClassification, RNNForSequencePairClassification),
     },
-    TreeLSTMConfig: {AutoModelForSequenceClassification: TreeLSTMForSequencePairClassification},
+    TreeLSTMConfig: {
+        AutoModel: TreeLSTMModel,
+        AutoModelForSequenceClassification: TreeLSTMForSequencePairClassification,
+    },
 }
 
 for _config, _models in MODEL_CLASSES.items():

@@ -14,12 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForSequenceClassification, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
+from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
+from onlstm_hf.utils.checkpoints import registered_classes
 from onlstm_hf.utils.results_file import write_results
 from training.logic.batches import (
     EncodedPair,
@@ -99,7 +107,11 @@ class LogicalInference(Task):
 
 
 def build_pair_model(recipe: LogicRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
-    """A new classifier of the recipe's type, whose labels are the relations."""
+    """A new classifier of the recipe's type, whose labels are the relations.
+
+    Raises:
+        ValueError: if models of this type classify no pairs.
+    """
     known = AutoConfig.for_model(recipe.model.model_type)
     fields = {
         "vocab_size": len(tokenizer),
@@ -109,7 +121,10 @@ def build_pair_model(recipe: LogicRecipe, tokenizer: PreTrainedTokenizerBase) ->
         "label2id": {relation: index for index, relation in enumerate(RELATIONS)},
     }
     config = changed_config(known, fields, recipe.model.model)
-    return AutoModelForSequenceClassification.from_config(config)
+    for model_class in registered_classes(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, type(config)):
+        if issubclass(model_class, ForSequencePairClassification):
+            return model_class(config)
+    raise ValueError(f'there is no classifier of pairs of the model type "{config.model_type}"')
 
 
 @torch.no_grad()

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 
 import torch
@@ -20,7 +21,8 @@ from transformers import (
 )
 from transformers.dynamic_module_utils import get_relative_imports
 
-from ..utils.checkpoints import load_checkpoint
+from ..models.recurrent.pair_classification import ForSequencePairClassification
+from ..utils.checkpoints import load_checkpoint, registered_classes
 from ..utils.files import written_folder
 from ..utils.remote_code import model_code, refer_to
 from .cards.language_model import model_card
@@ -180,7 +182,7 @@ def _package_class(checkpoint: Path, config: dict) -> type[PreTrainedModel] | No
     model_type = config["model_type"]
     if model_type not in CONFIG_MAPPING or not CONFIG_MAPPING[model_type].__module__.startswith("onlstm_hf."):
         return None
-    found = [mapping[CONFIG_MAPPING[model_type]] for mapping in MODELS if CONFIG_MAPPING[model_type] in mapping]
+    found = chain.from_iterable(registered_classes(mapping, CONFIG_MAPPING[model_type]) for mapping in MODELS)
     classes = {cls.__name__: cls for cls in found}
     for architecture in config.get("architectures") or ():
         if architecture in classes:
@@ -213,16 +215,17 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
 
 
 def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises `ValueError` if `pipeline("text-classification")` could not classify a pair."""
-    if "token_type_ids" not in tokenizer.model_input_names:
+    """Raises `ValueError` if `pipeline("text-classification")` could not classify a text, or what the model takes."""
+    takes_pairs = isinstance(model, ForSequencePairClassification)
+    if takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
         raise ValueError(
             f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: save one in its place that "
             "does (build_word_tokenizer with token_type_ids=True)"
         )
     with torch.no_grad():
-        logits = model(**tokenizer(*PAIR, return_tensors="pt").to(model.device)).logits
+        logits = model(**tokenizer(*(PAIR if takes_pairs else PAIR[:1]), return_tensors="pt").to(model.device)).logits
     if not logits.isfinite().all():
-        raise ValueError(f"the scores that {checkpoint} gives a pair of texts contain NaN or infinity")
+        raise ValueError(f"the scores that {checkpoint} gives a text contain NaN or infinity")
 
 
 def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> ModelCard:

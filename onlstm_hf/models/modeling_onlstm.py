@@ -13,6 +13,7 @@ from .configuration_onlstm import ONLSTMConfig
 from .recurrent.awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
 from .recurrent.language_model import RecurrentPreTrainedModel
 from .recurrent.pair_classification import PairClassifier, RecurrentForSequencePairClassification
+from .recurrent.sequence_classification import RecurrentForSequenceClassification
 from .recurrent.state import RecurrentState
 
 
@@ -202,4 +203,17 @@ class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel, RecurrentForSeq
         self.post_init()
 
 
-__all__ = ["ONLSTMForCausalLM", "ONLSTMForSequencePairClassification", "ONLSTMModel", "ONLSTMPreTrainedModel"]
+# Below the classifier of pairs, as a language model's checkpoint names the last class here of each Auto class.
+class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel, RecurrentForSequenceClassification):
+    """An ON-LSTM that reads one sequence, and a linear map that classifies what it made of it."""
+
+    model_class = ONLSTMModel
+
+
+__all__ = [
+    "ONLSTMForCausalLM",
+    "ONLSTMForSequenceClassification",
+    "ONLSTMForSequencePairClassification",
+    "ONLSTMModel",
+    "ONLSTMPreTrainedModel",
+]

@@ -27,6 +27,7 @@ from .recurrent.language_model import (
     RecurrentModelOutput,
     RecurrentPreTrainedModel,
 )
+from .recurrent.sequence_classification import RecurrentForSequenceClassification
 from .recurrent.state import ModelState
 
 
@@ -575,4 +576,10 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
         return self.model.distances(input_ids, attention_mask, state)
 
 
-__all__ = ["PRPNForCausalLM", "PRPNModel", "PRPNPreTrainedModel"]
+class PRPNForSequenceClassification(PRPNPreTrainedModel, RecurrentForSequenceClassification):
+    """A PRPN that reads one sequence, and a linear map that classifies what it made of it."""
+
+    model_class = PRPNModel
+
+
+__all__ = ["PRPNForCausalLM", "PRPNForSequenceClassification", "PRPNModel", "PRPNPreTrainedModel"]

@@ -16,6 +16,7 @@ from .configuration_rnn import RNNConfig
 from .recurrent.awd_lstm import AWDLSTMForCausalLM, AWDLSTMModel
 from .recurrent.language_model import RecurrentPreTrainedModel
 from .recurrent.pair_classification import PairClassifier, RecurrentForSequencePairClassification
+from .recurrent.sequence_classification import RecurrentForSequenceClassification
 
 NUM_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 # Opens or closes a gate: large enough for a sigmoid to reach 0 and 1 exactly, small enough for float16.
@@ -174,4 +175,17 @@ class RNNForSequencePairClassification(RNNPreTrainedModel, RecurrentForSequenceP
         self.post_init()
 
 
-__all__ = ["RNNForCausalLM", "RNNForSequencePairClassification", "RNNModel", "RNNPreTrainedModel"]
+# Below the classifier of pairs, as a language model's checkpoint names the last class here of each Auto class.
+class RNNForSequenceClassification(RNNPreTrainedModel, RecurrentForSequenceClassification):
+    """A recurrent network that reads one sequence, and a linear map that classifies what it made of it."""
+
+    model_class = RNNModel
+
+
+__all__ = [
+    "RNNForCausalLM",
+    "RNNForSequenceClassification",
+    "RNNForSequencePairClassification",
+    "RNNModel",
+    "RNNPreTrainedModel",
+]

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Lock
@@ -33,6 +34,17 @@ def default_model() -> str:
         f"no model is named and {DEFAULT_MODEL} is not here: give --model FOLDER_OR_NAME or set ONLSTM_MODEL; "
         "`python training/quickstart.py` in a checkout trains a small one in runs/quickstart/model/best"
     )
+
+
+def registered_classes(mapping: Mapping[type, type | tuple[type, ...]], config_class: type) -> tuple[type, ...]:
+    """The models that are registered with an Auto class for a configuration, of which it has one, several or none.
+
+    Args:
+        mapping: that of the Auto class, such as `MODEL_FOR_CAUSAL_LM_MAPPING`.
+        config_class: the configuration.
+    """
+    classes = mapping.get(config_class, ())
+    return classes if isinstance(classes, tuple) else (classes,)
 
 
 def load_checkpoint(

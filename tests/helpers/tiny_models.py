@@ -9,13 +9,16 @@ from transformers import PreTrainedConfig, PreTrainedModel
 from onlstm_hf import (
     ONLSTMConfig,
     ONLSTMForCausalLM,
+    ONLSTMForSequenceClassification,
     ONLSTMForSequencePairClassification,
     ONLSTMModel,
     PRPNConfig,
     PRPNForCausalLM,
+    PRPNForSequenceClassification,
     PRPNModel,
     RNNConfig,
     RNNForCausalLM,
+    RNNForSequenceClassification,
     RNNForSequencePairClassification,
     RNNModel,
 )
@@ -31,6 +34,7 @@ class Kind:
     config_class: type[PreTrainedConfig]
     model_class: type[PreTrainedModel]
     causal_class: type[PreTrainedModel]
+    sequence_class: type[PreTrainedModel]
     options: dict
     no_dropout: dict = field(
         default_factory=lambda: dict.fromkeys(
@@ -57,6 +61,7 @@ _RNN_CLASSES = {
     "config_class": RNNConfig,
     "model_class": RNNModel,
     "causal_class": RNNForCausalLM,
+    "sequence_class": RNNForSequenceClassification,
     "pair_class": RNNForSequencePairClassification,
 }
 AWD_LSTMS = {
@@ -64,6 +69,7 @@ AWD_LSTMS = {
         ONLSTMConfig,
         ONLSTMModel,
         ONLSTMForCausalLM,
+        ONLSTMForSequenceClassification,
         {"chunk_size": 4},
         pair_class=ONLSTMForSequencePairClassification,
     ),
@@ -75,6 +81,7 @@ PRPN = Kind(
     PRPNConfig,
     PRPNModel,
     PRPNForCausalLM,
+    PRPNForSequenceClassification,
     {"num_slots": 3, "lookback": 2},
     no_dropout=dict.fromkeys(("input_dropout", "output_dropout", "recurrent_dropout"), 0.0),
 )

@@ -115,6 +115,7 @@ def test_language_models_predict_write_and_parse_as_with_the_package(name, repor
     input_ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
     with torch.no_grad():
         torch.testing.assert_close(torch.tensor(report["logits"]), model(input_ids).logits[0], rtol=1e-5, atol=1e-5)
+    assert report["is_known_to_shift_labels"]
     assert report["generated"] == model.generate(input_ids, max_new_tokens=5, do_sample=False)[0].tolist()
     assert report["text"].startswith(SENTENCE)
     if not model.induces_trees:
@@ -163,11 +164,17 @@ def test_every_auto_class_of_the_type_is_named(name, root):
     model_type, _, kind = name.partition("-")
     config = json.loads((root / (LANGUAGE_MODELS | CLASSIFIERS)[name] / "config.json").read_text())
     expected = {"AutoConfig", "AutoModel", "AutoModelForCausalLM", "AutoModelForSequenceClassification"}
-    expected -= {"prpn": {"AutoModelForSequenceClassification"}, "tree_lstm": {"AutoModelForCausalLM"}}.get(
-        model_type, set()
-    )
+    expected -= {"AutoModelForCausalLM"} if model_type == "tree_lstm" else set()
     assert config["auto_map"].keys() == expected
     assert ("custom_pipelines" in config) == (model_type in ("onlstm", "prpn") and kind in ("", "2"))
+
+
+def test_a_classifier_of_single_texts_needs_no_tokenizer_of_pairs(tmp_path):
+    kind, tokenizer = MODEL_TYPES["prpn"], build_word_tokenizer([SENTENCE])
+    kind.make(kind.sequence_class, vocab_size=len(tokenizer)).save_pretrained(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    export_checkpoint(tmp_path / "saved", tmp_path / "exported")
+    assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "exported")) is kind.sequence_class
 
 
 @pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForCausalLM])

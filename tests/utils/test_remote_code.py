@@ -202,9 +202,11 @@ def test_a_checkpoint_carries_exactly_the_code_that_it_needs(kind, checkpoint):
     model_type = kind.config_class.model_type
     needed = closure(PACKAGE / "models" / f"modeling_{model_type}.py")
     assert {path.name for path in checkpoint.glob("*.py")} == {flat_name(path) for path in needed}
-    classes = {"AutoModel": kind.model_class, "AutoModelForCausalLM": kind.causal_class}
-    if kind.pair_class:
-        classes["AutoModelForSequenceClassification"] = kind.pair_class
+    classes = {
+        "AutoModel": kind.model_class,
+        "AutoModelForCausalLM": kind.causal_class,
+        "AutoModelForSequenceClassification": kind.sequence_class,
+    }
     assert json.loads((checkpoint / "config.json").read_text())["auto_map"] == {
         "AutoConfig": f"configuration_{model_type}.{kind.config_class.__name__}",
         **{name: f"modeling_{model_type}.{cls.__name__}" for name, cls in classes.items()},

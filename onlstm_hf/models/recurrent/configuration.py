@@ -34,6 +34,11 @@ class RecurrentConfig(PreTrainedConfig):
     tie_word_embeddings: bool = True
     use_cache: bool = True
 
+    @property
+    def output_size(self) -> int:
+        """Units of the `last_hidden_state` of a model without a head."""
+        return self.embedding_size
+
     def __post_init__(self, **kwargs):
         for name in self.positive_integers:
             value = getattr(self, name)
@@ -47,6 +52,8 @@ class RecurrentConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
+        # Of several classes for one Auto class Transformers takes the one that this names; `None` it does not expect.
+        self.architectures = self.architectures or []
         super().__post_init__(**kwargs)
 
     @classmethod

@@ -30,6 +30,11 @@ class AWDLSTMConfig(RecurrentConfig):
     activation_regularization: float = 2.0
     temporal_activation_regularization: float = 1.0
 
+    @property
+    def output_size(self) -> int:
+        """Units of the `last_hidden_state` of a model without a head."""
+        return self.layer_sizes[-1]
+
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
         if self.layer_sizes is None:

@@ -1,0 +1,140 @@
+"""Classifiers of single sequences: what they compute, how they are fine-tuned, saved, loaded and called."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+from transformers import (
+    AutoModelForSequenceClassification,
+    DataCollatorWithPadding,
+    Trainer,
+    TrainingArguments,
+    pipeline,
+)
+
+from onlstm_hf import build_word_tokenizer
+from tests.helpers.tiny_models import KINDS, MODEL_TYPES, PAD, pad, random_rows
+
+# A text is positive where it ends well, however long it is.
+TEXTS = [
+    *("the film is good", "bad things end good", "good", "a bad film that ends good"),
+    *("the film is bad", "good things end bad", "bad", "a good film that ends bad"),
+]
+LABELS = [1, 1, 1, 1, 0, 0, 0, 0]
+
+
+@pytest.fixture(params=list(KINDS))
+def model(request):
+    kind = KINDS[request.param]
+    return kind.make(kind.sequence_class, num_labels=3, pad_token_id=PAD, **kind.no_dropout)
+
+
+@pytest.fixture(params=list(MODEL_TYPES))
+def kind(request):
+    return MODEL_TYPES[request.param]
+
+
+def logits_of(model, *arguments, **options):
+    with torch.no_grad():
+        return model(*arguments, **options).logits
+
+
+def expected_logits(model, rows):
+    """One sequence at a time, without padding."""
+    with torch.no_grad():
+        last = torch.stack([model.model(row[None]).last_hidden_state[0, -1] for row in rows])
+        return F.linear(last, model.score.weight, model.score.bias)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_logits_are_a_linear_map_of_the_output_at_the_last_real_token(model, side):
+    rows = random_rows()
+    ids, mask, _ = pad(rows, side)
+    expected = expected_logits(model, rows)
+    torch.testing.assert_close(logits_of(model, ids, attention_mask=mask), expected, rtol=1e-4, atol=1e-5)
+    embedded = model.get_input_embeddings()(ids)
+    found = logits_of(model, inputs_embeds=embedded, attention_mask=mask, token_type_ids=torch.zeros_like(ids))
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_without_a_mask_every_token_counts(model):
+    ids = torch.stack([row[:4] for row in random_rows()[:2]])
+    torch.testing.assert_close(logits_of(model, ids), expected_logits(model, ids), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("labels", "loss"),
+    [
+        (torch.tensor([2, 0]), F.cross_entropy),
+        (torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]), F.binary_cross_entropy_with_logits),
+    ],
+)
+def test_the_loss_follows_the_labels_and_reaches_every_weight(model, labels, loss):
+    ids = torch.stack([row[:4] for row in random_rows()[:2]])
+    output = model(ids, labels=labels)
+    torch.testing.assert_close(output.loss, loss(output.logits, labels))
+    output.loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+    assert torch.equal(model(ids, labels=labels, return_dict=False)[0], output.loss)
+
+
+def test_one_label_is_a_regression(kind):
+    model = kind.make(kind.sequence_class, num_labels=1)
+    ids, labels = torch.randint(PAD, (3, 4)), torch.tensor([0.5, -1.0, 2.0])
+    output = model(ids, labels=labels)
+    torch.testing.assert_close(output.loss, F.mse_loss(output.logits.squeeze(-1), labels))
+
+
+@pytest.mark.parametrize(
+    "pair", [{"input_ids_pair": torch.ones(1, 2).long()}, {"token_type_ids": torch.tensor([[0, 0, 1]])}]
+)
+def test_a_pair_is_refused(kind, pair):
+    model = kind.make(kind.sequence_class)
+    with pytest.raises(ValueError, match="classifies single sequences, and this is a pair.*ForSequencePair"):
+        model(torch.tensor([[1, 2, 3]]), **pair)
+
+
+def test_a_language_model_becomes_a_classifier_of_sequences(kind, tmp_path):
+    language_model = kind.make()
+    language_model.save_pretrained(tmp_path)
+    model = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
+    assert type(model) is kind.sequence_class
+    ids = torch.tensor([[1, 2, 3]])
+    with torch.no_grad():
+        expected, found = (each.model(ids).last_hidden_state for each in (language_model, model))
+    assert torch.equal(found, expected) and model.score.out_features == 5
+
+
+def test_each_classifier_is_loaded_as_what_it_was_saved(kind, tmp_path):
+    for model_class in filter(None, (kind.sequence_class, kind.pair_class)):
+        model_class(kind.config(num_labels=3)).save_pretrained(tmp_path)
+        assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is model_class
+
+
+def test_trainer_fine_tunes_it_on_texts_of_different_lengths(kind, tmp_path):
+    tokenizer = build_word_tokenizer(TEXTS)
+    options = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "initializer_range": 0.5}
+    labels = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}
+    torch.manual_seed(0)
+    model = kind.sequence_class(kind.config(**kind.no_dropout, **options, **labels))
+    rows = [{**tokenizer(text), "labels": label} for text, label in zip(TEXTS, LABELS, strict=True)]
+    arguments = TrainingArguments(
+        output_dir=str(tmp_path / "run"),
+        max_steps=30,
+        learning_rate=0.05,
+        lr_scheduler_type="constant",
+        save_strategy="no",
+        use_cpu=True,
+        report_to=[],
+        disable_tqdm=True,
+    )
+    collator = DataCollatorWithPadding(tokenizer)
+    trainer = Trainer(model=model, args=arguments, train_dataset=rows, data_collator=collator)
+    trainer.train()
+    assert trainer.predict(rows).predictions.argmax(axis=-1).tolist() == LABELS
+
+    trainer.save_model(tmp_path / "saved")
+    tokenizer.save_pretrained(tmp_path / "saved")
+    classify = pipeline("text-classification", model=str(tmp_path / "saved"), device="cpu")
+    assert [found["label"] for found in classify(TEXTS, batch_size=3)] == [
+        labels["id2label"][label] for label in LABELS
+    ]
