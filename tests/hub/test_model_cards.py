@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from huggingface_hub import ModelCard
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from onlstm_hf.hub.cards.language_model import main_row, model_card
 from onlstm_hf.scoring.stream import stream_log_likelihood
@@ -39,6 +40,18 @@ def test_it_loads_and_parses(folder):
     tree = model.parse(" ".join(words), tokenizer)
     assert list(tree.words) == words
     assert tree.is_binary
+
+
+@each_checkpoint
+def test_text_begins_with_the_token_that_its_tokenizer_names(folder):
+    model, tokenizer = load(folder)
+    assert model.config.bos_token_id == model.generation_config.bos_token_id == tokenizer.bos_token_id
+    options = {"max_new_tokens": 4, "do_sample": False}
+    begun = model.generate(torch.tensor([[tokenizer.bos_token_id]]), **options)
+    assert torch.equal(model.generate(**options), begun)
+    assert torch.equal(model.generate(**tokenizer(["", ""], return_tensors="pt"), **options), begun.expand(2, -1))
+    write = pipeline("text-generation", model=model, tokenizer=tokenizer)
+    assert write("", **options)[0]["generated_text"] == tokenizer.decode(begun[0], skip_special_tokens=True)
 
 
 @each_checkpoint
