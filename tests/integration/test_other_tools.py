@@ -127,6 +127,65 @@ def test_text_is_generated_with_an_adapter(adapted):
     assert generated.tolist() == merged.tolist()
 
 
+# What PEFT asks for beside the prompt: the width of the embeddings, and heads of attention, which there are not.
+def prompt_options(model) -> dict:
+    return {
+        "task_type": "CAUSAL_LM",
+        "num_virtual_tokens": 3,
+        "token_dim": model.config.embedding_size,
+        "num_attention_heads": 1,
+    }
+
+
+@pytest.mark.parametrize("method", ["PromptTuningConfig", "PromptEncoderConfig"])
+def test_a_learned_prompt_is_read_once_before_the_text(kind, method):
+    peft = library("peft")
+    plain, torch_ids = kind.make(**kind.no_dropout), torch.randint(12, (3, 5))
+    config = getattr(peft, method)(**prompt_options(plain))
+    model = peft.get_peft_model(kind.make(**kind.no_dropout), config)
+    ids, mask = {"input_ids": torch_ids}, {"attention_mask": torch.ones_like(torch_ids)}
+    with torch.no_grad():
+        prompt = model.get_prompt(batch_size=3)
+        embedded = torch.cat([prompt, plain.get_input_embeddings()(torch_ids)], dim=1)
+        expected = plain(inputs_embeds=embedded).logits
+        torch.testing.assert_close(model(**ids, **mask).logits, expected)
+        options = {"max_new_tokens": 5, "do_sample": False}
+        written = plain.generate(inputs_embeds=embedded, **options)
+        assert torch.equal(model.generate(**ids, **mask, **options)[:, torch_ids.shape[1] :], written)
+
+    model(**ids, **mask, labels=torch_ids).loss.backward()
+    trained = [name for name, parameter in model.named_parameters() if parameter.grad is not None]
+    assert trained and all(name.startswith("prompt_encoder") for name in trained)
+
+
+def test_methods_of_peft_that_need_attention_are_refused(kind):
+    peft = library("peft")
+    model = kind.make()
+    adaption = peft.AdaptionPromptConfig(adapter_len=3, adapter_layers=1, task_type="CAUSAL_LM")
+    with pytest.raises(ValueError, match="Unsupported model type for adaption prompt"):
+        peft.get_peft_model(model, adaption)
+    with pytest.raises(ValueError, match="specify `num_attention_heads`"):
+        peft.get_peft_model(model, peft.PrefixTuningConfig(task_type="CAUSAL_LM", num_virtual_tokens=3))
+    prefix = peft.get_peft_model(model, peft.PrefixTuningConfig(**prompt_options(model)))
+    with pytest.raises((ValueError, TypeError), match="attention_mask|past_key_values"):
+        prefix(input_ids=torch.ones(1, 2).long(), attention_mask=torch.ones(1, 2))
+
+
+def test_lora_fine_tunes_a_classifier_and_saves_its_head(kind, tmp_path):
+    peft = library("peft")
+    model = kind.make(kind.sequence_class, num_labels=3)
+    config = peft.LoraConfig(task_type="SEQ_CLS", r=2, target_modules=["embeddings"], init_lora_weights=False)
+    adapted = peft.get_peft_model(model, config)
+    ids = torch.randint(12, (4, 5))
+    adapted(input_ids=ids, labels=torch.tensor([0, 1, 2, 0])).loss.backward()
+    trained = {name for name, parameter in adapted.named_parameters() if parameter.grad is not None}
+    assert any("lora_" in name for name in trained) and any("score" in name for name in trained)
+    adapted.save_pretrained(tmp_path)
+    loaded = peft.PeftModel.from_pretrained(kind.make(kind.sequence_class, num_labels=3), tmp_path).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(input_ids=ids).logits, adapted.eval()(input_ids=ids).logits)
+
+
 # torch.export
 
 
