@@ -1,5 +1,6 @@
 """Tools that know nothing of this package, as their users call them; their numbers are ours."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import torch
 from datasets import Dataset
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from eval.data.syntactic_tests import Item
+from eval.evaluate_syntax import score_items
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
@@ -48,7 +51,7 @@ def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, t
     results = lm_eval.simple_evaluate(
         HFLM(pretrained=CHECKPOINT, device="cpu", batch_size=7),
         tasks=["subject_verb_agreement"],
-        task_manager=TaskManager(include_path="docs/lm_eval", include_defaults=False),
+        task_manager=TaskManager(include_path="eval/lm_evaluation_harness", include_defaults=False),
         bootstrap_iters=0,
     )
     samples = results["samples"]["subject_verb_agreement"]
@@ -63,6 +66,38 @@ def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, t
         num_correct += expected[0] > expected[1]
     accuracy = results["results"]["subject_verb_agreement"]["acc,none"]
     assert accuracy == pytest.approx(num_correct / len(samples)) and 0 < accuracy < 1
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fresh_metric_modules")
+def test_pairs_that_unknown_words_make_identical_are_ties_and_not_correct(model, tokenizer, tmp_path):
+    lm_eval = library("lm_eval")
+    from lm_eval.models.huggingface import HFLM
+    from lm_eval.tasks import TaskManager
+
+    pairs = [
+        ("the company expects a loss", "the company expect a loss"),
+        ("the company expect a loss", "the company expects a loss"),  # for one that is not correct
+        ("the zorbs glimp a loss", "the zorb glimps a loss"),
+        ("stocks frobnicate", "stocks frobnicates"),
+    ]
+    rows = [dict(zip(("sentence_good", "sentence_bad"), pair, strict=True)) for pair in pairs]
+    (tmp_path / "pairs.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    template = PROJECT_ROOT / "eval" / "lm_evaluation_harness" / "minimal_pairs.yaml"
+    data = {"dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(tmp_path / "pairs.jsonl")}}}
+    task = {"include": str(template), "task": "unknown_words", **data}
+    (tmp_path / "unknown_words.yaml").write_text(json.dumps(task))  # JSON is YAML
+    results = lm_eval.simple_evaluate(
+        HFLM(pretrained=model, tokenizer=tokenizer, device="cpu", batch_size=3),
+        tasks=["unknown_words"],
+        task_manager=TaskManager(include_path=str(tmp_path), include_defaults=False),
+        bootstrap_iters=0,
+    )
+    found = results["results"]["unknown_words"]
+    items = [Item("", "", pair) for pair in pairs]
+    expected = score_items(model, tokenizer, items, end_counts=False)
+    assert found["acc,none"] == pytest.approx(expected["accuracy"]) and expected["num_correct"] == 1
+    assert found["ties,none"] == pytest.approx(expected["num_ties"] / len(pairs)) and expected["num_ties"] == 2
 
 
 # minicons

@@ -261,10 +261,18 @@ def test_figures_of_the_toy_corpus_are_those_of_the_runs():
 
 
 def test_figures_of_other_runs_are_those_of_their_results():
-    harness = read_json(ROOT / "docs" / "lm_eval" / "results.json")
+    harness = read_json(ROOT / "eval" / "lm_evaluation_harness" / "results.json")
     task = harness["results"]["subject_verb_agreement"]
     accuracy = f"{task['acc,none']:.4f}", str(task["sample_len"])
     assert figures("docs/evaluation.md", "It printed accuracy {} (of {} pairs;") == accuracy
+    blimp = read_json(ROOT / "eval" / "results" / "syntax_ptb_small.json")["models"][0]["scores"]["BLiMP"]
+    pairs, right, ties = (blimp[name] for name in ("num_pairs", "num_correct", "num_ties"))
+    counted = f"{pairs:,}", f"{ties:,}"
+    assert (
+        figures("docs/evaluation.md", "Of the {} pairs of BLiMP, spelt as Penn Treebank text, {} are ties") == counted
+    )
+    shares = percent((right + ties) / pairs), percent(right / pairs)
+    assert figures("docs/evaluation.md", "it would be right on {} % of them in place of {} %") == shares
 
     results = ROOT / "eval" / "results"
     released = read_json(ROOT / "model_cards" / "onlstm-ptb-small" / "results.json")
