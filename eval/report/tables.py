@@ -1,4 +1,7 @@
-"""Tables as text, Markdown, LaTeX and CSV: a header and rows of cells, the first column flush left."""
+"""Tables as text, Markdown, LaTeX and CSV: a header and rows of cells, the first column flush left.
+
+The writers of pandas know no rows that part a table, and need one more library for Markdown.
+"""
 
 import csv
 import io

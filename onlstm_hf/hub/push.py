@@ -110,6 +110,8 @@ def _push(
         before = api.repo_info(**place, revision=revision)
         kept = {*files, ".gitattributes"}
         removed = [file.rfilename for file in before.siblings if file.rfilename not in kept]
+        # `upload_folder` with `delete_patterns` makes the same commit of a folder. Card, configuration and code, which
+        # are only in memory, would first have to be written there, beside a copy of the weights.
         try:
             commit = api.create_commit(
                 **place,

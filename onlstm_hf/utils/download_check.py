@@ -22,6 +22,7 @@ def hub_checksum(content: bytes | Path, is_large: bool) -> str:
         content: bytes, or the file that has them.
         is_large: which of the two.
     """
+    # `huggingface_hub.utils.sha` has the same, but this file travels with checkpoints and imports only Transformers.
     size = len(content) if isinstance(content, bytes) else content.stat().st_size
     checksum = hashlib.sha256() if is_large else hashlib.sha1(b"blob %d\0" % size)
     with BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:

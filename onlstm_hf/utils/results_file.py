@@ -22,6 +22,8 @@ VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 def write_results(path: str | os.PathLike, results: dict, script: str, arguments: Sequence[str]) -> dict:
     """Writes results, and how they were computed, to a JSON file whose paths make sense on another machine, too.
 
+    (`evaluate.save` writes the path of the interpreter, neither command nor machine, and straight into the file.)
+
     Args:
         path: the file; one of the same name is replaced once the new one is complete.
         results: values that JSON can hold. Paths in its keys and values are written as `portable` writes them.

@@ -35,6 +35,9 @@ def learning_rate_factor(
 ) -> float:
     """Factor of the peak learning rate at an update, counted from 0: linear warm-up, then the recipe's schedule.
 
+    It needs no state of its own to be saved. The schedulers of `transformers.get_scheduler` do; besides, they warm up
+    from 0, which makes the first update an empty one, and take an improvement of less than 0.01 % for a plateau.
+
     Args:
         step: updates made so far. The cosine is 0 at `total_steps`, when the run has ended.
         arguments: the recipe's.
