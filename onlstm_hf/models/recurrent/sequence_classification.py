@@ -3,6 +3,7 @@
 import torch
 from torch import nn
 from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import can_return_tuple
 
 from .configuration import RecurrentConfig
 from .language_model import RecurrentModel, RecurrentPreTrainedModel
@@ -23,6 +24,7 @@ class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
         self.score = nn.Linear(config.output_size, config.num_labels)
         self.post_init()
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -31,7 +33,6 @@ class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
         token_type_ids: torch.LongTensor | None = None,
         input_ids_pair: torch.LongTensor | None = None,
         labels: torch.Tensor | None = None,
-        return_dict: bool | None = None,
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
         r"""
@@ -45,8 +46,8 @@ class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
             labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
                 `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
                 numbers `(batch_size,)` or `(batch_size, num_labels)`.
-            return_dict: whether to return a `SequenceClassifierOutput` (default) or a tuple.
-            kwargs: further arguments of the model without the head, such as `output_hidden_states`.
+            kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
+                whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
 
         Raises:
             ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
@@ -64,14 +65,12 @@ class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
         loss = None
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
-        output = SequenceClassifierOutput(
+        return SequenceClassifierOutput(
             loss=loss,
             logits=logits,
             hidden_states=outputs.hidden_states,
             attentions=outputs.get("attentions"),
         )
-        return_dict = self.config.return_dict if return_dict is None else return_dict
-        return output if return_dict else output.to_tuple()
 
 
 def _at_last_token(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
