@@ -110,6 +110,21 @@ def test_each_classifier_is_loaded_as_what_it_was_saved(kind, tmp_path):
         assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is model_class
 
 
+def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(tmp_path):
+    kind = MODEL_TYPES["rnn"]  # a PRPN normalises by the batch
+    ids, labels = torch.randint(PAD, (4, 5)), [0, 1, 2, 1]
+    rows = [{"input_ids": row, "labels": label} for row, label in zip(ids, labels, strict=True)]
+    trained = []
+    for size, steps in ((4, 1), (2, 2)):
+        options = {"per_device_train_batch_size": size, "gradient_accumulation_steps": steps, "max_steps": 1}
+        fixed = {"optim": "sgd", "learning_rate": 1.0, "save_strategy": "no", "use_cpu": True, "report_to": []}
+        arguments = TrainingArguments(output_dir=str(tmp_path), disable_tqdm=True, **options, **fixed)
+        model = kind.make(kind.sequence_class, num_labels=3, **kind.no_dropout)
+        Trainer(model=model, args=arguments, train_dataset=rows).train()
+        trained.append(model.state_dict())
+    torch.testing.assert_close(*trained)
+
+
 def test_trainer_fine_tunes_it_on_texts_of_different_lengths(kind, tmp_path):
     tokenizer = build_word_tokenizer(TEXTS)
     options = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "initializer_range": 0.5}

@@ -16,6 +16,8 @@ class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
     """
 
     auto_class_name = "AutoModelForSequenceClassification"
+    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
+    accepts_loss_kwargs = False
     model_class: type[RecurrentModel]
 
     def __init__(self, config: RecurrentConfig):
