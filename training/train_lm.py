@@ -11,6 +11,7 @@ Both checkpoints hold the weights that are evaluated: the averaged ones once ave
 
 import sys
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 
 import torch
@@ -33,11 +34,15 @@ from training.language_models.text_batches import (
     encode_lines,
     encode_text,
     load_texts,
+    text_of,
 )
 from training.language_models.validation import gold_sentence_distances, load_gold_trees, load_held_out_text
 from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import BatchSource, Share, Task
+from training.loop.task import BatchSource, Share, Task, fingerprint
+
+# Of streamed text the fingerprint is of its beginning: all of it may be more than anyone reads.
+NUM_STREAMED_LINES = 10_000
 
 
 class LanguageModeling(Task):
@@ -64,7 +69,21 @@ class LanguageModeling(Task):
             raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out the gold trees')
         self.validation = load_held_out_text(data, "validation", self.tokenizer)
         self.test = load_held_out_text(data, "test", self.tokenizer)
+        self.fingerprints = self._fingerprints()
         return build_batches(self.recipe, self.tokenizer, share)
+
+    def _fingerprints(self) -> dict[str, str]:
+        data = self.recipe.data
+        train = (text_of(item, data.text_column) for item in load_texts(data, "train"))
+        parts = {
+            "training text": islice(train, NUM_STREAMED_LINES) if data.streaming else train,
+            "validation text": self.validation.sentences,
+        }
+        if self.test:
+            parts["test text"] = self.test.sentences
+        if self.treebank:
+            parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
+        return {name: fingerprint(texts) for name, texts in parts.items()}
 
     def num_classes(self, model: PreTrainedModel) -> int:
         return model.config.vocab_size
@@ -111,10 +130,18 @@ class LanguageModeling(Task):
             "parameters": model.num_parameters(),
             "onlstm_hf": onlstm_hf.__version__,
             "torch": torch.__version__,
-            "recipe": self.recipe.fields(),
+            **self.record(progress),
         }
         write_json(output_dir / "results.json", results)
         return results
+
+    def summary(self, results: dict) -> str:
+        scores = [f"validation perplexity {results['validation_perplexity']:.2f}"]
+        if "test_perplexity" in results:
+            scores.append(f"test perplexity {results['test_perplexity']:.2f}")
+        if "parsing" in results:
+            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}")
+        return ", ".join(scores)
 
     def _parse_gold_sentences(self, model: PreTrainedModel, tree_file: Path) -> dict:
         """Stores the distances of every layer, and returns the scores of the trees made from them."""

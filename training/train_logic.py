@@ -10,8 +10,8 @@ A run leaves in its `output_dir`:
 """
 
 import sys
+from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import torch
 from transformers import (
@@ -27,7 +27,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
-from onlstm_hf.utils.checkpoints import registered_classes
 from onlstm_hf.utils.results_file import write_results
 from training.logic.batches import (
     EncodedPair,
@@ -39,10 +38,10 @@ from training.logic.batches import (
     load_logic_splits,
 )
 from training.logic.recipe import LogicRecipe, parse_logic_recipe
-from training.loop.model_setup import changed_config
+from training.loop.model_setup import changed_config, trained_class
 from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import BatchSource, Share, Task
+from training.loop.task import BatchSource, Share, Task, fingerprint
 
 
 class LogicalInference(Task):
@@ -59,6 +58,9 @@ class LogicalInference(Task):
         self.splits = load_logic_splits(self.recipe.data)
         self.validation = encode_pairs(self.splits.validation, self.tokenizer)
         train = encode_pairs(self.splits.train, self.tokenizer)
+        test = chain.from_iterable(self.splits.test.values())
+        parts = {"training": self.splits.train, "validation": self.splits.validation, "test": test}
+        self.fingerprints = {f"{name} pairs": fingerprint(map(" ".join, pairs)) for name, pairs in parts.items()}
         return LogicBatches(train, share, self.recipe.optimization.seed)
 
     def num_classes(self, model: PreTrainedModel) -> int:
@@ -79,9 +81,6 @@ class LogicalInference(Task):
     def validation_loss(self, scores: dict[str, float]) -> float:
         return -scores["validation_accuracy"]
 
-    def fixed(self) -> dict[str, Any]:
-        return {"training pairs": len(self.splits.train)}
-
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         model = AutoModelForSequenceClassification.from_pretrained(output_dir / "best").to(device)
         predictions, references, num_operators = [], [], []
@@ -101,9 +100,13 @@ class LogicalInference(Task):
             "epochs": progress.epoch,
             "updates": progress.step,
             "training_pairs": len(self.splits.train),
-            "recipe": self.recipe.fields(),
+            **self.record(progress),
         }
         return write_results(output_dir / "results.json", results, "training/train_logic.py", self.command_line)
+
+    def summary(self, results: dict) -> str:
+        accuracies = {"validation": results["validation_accuracy"], "test": results["test"]["accuracy"]}
+        return ", ".join(f"{name} accuracy {100 * accuracy:.1f} %" for name, accuracy in accuracies.items())
 
 
 def build_pair_model(recipe: LogicRecipe, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:
@@ -113,6 +116,7 @@ def build_pair_model(recipe: LogicRecipe, tokenizer: PreTrainedTokenizerBase) ->
         ValueError: if models of this type classify no pairs.
     """
     known = AutoConfig.for_model(recipe.model.model_type)
+    model_class = trained_class(known, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, ForSequencePairClassification)
     fields = {
         "vocab_size": len(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,
@@ -120,11 +124,7 @@ def build_pair_model(recipe: LogicRecipe, tokenizer: PreTrainedTokenizerBase) ->
         "id2label": dict(enumerate(RELATIONS)),
         "label2id": {relation: index for index, relation in enumerate(RELATIONS)},
     }
-    config = changed_config(known, fields, recipe.model.model)
-    for model_class in registered_classes(MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, type(config)):
-        if issubclass(model_class, ForSequencePairClassification):
-            return model_class(config)
-    raise ValueError(f'there is no classifier of pairs of the model type "{config.model_type}"')
+    return model_class(changed_config(known, fields, recipe.model.model))
 
 
 @torch.no_grad()

@@ -16,9 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import check_files
+from training.loop.processes import locked_folder
 from training.seeds.reporter import Reporter, results_table
 from training.seeds.seed_run import SeedRun
-from training.seeds.supervised import locked_folder
 
 SECONDS_BETWEEN_LOOKS = 0.5
 
@@ -28,7 +28,6 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     recipe = parse_recipe([options.recipe, *arguments])
     check_files(recipe.data)
     output_dir = Path(recipe.run.output_dir)
-    output_dir.mkdir(parents=True, exist_ok=True)
     runs = [SeedRun(seed, recipe) for seed in dict.fromkeys(options.seeds)]
     with locked_folder(output_dir, longest_wait=1.0):
         failed = run_all(runs, options, arguments)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 from transformers import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
     AutoConfig,
     AutoModelForCausalLM,
     AutoTokenizer,
@@ -13,10 +14,11 @@ from transformers import (
 )
 
 import onlstm_hf
+from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
 from training.language_models.recipe import DataArguments, ModelArguments
 from training.language_models.text_batches import load_texts
 from training.loop.checkpointing import reported_damage
-from training.loop.model_setup import changed_config
+from training.loop.model_setup import changed_config, trained_class
 from training.loop.optimization import all_finite
 
 
@@ -84,6 +86,7 @@ def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTra
         with reported_damage(f"the checkpoint {arguments.init_from}"):
             known = AutoConfig.from_pretrained(arguments.init_from)
         fields = known.to_dict()
+    trained_class(known, MODEL_FOR_CAUSAL_LM_MAPPING, RecurrentForCausalLM)
     return changed_config(known, fields, arguments.model)
 
 

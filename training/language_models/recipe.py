@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, argument
+from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, fixed, recorded
 from training.loop.recipe_parser import parse_groups
 
 
@@ -13,46 +13,41 @@ class DataArguments:
 
     _argument_group_name: ClassVar[str] = "data"
 
-    dataset: str | None = argument("HF dataset: a name on the Hub or a local folder. Or use train_files.", None)
-    dataset_config: str | None = argument("Configuration name of the HF dataset.", None)
-    text_column: str = argument("Column of the HF dataset that holds the text.", "text")
-    train_split: str = argument("Training split of the HF dataset; slices such as train[:1000] work.", "train")
-    validation_split: str = argument("Validation split of the HF dataset.", "validation")
-    test_split: str | None = argument("Test split, scored once at the end.", None)
-    train_files: list[str] | None = argument("UTF-8 text files, one sentence a line.", None)
-    validation_files: list[str] | None = argument("Text files for validation.", None)
-    test_files: list[str] | None = argument("Text files scored once at the end.", None)
-    gold_trees: str | None = argument(
+    dataset: str | None = recorded("HF dataset: a name on the Hub or a local folder. Or use train_files.", None)
+    dataset_config: str | None = recorded("Configuration name of the HF dataset.", None)
+    text_column: str = recorded("Column of the HF dataset that holds the text.", "text")
+    train_split: str = recorded("Training split of the HF dataset; slices such as train[:1000] work.", "train")
+    validation_split: str = recorded("Validation split of the HF dataset.", "validation")
+    test_split: str | None = recorded("Test split, scored once at the end.", None)
+    train_files: list[str] | None = recorded("UTF-8 text files, one sentence a line.", None)
+    validation_files: list[str] | None = recorded("Text files for validation.", None)
+    test_files: list[str] | None = recorded("Text files scored once at the end.", None)
+    gold_trees: str | None = recorded(
         "Penn-style bracketed trees (.mrg file or folder): parsing F1 is reported, never selected on.", None
     )
-    gold_tree_column: str | None = argument(
+    gold_tree_column: str | None = recorded(
         "The same from a column of the validation split: one bracketed tree a sentence.", None
     )
-    tokenizer: str | None = argument(
+    tokenizer: str | None = fixed(
         "Name or folder of a tokenizer. Otherwise that of init_from, or one built from the text.", None
     )
-    vocab_size: int | None = argument("Largest vocabulary of the tokenizer that is built.", None, at_least=1)
-    min_count: int = argument("Least count of a word of the tokenizer that is built.", 1, at_least=1)
-    lowercase: bool = argument("The tokenizer that is built lower-cases.", False)
-    digits_to_n: bool = argument("The tokenizer that is built writes numbers as N.", False)
-    split: Literal["whitespace", "treebank", "characters"] = argument(
+    vocab_size: int | None = fixed("Largest vocabulary of the tokenizer that is built.", None, at_least=1)
+    min_count: int = fixed("Least count of a word of the tokenizer that is built.", 1, at_least=1)
+    lowercase: bool = fixed("The tokenizer that is built lower-cases.", False)
+    digits_to_n: bool = fixed("The tokenizer that is built writes numbers as N.", False)
+    split: Literal["whitespace", "treebank", "characters"] = fixed(
         "What the words of the tokenizer that is built are.", "whitespace"
     )
-    streaming: bool = argument(
-        "Read the training text as it comes instead of holding it in memory.", False, fixed=True
-    )
-    independent_sentences: bool = argument(
+    streaming: bool = fixed("Read the training text as it comes instead of holding it in memory.", False)
+    independent_sentences: bool = fixed(
         "Train on padded sentences in random order instead of one stream with the state carried; perplexities are "
         "then those of sentences on their own, too.",
         False,
-        fixed=True,
     )
-    bptt_length: int = argument("Tokens of a row in one training step (stream only).", 70, at_least=1, fixed=True)
-    random_bptt: bool = argument(
-        "Draw the length around bptt_length as the papers do, lr scaled with it.", True, fixed=True
-    )
-    max_sentence_length: int = argument(
-        "Independent sentences are cut after this many tokens in training.", 200, at_least=1, fixed=True
+    bptt_length: int = fixed("Tokens of a row in one training step (stream only).", 70, at_least=1)
+    random_bptt: bool = fixed("Draw the length around bptt_length as the papers do, lr scaled with it.", True)
+    max_sentence_length: int = fixed(
+        "Independent sentences are cut after this many tokens in training.", 200, at_least=1
     )
 
 
@@ -60,30 +55,30 @@ class DataArguments:
 class ModelArguments(NewModelArguments):
     """The model: a new one from configuration fields, or an earlier checkpoint."""
 
-    init_from: str | None = argument("Start from the weights of this checkpoint folder (finetuning stage).", None)
+    init_from: str | None = fixed("Start from the weights of this checkpoint folder (finetuning stage).", None)
 
 
 @dataclass
 class OptimizationArguments(UpdateArguments):
     """How the weights are updated."""
 
-    optimizer: Literal["nt-asgd", "adam", "adamw"] = argument(
-        "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018).", "nt-asgd", fixed=True
+    optimizer: Literal["nt-asgd", "adam", "adamw"] = fixed(
+        "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018).", "nt-asgd"
     )
-    schedule: Literal["constant", "cosine", "plateau"] = argument(
+    schedule: Literal["constant", "cosine", "plateau"] = recorded(
         "Learning rate after warm-up; cosine falls to 0 at the end, plateau halves it where validation does not "
         "improve.",
         "constant",
     )
-    plateau_patience: int = argument(
+    plateau_patience: int = recorded(
         "plateau: checks without improvement before the one that halves the rate.", 2, at_least=0
     )
-    warmup_steps: int = argument("Steps of linear warm-up.", 0, at_least=0)
-    nonmonotone_interval: int = argument(
+    warmup_steps: int = recorded("Steps of linear warm-up.", 0, at_least=0)
+    nonmonotone_interval: int = recorded(
         "nt-asgd: average once validation is worse than the best of all but the last n.", 5, at_least=1
     )
-    average_from_start: bool = argument("nt-asgd: average from the first step on (finetuning stage).", False)
-    stop_when_averaging_stalls: bool = argument(
+    average_from_start: bool = fixed("nt-asgd: average from the first step on (finetuning stage).", False)
+    stop_when_averaging_stalls: bool = recorded(
         "nt-asgd: stop once the averaged weights stop improving by the same rule.", False
     )
 
@@ -92,7 +87,7 @@ class OptimizationArguments(UpdateArguments):
 class LanguageModelRunArguments(RunArguments):
     """As for every run, and how the test text is read."""
 
-    test_batch_size: int = argument("Rows of the test text.", 1, at_least=1)
+    test_batch_size: int = recorded("Rows of the test text.", 1, at_least=1)
 
 
 ARGUMENTS = (DataArguments, ModelArguments, OptimizationArguments, LanguageModelRunArguments)

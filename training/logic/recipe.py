@@ -3,7 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, argument, with_default
+from training.loop.recipe import (
+    NewModelArguments,
+    Recipe,
+    RunArguments,
+    UpdateArguments,
+    fixed,
+    recorded,
+    with_default,
+)
 from training.loop.recipe_parser import parse_groups
 
 
@@ -13,17 +21,15 @@ class LogicDataArguments:
 
     _argument_group_name: ClassVar[str] = "data"
 
-    pairs: str | None = argument(
+    pairs: str | None = recorded(
         "Folder with the files train0 ... test12 of Bowman et al. (2015), or the folder or Hub name of an HF dataset "
         "with such splits. Without it pairs are generated.",
         None,
     )
-    num_pairs: int = argument("Pairs that are generated.", 249_000, at_least=1, fixed=True)
-    pairs_seed: int = argument("Seed of the pairs that are generated.", 0, at_least=0, fixed=True)
-    max_train_operators: int = argument("Train on pairs of at most so many operators.", 6, at_least=0, fixed=True)
-    holdout_every: int = argument(
-        "One training pair in so many is held out: they choose the best epoch.", 10, at_least=2, fixed=True
-    )
+    num_pairs: int = fixed("Pairs that are generated.", 249_000, at_least=1)
+    pairs_seed: int = fixed("Seed of the pairs that are generated.", 0, at_least=0)
+    max_train_operators: int = fixed("Train on pairs of at most so many operators.", 6, at_least=0)
+    holdout_every: int = fixed("One training pair in so many is held out: they choose the best epoch.", 10, at_least=2)
 
 
 @dataclass
@@ -39,7 +45,7 @@ class LogicOptimizationArguments(UpdateArguments):
     max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 1.0)
     batch_size: int = with_default(UpdateArguments, "batch_size", 128)
     num_epochs: int = with_default(UpdateArguments, "num_epochs", 50)
-    patience: int = argument(
+    patience: int = recorded(
         "The learning rate is halved after more checks than these without improvement.", 2, at_least=1
     )
 

@@ -1,5 +1,6 @@
-"""Checkpoint folders that are either whole or not there, whenever the process dies."""
+"""Checkpoint folders that are either whole or not there, whenever the process dies, and that show later damage."""
 
+import hashlib
 import logging
 import os
 import shutil
@@ -8,7 +9,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from accelerate import Accelerator
+from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
+
+# In a checkpoint folder: the checksums of its files, in the format of `sha256sum --check`.
+CHECKSUMS = "SHA256SUMS"
 
 
 @contextmanager
@@ -24,7 +29,11 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         temporary.mkdir(parents=True)
     accelerator.wait_for_everyone()
-    yield temporary
+    try:
+        yield temporary
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)  # on a full disk its room is needed
+        raise
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         for path in temporary.rglob("*"):
@@ -68,13 +77,54 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
     return "last" in found
 
 
+def write_checksums(folder: Path) -> None:
+    """Writes the checksums of all files in a folder to one file in it."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    lines = [f"{_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
+
+
+def check_checksums(folder: Path) -> None:
+    """Raises a `ValueError` that names the first file that is missing, or is not the one that was written."""
+    try:
+        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{CHECKSUMS} is missing or damaged") from error
+    for line in lines:
+        expected, _, name = line.partition("  ")
+        if not (folder / name).is_file():
+            raise ValueError(f"{name} is missing")
+        if _checksum(folder / name) != expected:
+            raise ValueError(f"{name} is damaged: it is not what was written (by its checksum in {CHECKSUMS})")
+
+
+def _checksum(path: Path) -> str:
+    checksum = hashlib.sha256()
+    with open(path, "rb") as file:
+        while part := file.read(2**20):
+            checksum.update(part)
+    return checksum.hexdigest()
+
+
 @contextmanager
 def reported_damage(name: str) -> Iterator[None]:
     """Turns whatever reading a damaged file raises into a `ValueError` that says which file it is."""
     try:
         yield
     except Exception as error:
-        raise ValueError(f"{name} cannot be loaded: {error}") from error
+        raise ValueError(f"{name} cannot be loaded: {str(error) or type(error).__name__}") from error
+
+
+@contextmanager
+def reported_failure_to_write(target: Path) -> Iterator[None]:
+    """Turns what the libraries raise where a disk is full into an `OSError` that says what could not be written."""
+    try:
+        yield
+    except (OSError, SafetensorError, RuntimeError) as error:
+        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        raise OSError(
+            f"{target} cannot be written: {reason}. Once that is mended, --resume goes on from the last checkpoint"
+        ) from error
 
 
 @contextmanager

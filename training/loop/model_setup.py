@@ -2,10 +2,14 @@
 
 import importlib.util
 import sys
+import traceback
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from onlstm_hf.utils.checkpoints import registered_classes
 
 
 def run_model_code(path: str) -> None:
@@ -13,7 +17,7 @@ def run_model_code(path: str) -> None:
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if another module has its name.
+        ValueError: if another module has its name, or it cannot be run.
     """
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no Python file {path} (model_code)")
@@ -25,7 +29,37 @@ def run_model_code(path: str) -> None:
     spec = importlib.util.spec_from_file_location(name, place)
     # Transformers looks there for the file that a checkpoint is to carry.
     sys.modules[name] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(sys.modules[name])
+    try:
+        spec.loader.exec_module(sys.modules[name])
+    except (Exception, SystemExit) as error:  # whatever a user's code may do
+        del sys.modules[name]
+        # The interpreter's own last line: the type of the error, what it says, and of a syntax error the place.
+        reason = traceback.format_exception_only(error)[-1].strip()
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+        at = getattr(error, "lineno", None) or (lines[-1] if lines else 1)
+        raise ValueError(f"the model_code {path} cannot be run: {reason} (line {at})") from error
+
+
+def trained_class(
+    config: PreTrainedConfig, mapping: Mapping[type, type | tuple[type, ...]], base: type[PreTrainedModel]
+) -> type[PreTrainedModel]:
+    """The model of a type that the loop trains.
+
+    Args:
+        config: of the model.
+        mapping: the models of each configuration, as an Auto class knows them.
+        base: the class from which models derive that take and return what the loop gives and needs.
+
+    Raises:
+        ValueError: if none of the type does.
+    """
+    for model_class in registered_classes(mapping, type(config)):
+        if issubclass(model_class, base):
+            return model_class
+    raise ValueError(
+        f'models of type "{config.model_type}" cannot be trained here: the model_type must be one of onlstm_hf or of '
+        f"model_code, with a class that derives from {base.__name__}"
+    )
 
 
 def changed_config(known: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:

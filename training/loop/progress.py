@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -20,6 +21,7 @@ class Progress:
         stalled: whether the averaged weights stopped improving, which ends the run.
         log_size: bytes of `log.jsonl`.
         seconds: that the run took up to its last checkpoint, in all sittings together.
+        changes: of the recipe where the run was resumed: `step`, and the `field` with its value `before` and `after`.
     """
 
     epoch: int = 0
@@ -33,6 +35,7 @@ class Progress:
     stalled: bool = False
     log_size: int = 0
     seconds: float = 0.0
+    changes: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def best_loss(self) -> float:

@@ -8,17 +8,35 @@ from typing import Any, ClassVar, Literal
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
 
 
-def argument(description: str, default: Any = MISSING, *, fixed: bool = False, **limits: float) -> Any:
-    """A field of a recipe.
+# What another value of a field means to a run that is resumed: see the functions of these names.
+OnResume = Literal["fixed", "recorded", "free"]
+
+
+def fixed(description: str, default: Any = MISSING, **limits: float) -> Any:
+    """A field of a recipe that stays: another value is refused when the run is resumed.
+
+    The model, the tokenizer, the place in the batches or the state of the optimiser come from the old one.
 
     Args:
         description: its help text.
         default: its value where a recipe does not name it; without one every recipe must.
-        fixed: whether a run that is resumed must have the same value, because its place in the batches or the state
-            of its optimiser depends on it.
         limits: what its value must be, unless it is `None`: `at_least`, `above` or `below` so much.
     """
-    metadata = {"help": description, "fixed": fixed, **limits}
+    return _field("fixed", description, default, limits)
+
+
+def recorded(description: str, default: Any = MISSING, **limits: float) -> Any:
+    """A field whose other value counts from where the run is resumed; the results say until when the old one did."""
+    return _field("recorded", description, default, limits)
+
+
+def free(description: str, default: Any = MISSING, **limits: float) -> Any:
+    """A field that may change, too, and nothing that the run finds depends on it."""
+    return _field("free", description, default, limits)
+
+
+def _field(on_resume: OnResume, description: str, default: Any, limits: dict[str, float]) -> Any:
+    metadata = {"help": description, "on_resume": on_resume, **limits}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -45,13 +63,11 @@ class NewModelArguments:
 
     _argument_group_name: ClassVar[str] = "model"
 
-    model_type: str = argument("Model type, as AutoConfig knows it.", "onlstm", fixed=True)
-    model_code: str | None = argument(
+    model_type: str = fixed("Model type, as AutoConfig knows it.", "onlstm")
+    model_code: str | None = recorded(
         "Python file that is run first: it registers a new model_type with the Auto classes.", None
     )
-    model: str = argument(
-        "Fields of its configuration, a mapping; override one with --model.hidden_size 650.", "{}", fixed=True
-    )
+    model: str = fixed("Fields of its configuration, a mapping; override one with --model.hidden_size 650.", "{}")
 
     def __post_init__(self):
         self.model: dict[str, Any] = json.loads(self.model) if isinstance(self.model, str) else self.model
@@ -63,26 +79,25 @@ class UpdateArguments:
 
     _argument_group_name: ClassVar[str] = "optimization"
 
-    learning_rate: float = argument("Peak learning rate.", 30.0, above=0, below=float("inf"))
-    weight_decay: float = argument(
+    learning_rate: float = recorded("Peak learning rate.", 30.0, above=0, below=float("inf"))
+    weight_decay: float = fixed(
         "L2 penalty (nt-asgd, adam) or decoupled decay (adamw).", 1.2e-6, at_least=0, below=float("inf")
     )
-    adam_beta1: float = argument("First-moment decay of adam and adamw.", 0.9, at_least=0, below=1)
-    adam_beta2: float = argument("Second-moment decay of adam and adamw.", 0.999, at_least=0, below=1)
-    adam_epsilon: float = argument("Epsilon of adam and adamw.", 1e-8, above=0)
-    max_grad_norm: float = argument("Gradients are clipped to this norm; inf switches that off.", 0.25, above=0)
-    batch_size: int = argument("Rows of a batch in each process.", 20, at_least=1, fixed=True)
-    gradient_accumulation_steps: int = argument(
+    adam_beta1: float = fixed("First-moment decay of adam and adamw.", 0.9, at_least=0, below=1)
+    adam_beta2: float = fixed("Second-moment decay of adam and adamw.", 0.999, at_least=0, below=1)
+    adam_epsilon: float = fixed("Epsilon of adam and adamw.", 1e-8, above=0)
+    max_grad_norm: float = recorded("Gradients are clipped to this norm; inf switches that off.", 0.25, above=0)
+    batch_size: int = fixed("Rows of a batch in each process.", 20, at_least=1)
+    gradient_accumulation_steps: int = fixed(
         "Batches of one update, a mean over all that they predict. In a stream they are consecutive chunks: the state "
         "goes on from one to the next, the gradient does not.",
         1,
         at_least=1,
-        fixed=True,
     )
-    num_epochs: int = argument("Passes over the training data.", 1000, at_least=1)
-    max_steps: int | None = argument("Stop after this many updates, whatever the epoch.", None, at_least=1)
-    mixed_precision: Literal["no", "bf16", "fp16"] = argument("Autocast dtype.", "no")
-    seed: int = argument("Seed of initialisation, dropout and order.", 1111, at_least=0, fixed=True)
+    num_epochs: int = recorded("Passes over the training data.", 1000, at_least=1)
+    max_steps: int | None = recorded("Stop after this many updates, whatever the epoch.", None, at_least=1)
+    mixed_precision: Literal["no", "bf16", "fp16"] = recorded("Autocast dtype.", "no")
+    seed: int = fixed("Seed of initialisation, dropout and order.", 1111, at_least=0)
 
 
 @dataclass
@@ -91,16 +106,16 @@ class RunArguments:
 
     _argument_group_name: ClassVar[str] = "run"
 
-    output_dir: str = argument("Folder of the run: best/, last/, logs and results.json.")
-    resume: bool = argument("Go on from output_dir/last where it exists.", False)
-    log_every_steps: int = argument("Updates between two log entries.", 50, at_least=1)
-    eval_every_steps: int | None = argument("Validate this often; default every epoch.", None, at_least=1)
-    save_every_steps: int | None = argument(
+    output_dir: str = free("Folder of the run: best/, last/, logs and results.json.")
+    resume: bool = free("Go on from output_dir/last where it exists.", False)
+    log_every_steps: int = free("Updates between two log entries.", 50, at_least=1)
+    eval_every_steps: int | None = recorded("Validate this often; default every epoch.", None, at_least=1)
+    save_every_steps: int | None = free(
         "Write output_dir/last this often in addition to every validation.", None, at_least=1
     )
-    eval_batch_size: int = argument("Rows of a batch in validation.", 10, at_least=1)
-    trackers: list[str] = argument("Trackers of Accelerate, for instance tensorboard.", [])
-    num_threads: int | None = argument("CPU threads of each process.", None, at_least=1)
+    eval_batch_size: int = recorded("Rows of a batch in validation.", 10, at_least=1)
+    trackers: list[str] = free("Trackers of Accelerate, for instance tensorboard.", [])
+    num_threads: int | None = free("CPU threads of each process.", None, at_least=1)
 
 
 @dataclass
@@ -123,16 +138,8 @@ class Recipe:
     def _groups(self) -> tuple[Any, ...]:
         return self.data, self.model, self.optimization, self.run
 
-    def fields(self) -> dict[str, Any]:
-        """The fields of all groups by name, as they are written in a recipe file."""
-        return {name: value for group in self._groups() for name, value in asdict(group).items()}
-
-    def fixed_fields(self) -> dict[str, Any]:
-        """Those that must not change when the run is resumed."""
-        values = self.fields()
-        return {
-            item.name: values[item.name]
-            for group in self._groups()
-            for item in fields(group)
-            if item.metadata.get("fixed")
-        }
+    def fields(self, on_resume: OnResume | None = None) -> dict[str, Any]:
+        """The fields of all groups by name, as they are written in a recipe file; of one kind where one is named."""
+        values = {name: value for group in self._groups() for name, value in asdict(group).items()}
+        kinds = {item.name: item.metadata["on_resume"] for group in self._groups() for item in fields(group)}
+        return {name: value for name, value in values.items() if on_resume in (None, kinds[name])}

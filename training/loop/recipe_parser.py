@@ -11,6 +11,19 @@ import yaml
 from transformers import HfArgumentParser
 
 
+class RecipeLoader(yaml.SafeLoader):
+    """Reads an open file as `yaml.safe_load` does, and refuses a key that stands twice in a mapping."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict:
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            name, line = str(key.value), key.start_mark.line + 1
+            if name in lines:
+                raise ValueError(f"{self.name} has {name} in line {lines[name]} and in line {line}: leave out one")
+            lines[name] = line
+        return super().construct_mapping(node, deep)
+
+
 class RecipeParser(HfArgumentParser):
     """An argument parser whose errors are a `ValueError` instead of the end of the process."""
 
@@ -36,7 +49,7 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
 
     Raises:
         FileNotFoundError: if the recipe file does not exist.
-        ValueError: for unknown keys and values of the wrong kind.
+        ValueError: for unknown keys, keys that stand twice, and values of the wrong kind.
     """
     parser = RecipeParser(
         groups,
@@ -65,7 +78,8 @@ def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list
     if not path.is_file():
         raise FileNotFoundError(f"there is no recipe {path}")
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
+        with open(path, encoding="utf-8") as file:
+            content = yaml.load(file, RecipeLoader) or {}
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a YAML file: {error}") from error
     if not isinstance(content, dict):

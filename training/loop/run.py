@@ -5,7 +5,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from datetime import timedelta
 from itertools import islice
@@ -19,10 +19,19 @@ from transformers import PreTrainedModel
 
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
-from training.loop.checkpointing import find_checkpoint, replaced_folder, reported_damage, without_notices
+from training.loop.checkpointing import (
+    check_checksums,
+    find_checkpoint,
+    replaced_folder,
+    reported_damage,
+    reported_failure_to_write,
+    without_notices,
+    write_checksums,
+)
 from training.loop.model_setup import run_model_code
 from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
 from training.loop.precision import bfloat16_notice
+from training.loop.processes import end_with_parent, locked_folder
 from training.loop.progress import Progress
 from training.loop.task import Share, Task, TrainingBatch
 from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
@@ -30,7 +39,7 @@ from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars
 # The other processes wait while the first one scores the test data.
 LONGEST_EVALUATION = timedelta(hours=24)
 # Of the training state in last/: another number is refused.
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 def in_groups(batches: Iterator[TrainingBatch], size: int) -> Iterator[list[TrainingBatch]]:
@@ -45,8 +54,10 @@ class TrainingRun:
     Args:
         task: what is trained, with the recipe.
 
+    Until `train` has ended, no other run can begin in its folder.
+
     Raises:
-        ValueError, OSError: for bad input, before anything is written.
+        ValueError, OSError: for bad input, before anything is written, and where another run has the folder.
     """
 
     def __init__(self, task: Task):
@@ -65,7 +76,30 @@ class TrainingRun:
             project_dir=str(self.output_dir),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
-        resuming = find_checkpoint(self.output_dir, run.resume, self.accelerator)
+        with ExitStack() as alone:
+            alone.enter_context(self._alone_in_folder())
+            self._set_up()
+            self._alone = alone.pop_all()
+
+    @contextmanager
+    def _alone_in_folder(self) -> Iterator[None]:
+        """A block in which no other run can begin in the folder: the first process locks it for all."""
+        problem: list[str | None] = [None]
+        with ExitStack() as lock:
+            if self.accelerator.is_main_process:
+                try:
+                    lock.enter_context(locked_folder(self.output_dir))
+                except (ValueError, OSError) as error:
+                    problem[0] = str(error)
+            broadcast_object_list(problem)
+            if problem[0] is not None:
+                raise ValueError(problem[0])
+            yield
+
+    def _set_up(self) -> None:
+        """Model, optimiser, data and log: those of the checkpoint where the run goes on from one."""
+        task, arguments = self.task, self.recipe.optimization
+        resuming = find_checkpoint(self.output_dir, self.recipe.run.resume, self.accelerator)
         saved = self._read_training_state() if resuming else None
         # All processes start from the weights of the first one, but each draws its own dropout masks.
         set_seed(arguments.seed, device_specific=True)
@@ -80,8 +114,6 @@ class TrainingRun:
         log_state = self._load_training_state(saved) if resuming else None
         self.progress.total_steps = self._count_steps()
 
-        if self.accelerator.is_main_process:
-            self.output_dir.mkdir(parents=True, exist_ok=True)
         num_classes = task.num_classes(model)
         self.counted_until = time.perf_counter()
         self.log = TrainingLog(self.accelerator, self.output_dir, self.progress, num_classes, task.unit, log_state)
@@ -95,7 +127,19 @@ class TrainingRun:
 
         Raises:
             TrainingDiverged: where training cannot go on.
+            OSError: where a file cannot be written, for instance because the disk is full.
         """
+        with self._alone:
+            with self.log.closing():
+                self._train()
+            results = {}
+            if self.accelerator.is_main_process:
+                results = self._write_results()
+            self.accelerator.end_training()
+        return results
+
+    def _train(self) -> None:
+        """Makes updates until the recipe's end."""
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
         self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
         on_cpu = self.accelerator.device.type == "cpu"
@@ -103,36 +147,39 @@ class TrainingRun:
             self.accelerator.print(notice)
         if self.averaged is not None and arguments.average_from_start and not progress.num_averaged:
             self._update_average()
-        with closing(self.log):
-            while not self._is_done():
-                batches = self.batches.batches(progress.epoch, progress.batch)
-                for group in in_groups(batches, arguments.gradient_accumulation_steps):
-                    self.update(group)
-                    progress.batch += len(group)
-                    if progress.step % run.log_every_steps == 0:
-                        self.log.write_training(self.optimizer.param_groups[0]["lr"])
-                    if run.eval_every_steps and progress.step % run.eval_every_steps == 0:
-                        self.validate()
-                    elif run.save_every_steps and progress.step % run.save_every_steps == 0:
-                        self._save(self.last)
-                    if self._is_done():
-                        break
-                else:
-                    progress.epoch, progress.batch = progress.epoch + 1, 0
-                    if not run.eval_every_steps:
-                        self.validate()
-            if progress.validated_at != progress.step:
-                self.validate()
-        results = {}
-        if self.accelerator.is_main_process:
-            results = self.task.write_results(self.output_dir, progress, self.accelerator.device)
-        self.accelerator.end_training()
+        while not self._is_done():
+            batches = self.batches.batches(progress.epoch, progress.batch)
+            for group in in_groups(batches, arguments.gradient_accumulation_steps):
+                self.update(group)
+                progress.batch += len(group)
+                if progress.step % run.log_every_steps == 0:
+                    self.log.write_training(self.optimizer.param_groups[0]["lr"])
+                if run.eval_every_steps and progress.step % run.eval_every_steps == 0:
+                    self.validate()
+                elif run.save_every_steps and progress.step % run.save_every_steps == 0:
+                    self._save(self.last)
+                if self._is_done():
+                    break
+            else:
+                progress.epoch, progress.batch = progress.epoch + 1, 0
+                if not run.eval_every_steps:
+                    self.validate()
+        if progress.validated_at != progress.step:
+            self.validate()
+
+    def _write_results(self) -> dict:
+        """Scores `best/`, and says what came out and where it is."""
+        best = self.output_dir / "best"
+        with reported_damage(f"the checkpoint {best}"):
+            check_checksums(best)
+        results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
+        print(f"{self.task.summary(results)}\ncheckpoint  {best}\nresults     {self.output_dir / 'results.json'}")
         return results
 
     def _is_done(self) -> bool:
         arguments, progress = self.recipe.optimization, self.progress
         return (
-            progress.stalled
+            (progress.stalled and arguments.stop_when_averaging_stalls)
             or progress.epoch >= arguments.num_epochs
             or (arguments.max_steps is not None and progress.step >= arguments.max_steps)
         )
@@ -207,7 +254,7 @@ class TrainingRun:
         if has_stalled(progress.validation_losses, arguments.nonmonotone_interval):
             if not progress.num_averaged:
                 self._update_average()
-            elif arguments.stop_when_averaging_stalls:
+            else:
                 progress.stalled = True
 
     def _score_validation(self) -> dict[str, float]:
@@ -230,12 +277,20 @@ class TrainingRun:
     def _save(self, target: Path) -> None:
         """Writes a checkpoint folder: weights and tokenizer and, in `last/`, all that this run needs to go on."""
         self._check_divergence()
-        with self.log.paused(), without_notices(), replaced_folder(target, self.accelerator) as folder:
+        with (
+            self.log.paused(),
+            without_notices(),
+            reported_failure_to_write(target),
+            replaced_folder(target, self.accelerator) as folder,
+        ):
             if self.accelerator.is_main_process:
                 self.evaluated_model.save_pretrained(folder)
                 self.task.tokenizer.save_pretrained(folder)
             if target == self.last:
                 self._save_training_state(folder / "training_state")
+            self.accelerator.wait_for_everyone()
+            if self.accelerator.is_main_process:
+                write_checksums(folder)
 
     def _save_training_state(self, folder: Path) -> None:
         self.accelerator.save_state(str(folder))
@@ -243,7 +298,8 @@ class TrainingRun:
             self.progress.log_size = self.log.size()
             self.progress.seconds += time.perf_counter() - self.counted_until
             self.counted_until = time.perf_counter()
-            state = {"version": STATE_VERSION, "progress": asdict(self.progress), "fixed": self._fixed()}
+            state = {"version": STATE_VERSION, "progress": asdict(self.progress), "recipe": self.recipe.fields()}
+            state |= {"num_processes": self.accelerator.num_processes, "fingerprints": self.task.fingerprints}
             write_json(folder / "run.json", state)
             if self.progress.num_averaged:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
@@ -254,25 +310,55 @@ class TrainingRun:
         """Which run `last/` belongs to, and how far it came.
 
         Raises:
-            ValueError: if the state is damaged, or of a version of this package that wrote it otherwise.
+            ValueError: if the checkpoint is damaged, is of a version of this package that wrote it otherwise, or was
+                begun with other values of fields that are fixed.
         """
-        path = self.last / "training_state" / "run.json"
-        with reported_damage(f"the training state {path.parent}"):
+        path, state = self.last / "training_state" / "run.json", None
+        with suppress(OSError, ValueError):  # the checksums tell what is wrong with it
             state = json.loads(path.read_text(encoding="utf-8"))
-            if state.get("version") != STATE_VERSION:
-                raise ValueError(
-                    f"it is of version {state.get('version', 1)}, and this package resumes version {STATE_VERSION}. "
-                    "Finish the run with the version of the package that began it, or start another output_dir"
-                )
+        if isinstance(state, dict) and state.get("version") != STATE_VERSION:
+            raise ValueError(
+                f"the training state {path.parent} cannot be loaded: it is of version {state.get('version', 1)}, and "
+                f"this package resumes version {STATE_VERSION}. Finish the run with the version of the package that "
+                "began it, or start another output_dir"
+            )
+        try:
+            check_checksums(self.last)
+        except ValueError as error:
+            raise ValueError(f"the checkpoint {self.last} cannot be loaded: {error}. {self._way_on()}") from error
+        fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
+        if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
+            values = "; ".join(f"{name} was {before} and is {after} now" for name, before, after in changed)
+            raise ValueError(
+                f"{self.last} is of another run: {values}. Go on as it began, or start another output_dir"
+            )
         return state
 
+    def _way_on(self) -> str:
+        """What to do where `last/` is damaged."""
+        best = self.output_dir / "best"
+        try:
+            check_checksums(best)
+        except ValueError:
+            return "There is no whole best/ either: start another output_dir"
+        whole = f"{best} is whole, with the best weights up to then, and from_pretrained loads it"
+        if "init_from" in self.recipe.fields():
+            return f"{whole}; --init_from {best} with another output_dir trains on from them"
+        return f"{whole}; to train, start another output_dir"
+
     def _load_training_state(self, state: dict[str, Any]) -> dict:
-        """Goes on from `last/` as if the run had never stopped. Returns the state of its log."""
+        """Goes on from `last/` as if the run had never stopped. Returns the state of its log.
+
+        Raises:
+            ValueError: if the data are not those that the run began with, or the state cannot be loaded.
+        """
+        for name, before, after in _changes(state["fingerprints"], self.task.fingerprints):
+            raise ValueError(
+                f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
+                "now). Go on with those that the run began with, or start another output_dir"
+            )
         folder, process = self.last / "training_state", self.accelerator.process_index
         with reported_damage(f"the training state {folder}"):
-            for name, value in self._fixed().items():
-                if state["fixed"][name] != value:
-                    raise ValueError(f"{name} was {state['fixed'][name]} and is {value} now")
             self.progress = Progress(**state["progress"])
             load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
             self.accelerator.load_state(str(folder))
@@ -282,17 +368,21 @@ class TrainingRun:
         if process_state["task"] is not None:
             self.task.state = process_state["task"].to(self.accelerator.device)
         self.accelerator.print(f"resumed after {self.progress.step} updates ({self.progress.epoch} epochs)")
+        for name, before, after in _changes(state["recipe"], self.recipe.fields("recorded")):
+            self.progress.changes.append({"step": self.progress.step, "field": name, "before": before, "after": after})
+            self.accelerator.print(f"{name} was {before} and is {after} from here on")
         return process_state["log"]
 
-    def _fixed(self) -> dict[str, Any]:
-        """What must not change when the run is resumed."""
-        num_processes = {"num_processes": self.accelerator.num_processes}
-        return self.recipe.fixed_fields() | num_processes | self.task.fixed()
+
+def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+    """Name, value before and value after, of what both have and is not the same."""
+    return [(name, before[name], value) for name, value in after.items() if name in before and before[name] != value]
 
 
 def run_script(program: str, main: Callable[[], dict]) -> None:
     """Runs a training script; errors that a user can mend end it with one line."""
     keep_freed_memory()
+    end_with_parent()
     try:
         main()
     except (ValueError, OSError, TrainingDiverged) as error:

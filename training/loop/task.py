@@ -1,7 +1,8 @@
 """What a run trains, on what, and how it is scored: all that differs between language models and classifiers."""
 
+import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -65,6 +66,8 @@ class Task(ABC):
         unit: what is predicted and counted.
         logs_learning_rate: whether the log entry of a validation has the learning rate, too.
         tokenizer: set by `build_model`.
+        fingerprints: the `fingerprint` of each part of the data, by its name; set by `load_data`. A run that is
+            resumed must have the same of all parts that it had before.
         state: what goes on from one batch to the next, with a method `to(device)`. It is saved with a checkpoint.
     """
 
@@ -73,6 +76,7 @@ class Task(ABC):
     logs_learning_rate: ClassVar[bool] = False
 
     tokenizer: PreTrainedTokenizerBase
+    fingerprints: dict[str, str]
     state: Any = None
 
     def __init__(self, recipe: Recipe, command_line: Sequence[str] = ()):
@@ -122,6 +126,18 @@ class Task(ABC):
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         """Scores `best/`, writes `results.json`, and returns its content. Called once, in the first process."""
 
-    def fixed(self) -> dict[str, Any]:
-        """What must not change when the run is resumed, besides fields of the recipe. Asked once data are loaded."""
-        return {}
+    @abstractmethod
+    def summary(self, results: dict) -> str:
+        """The scores in `results.json` that are worth a look when the run ends, in one line."""
+
+    def record(self, progress: Progress) -> dict[str, Any]:
+        """What every `results.json` has: the recipe and its changes on the way, and the fingerprints of the data."""
+        return {"recipe": self.recipe.fields(), "changes": progress.changes, "fingerprints": self.fingerprints}
+
+
+def fingerprint(texts: Iterable[str]) -> str:
+    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
+    checksum = hashlib.sha256()
+    for text in texts:
+        checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return checksum.hexdigest()[:16]

@@ -13,6 +13,7 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from tqdm.auto import tqdm
 
+from training.loop.checkpointing import reported_failure_to_write
 from training.loop.progress import Progress
 
 DIVERGED_ABOVE_GUESSING = 2.0
@@ -49,10 +50,9 @@ class TrainingLog:
         self._clear()
         if state is not None:
             self.summed_loss, self.num_items = state["summed_loss"].to(accelerator.device), state["num_items"]
-        if accelerator.is_main_process:
+        if accelerator.is_main_process and self.path.exists():
             # What was logged after the checkpoint will be logged again.
-            with open(self.path, "ab") as file:
-                file.truncate(min(progress.log_size, file.tell()))
+            os.truncate(self.path, min(progress.log_size, self.size()))
         is_shown = accelerator.is_main_process
         self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=not is_shown)
 
@@ -71,7 +71,7 @@ class TrainingLog:
 
     def size(self) -> int:
         """Bytes of `log.jsonl`."""
-        return os.path.getsize(self.path)
+        return self.path.stat().st_size if self.path.exists() else 0
 
     def add(self, cross_entropy: torch.Tensor, num_items: float) -> None:
         """Counts one update: its mean cross-entropy over `num_items` items of each process."""
@@ -133,11 +133,24 @@ class TrainingLog:
         self.accelerator.log(values, step=self.progress.step)
         if self.accelerator.is_main_process:
             entry = {"step": self.progress.step, "epoch": self.progress.epoch, **values}
-            with open(self.path, "a", encoding="utf-8") as file:
+            with reported_failure_to_write(self.path), open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
 
-    def close(self) -> None:
-        self.bar.close()
+    @contextmanager
+    def closing(self) -> Iterator[None]:
+        """Ends the log after the block. That of a run which fails before its first checkpoint becomes another file's.
+
+        There is nothing to go on from, and `log.jsonl` would pass for a run that there is.
+        """
+        try:
+            yield
+        except BaseException:
+            has_checkpoint = any((self.output_dir / name).exists() for name in ("best", "last"))
+            if self.accelerator.is_main_process and self.path.exists() and not has_checkpoint:
+                self.path.replace(self.path.with_name("log.failed.jsonl"))
+            raise
+        finally:
+            self.bar.close()
 
 
 def check_trackers(names: list[str]) -> None:

@@ -14,20 +14,11 @@ from onlstm_hf.trees.tree_files import FILE_NAME
 from onlstm_hf.utils.files import write_json, written_file
 from onlstm_hf.utils.results_file import portable
 from training.language_models.recipe import LanguageModelRecipe
+from training.loop.processes import PARENT
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "training" / "train_lm.py"
 BYTES_OF_LAST_ENTRIES = 16_384
-# A finished run is the run that was asked for whatever these fields are.
-WITHOUT_CONSEQUENCE = {
-    "output_dir",
-    "seed",
-    "resume",
-    "num_threads",
-    "trackers",
-    "log_every_steps",
-    "save_every_steps",
-}
 
 
 class SeedRun:
@@ -51,21 +42,23 @@ class SeedRun:
     def results(self) -> dict | None:
         """What the finished run found; `None` where it is not finished, or was a run of another recipe."""
         results = _read_json(self.folder / "results.json")
-        return results if results and _content(results.get("recipe", {})) == _content(self.recipe.fields()) else None
+        # The run that was asked for may differ in fields on which nothing depends.
+        decisive = (self.recipe.fields("fixed") | self.recipe.fields("recorded")).keys() - {"seed"}
+        wanted, found = self.recipe.fields(), results.get("recipe", {}) if results else {}
+        return results if all(found.get(name) == wanted[name] for name in decisive) else None
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:
         """Starts the run, or goes on with it, in a process that ends with this one."""
         self.folder.mkdir(parents=True, exist_ok=True)
         own = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
         own_arguments = [str(part) for option in own.items() for part in option]
-        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         with open(self.output, "ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "training.seeds.supervised", self.folder, SCRIPT, *arguments, *own_arguments],
-                stdin=subprocess.PIPE,
+                [sys.executable, SCRIPT, *arguments, *own_arguments],
+                stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": str(num_threads)},
+                env=os.environ | {PARENT: str(os.getpid()), "OMP_NUM_THREADS": str(num_threads)},
             )
         self.first_seen = None
 
@@ -124,10 +117,6 @@ class SeedRun:
                     written_file(folder / f"{self.folder.name}.{name}", binary=True) as copy,
                 ):
                     shutil.copyfileobj(source, copy)
-
-
-def _content(recipe: dict) -> dict:
-    return {name: value for name, value in recipe.items() if name not in WITHOUT_CONSEQUENCE}
 
 
 def _read_json(path: Path) -> dict | None:
