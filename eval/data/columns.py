@@ -1,19 +1,19 @@
 """Columns of text in Hugging Face datasets."""
 
 from eval.extras import import_extra
+from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 
 
 def read_string_column(dataset: str, config: str | None, split: str, column: str) -> list[str]:
     """A column of strings of a Hugging Face dataset, given by its name on the Hub or its folder.
 
     Raises:
+        FileNotFoundError: if there is no such folder, and no dataset on the Hub can have the name.
         ValueError: if the dataset cannot be loaded or has no such column of strings.
     """
     datasets = import_extra("datasets")
-    try:
+    with reported_dataset_errors(dataset, f"the split {split!r} of the dataset {dataset}"):
         rows = datasets.load_dataset(dataset, config, split=split)
-    except Exception as error:  # its own exceptions share no base class
-        raise ValueError(f"cannot load the split {split!r} of the dataset {dataset}: {error}") from error
     if column not in rows.column_names:
         raise ValueError(f"{dataset} has no column {column!r}; its columns: {', '.join(rows.column_names)}")
     values = rows[column]

@@ -46,7 +46,8 @@ CHECKPOINT_FILES = (
     "*.png",
 )
 # What Git, the Hub and Python put into folders on their own.
-NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__")
+# SHA256SUMS is what a training run checks its own checkpoints by.
+NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__", "SHA256SUMS")
 # The models that are registered with each Auto class, by their configuration.
 MODELS = (MODEL_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
 SENTENCE = "the company said it expects to report a loss"

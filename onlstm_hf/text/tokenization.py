@@ -14,6 +14,8 @@ from typing import Any
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
+from ..utils.files import refuse_nul
+
 _BLOCK_BYTES = 1 << 20
 
 # A number as a whole word. These are the forms that the Penn Treebank language-modelling text writes as N (61, 9.8,
@@ -252,4 +254,5 @@ def _decode(path: Path, block: bytes, position: int) -> Iterator[str]:
             f"{path} is not UTF-8 text: byte {block[error.start]:#04x} at position {position + error.start}; "
             "convert the file to UTF-8"
         ) from error
+    refuse_nul(text, str(path))
     return iter(text.replace("\r\n", "\n").split("\n"))

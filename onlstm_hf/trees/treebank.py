@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..utils.files import refuse_nul
 from .brackets import BracketNode, read_brackets
 from .induced_tree import InducedTree
 
@@ -200,6 +201,7 @@ def _read_file(path: Path, preprocessing: Preprocessing) -> Iterator[GoldTree]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ValueError(f"{path} is not UTF-8 text: byte {content[error.start]:#04x} in line {line}") from error
+    refuse_nul(text, str(path))
     if not text.strip():
         raise ValueError(f"{path} is empty; expected bracketed trees")
     try:

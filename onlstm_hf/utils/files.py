@@ -36,7 +36,7 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
         source: the name of the text in error messages.
 
     Raises:
-        ValueError: for a line that is not UTF-8, and at the end if no line had a word.
+        ValueError: for a line that is not UTF-8 or has NUL characters, and at the end if no line had a word.
     """
     has_words = False
     for number, line in enumerate(lines, start=1):
@@ -46,10 +46,17 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
             raise ValueError(
                 f"{source} is not UTF-8: byte {line[error.start]:#04x} in line {number}; convert it to UTF-8"
             ) from error
+        refuse_nul(text, f"{source}, line {number},")
         has_words = has_words or bool(text.strip())
         yield text
     if not has_words:
         raise ValueError(f"{source} is empty: there is no sentence in it")
+
+
+def refuse_nul(text: str, place: str) -> None:
+    """Raises a `ValueError` for text with NUL characters: no text has them, but UTF-16 that is read as UTF-8."""
+    if "\0" in text:
+        raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark has; convert it to UTF-8")
 
 
 @contextmanager
@@ -57,6 +64,9 @@ def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
     """Opens a file for UTF-8 text or bytes that gets its name `path` once the block has ended without an error.
 
     Until then, and after an error, an older file of this name stays as it was.
+
+    Raises:
+        OSError: where it cannot be written, for instance because the disk is full; it names the file.
     """
     path = Path(path)
     temporary = _beside(path)
@@ -64,6 +74,9 @@ def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
         with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="\n") as file:
             yield file
         temporary.replace(path)
+    except OSError as error:
+        error.filename = error.filename or str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

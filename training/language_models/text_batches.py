@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional as F
 from transformers import PreTrainedTokenizerBase
 
+from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
 from training.language_models.recipe import DataArguments
 from training.loop.task import Share
@@ -52,8 +53,8 @@ def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
     """The texts of `"train"`, `"validation"` or `"test"`, `None` where the recipe names none.
 
     Raises:
-        FileNotFoundError: if a text file is missing.
-        ValueError: if the dataset has no such split or column.
+        FileNotFoundError: if a text file or the folder of the dataset is missing.
+        ValueError: if the dataset cannot be loaded, or has no such column.
     """
     if arguments.dataset is not None:
         return load_dataset_column(arguments, part, arguments.text_column, arguments.streaming and part == "train")
@@ -68,7 +69,8 @@ def load_dataset_column(arguments: DataArguments, part: str, column: str, stream
         return None
     from datasets import load_dataset
 
-    dataset = load_dataset(arguments.dataset, arguments.dataset_config, split=split, streaming=streaming)
+    with reported_dataset_errors(arguments.dataset, f"the split {split!r} of the dataset {arguments.dataset}"):
+        dataset = load_dataset(arguments.dataset, arguments.dataset_config, split=split, streaming=streaming)
     if dataset.column_names is not None and column not in dataset.column_names:
         raise ValueError(
             f"{arguments.dataset} has no column {column!r}; its columns: {', '.join(dataset.column_names)}"

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from onlstm_hf import build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.logic.formulas import MAX_OPERATORS, OPERATORS, RELATIONS, VARIABLES, LogicPair, split_by_operators
 from onlstm_hf.logic.pairs import SPLITS, read_logic_dataset, read_logic_files
+from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from training.logic.recipe import LogicDataArguments
 from training.loop.task import Share
 
@@ -86,12 +87,10 @@ def load_logic_splits(arguments: LogicDataArguments) -> LogicSplits:
 def _load_dataset(source: str):
     import datasets
 
-    try:
+    with reported_dataset_errors(source, f"the pairs {source}"):
         if Path(source, "dataset_dict.json").is_file():
             return datasets.load_from_disk(source)
         return datasets.load_dataset(source)
-    except Exception as error:  # its own exceptions share no base class
-        raise ValueError(f"cannot load the pairs {source}: {error}") from error
 
 
 def encode_pairs(pairs: Sequence[LogicPair], tokenizer: PreTrainedTokenizerBase) -> list[EncodedPair]:
