@@ -1,14 +1,18 @@
-"""Language modelling: the perplexity of a checkpoint on text.
+"""Language modelling: the perplexity of checkpoints on text.
 
-python eval/evaluate_lm.py MODEL --files valid.txt test.txt --output results.json
-python eval/evaluate_lm.py MODEL --dataset NAME_OR_FOLDER --split validation test --column text
-python eval/evaluate_lm.py MODEL --files valid.txt test.txt --adapt cache --tune valid.txt
+    python eval/evaluate_lm.py MODEL --files valid.txt test.txt --output results.json
+    python eval/evaluate_lm.py MODEL --dataset NAME_OR_FOLDER --split validation test --column text
+    python eval/evaluate_lm.py MODEL --files valid.txt test.txt --adapt cache --tune valid.txt
+    python eval/evaluate_lm.py SEED1 SEED2 SEED3 --files test.txt
+
+Of several checkpoints, such as one model trained with several seeds, the table also has mean and standard deviation.
 """
 
 import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -32,6 +36,8 @@ PROTOCOLS = {
     "sentence": "every line stands alone after one <eos>; every token counts, the <eos> of each line included",
 }
 PUBLISHED = published_figures(LANGUAGE_MODELLING)
+# The columns of the table, and how many decimal places they have.
+UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
 BATCH_SIZES = {"stream": 1, "sentence": 64}
 
 
@@ -44,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", metavar="MODEL", help="checkpoint folder or name on the Hub")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--files", nargs="+", metavar="FILE", help="UTF-8 text, one sentence a line; a text each")
     source.add_argument("--dataset", metavar="NAME_OR_FOLDER", help="Hugging Face dataset, one sentence a row")
@@ -66,29 +72,32 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Scores every text, prints the table and writes the results."""
+    """Scores every text with every model, prints the table and writes the results."""
     check_writable(options.output)
     if options.adapt and options.protocol != "stream":
         raise ValueError("only a stream is adapted to: sentences that stand alone have no past")
     texts = read_texts(options)
     adaptation = read_adaptation(options, {**{path: path for path in options.files or ()}, **_splits(options)})
-    model, tokenizer = load_checkpoint(options.model, trust_remote_code=options.trust_remote_code)
     batch_size = options.batch_size or BATCH_SIZES[options.protocol]
-    scores = {name: score_text(model, tokenizer, lines, options.protocol, batch_size) for name, lines in texts.items()}
-    adapted = None
-    if adaptation:
-        adapted, log_probabilities = adapt(adaptation, model, tokenizer, texts, batch_size)
-        adapted["scores"] = {name: score_tokens(log_probabilities[name], lines) for name, lines in texts.items()}
-    print(f"{options.model}: {PROTOCOLS[options.protocol]}\n")
-    print(report(scores, adapted))
+    models = []
+    for name in options.models:
+        model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+        scores = {
+            text: score_text(model, tokenizer, lines, options.protocol, batch_size) for text, lines in texts.items()
+        }
+        adapted = None
+        if adaptation:
+            adapted, log_probabilities = adapt(adaptation, model, tokenizer, texts, batch_size)
+            adapted["scores"] = {text: score_tokens(log_probabilities[text], lines) for text, lines in texts.items()}
+        models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
+    print(f"{', '.join(options.models)}: {PROTOCOLS[options.protocol]}\n")
+    print(report(models))
     if options.output:
         results = {
             "task": LANGUAGE_MODELLING,
-            **describe_checkpoint(options.model, model),
+            **(models[0] if len(models) == 1 else {"models": models}),
             "protocol": {"name": options.protocol, "description": PROTOCOLS[options.protocol]},
             "batch_size": batch_size,
-            "scores": scores,
-            "adaptation": adapted,
             "published": PUBLISHED,
         }
         write_results(options.output, results, "eval/evaluate_lm.py", arguments)
@@ -163,32 +172,41 @@ def _load_perplexity(configuration: str):
     return evaluate.load(str(Path(__file__).resolve().parent / "perplexity"), configuration, keep_in_memory=True)
 
 
-def report(scores: dict[str, dict[str, float]], adapted: dict | None = None) -> str:
-    """The table of the texts' scores, those with adaptation, and the published ones."""
-    shown = dict(scores)
-    if adapted:
-        shown |= {f"{name}, {adapted['method']}": score for name, score in adapted["scores"].items()}
-    rows = [
-        [
-            name,
-            str(row["num_tokens"]),
-            f"{row['perplexity']:.2f}",
-            f"{row['word_perplexity']:.2f}",
-            f"{row['bits_per_character']:.3f}",
-        ]
-        for name, row in shown.items()
-    ]
+def report(models: Sequence[dict]) -> str:
+    """The table of the texts' scores by each model, those with adaptation, and the published ones."""
+    by_text: dict[str, dict[str, dict]] = {}
+    for model in models:
+        adapted = model["adaptation"] or {"method": None, "scores": {}}
+        scores = model["scores"] | {f"{text}, {adapted['method']}": row for text, row in adapted["scores"].items()}
+        for text, row in scores.items():
+            by_text.setdefault(text, {})[model["model"]] = row
+    rows = []
+    for text, scores in by_text.items():
+        for name, row in scores.items():
+            label = text if len(models) == 1 else f"{text}, {name}"
+            rows.append([label, str(row["num_tokens"]), *(places.format(row[unit]) for unit, places in UNITS.items())])
+        if len(scores) > 1:
+            columns = {unit: [row[unit] for row in scores.values()] for unit in UNITS}
+            rows += [
+                [f"{text}, {name}", "", *(places.format(function(columns[unit])) for unit, places in UNITS.items())]
+                for name, function in {"mean": mean, "standard deviation": stdev}.items()
+            ]
     published = [
         [f"{row['system']}, {row['text']} (published)", "", *[str(row["perplexity"])] * 2, ""] for row in PUBLISHED
     ]
     table = format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
-    if not adapted:
-        return table
+    settings = [describe_adaptation(model, len(models) > 1) for model in models if model["adaptation"]]
+    return "\n".join([table, *([""] if settings else []), *settings])
+
+
+def describe_adaptation(model: dict, is_named: bool) -> str:
+    """The settings of a model's adaptation, and what they were chosen by, in one line."""
+    adapted = model["adaptation"]
     settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
-    lines = [table, "", f"{adapted['description']}: {settings}"]
+    line = f"{adapted['description']}: {settings}"
     if tuning := adapted["tuning"]:
-        lines[-1] += f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
-    return "\n".join(lines)
+        line += f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
+    return f"{model['model']}: {line}" if is_named else line
 
 
 if __name__ == "__main__":

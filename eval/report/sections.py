@@ -43,8 +43,9 @@ class Run(NamedTuple):
 def language_modelling(runs: Sequence[Run]) -> str:
     """A row for each text and model, as it is and with adaptation; runs that scored the same share it."""
     rows = {}
-    for run in runs:
-        results, adapted = run.results, run.results["adaptation"]
+    models = [(run.number, model) for run in runs for model in run.results.get("models", [run.results])]
+    for run_number, results in models:
+        adapted = results["adaptation"]
         scored = [("", results["scores"])]
         if adapted:
             settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
@@ -61,7 +62,7 @@ def language_modelling(runs: Sequence[Run]) -> str:
                     f"{score['word_perplexity']:.2f}",
                     f"{score['bits_per_character']:.3f}",
                 )
-                rows.setdefault(row, []).append(f"[{run.number}]")
+                rows.setdefault(row, []).append(f"[{run_number}]")
     measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
     published = [
         [f"{row['system']} (published)", "", "", row["text"], "", str(row["perplexity"]), "", "", _source(row)]

@@ -122,6 +122,8 @@ def reported_failure_to_write(target: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
+        if isinstance(error, RuntimeError):  # PyTorch's, which says nothing of the disk
+            reason = f"a file is not whole, as on a full disk ({reason})"
         raise OSError(
             f"{target} cannot be written: {reason}. Once that is mended, --resume goes on from the last checkpoint"
         ) from error

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 from filelock import FileLock, Timeout
 
-LONGEST_WAIT = 20.0
+LONGEST_WAIT = 10.0
 SECONDS_BETWEEN_LOOKS = 0.5
 # The environment variable by which a process tells one that it starts to end with it: its own number.
 PARENT = "ONLSTM_PARENT"

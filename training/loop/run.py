@@ -172,7 +172,8 @@ class TrainingRun:
         best = self.output_dir / "best"
         with reported_damage(f"the checkpoint {best}"):
             check_checksums(best)
-        results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
+        with without_notices():
+            results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
         print(f"{self.task.summary(results)}\ncheckpoint  {best}\nresults     {self.output_dir / 'results.json'}")
         return results
 
