@@ -3,6 +3,7 @@ import json
 import math
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 from itertools import product
@@ -10,7 +11,7 @@ from itertools import product
 import pytest
 import torch
 
-from eval import evaluate_lm, evaluate_parsing
+from eval import evaluate_lm, evaluate_parsing, write_report
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
 from eval.adaptation.ngram_interpolation import NGramInterpolation, interpolated_log_probabilities
@@ -146,6 +147,47 @@ def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, d
     text = next(line.split() for line in by_file.splitlines() if line.startswith(text_file))
     assert validation[2:] == text[1:]
     assert test[2] == text[1] and test[3] != text[2]
+
+
+def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
+    other, output, report = tmp_path / "other", tmp_path / "results.json", tmp_path / "RESULTS.md"
+    torch.manual_seed(1)
+    ONLSTMForCausalLM(model.config).save_pretrained(other)
+    tokenizer.save_pretrained(other)
+    models = [checkpoint, str(other)]
+    assert evaluate_lm.main([*models, "--files", text_file, "--output", str(output)]) == 0
+    results = json.loads(output.read_text())["models"]
+    table = capsys.readouterr().out
+    assert [result["model"] for result in results] == models
+    perplexities = [result["scores"][text_file]["perplexity"] for result in results]
+    assert perplexities[0] != perplexities[1]
+    spread = {"mean": statistics.mean(perplexities), "standard deviation": statistics.stdev(perplexities)}
+    for name, perplexity in [*zip(models, perplexities, strict=True), *spread.items()]:
+        (row,) = [line for line in table.splitlines() if line.startswith(f"{text_file}, {name} ")]
+        assert f" {perplexity:.2f} " in row
+    assert evaluate_lm.main([models[1], "--files", text_file, "--output", str(tmp_path / "one.json")]) == 0
+    assert json.loads((tmp_path / "one.json").read_text())["scores"] == results[1]["scores"]
+    assert write_report.main(["--results", str(output), "--output", str(report)]) == 0
+    for perplexity in perplexities:
+        assert f"| {perplexity:.2f} |" in report.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("wjs/", "there is no file or folder wjs/"), ("wjs", "there is no file or folder wjs here, and as a dataset on")],
+)
+def test_a_mistyped_treebank_is_named_as_a_folder(capsys, monkeypatch, tmp_path, checkpoint, name, message):
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    assert evaluate_parsing.main([checkpoint, "--treebank", name]) == 1
+    error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("evaluate_parsing.py: ")]
+    assert len(error) == 1 and message in error[0]
+
+
+def test_a_treebank_in_utf16_is_refused(capsys, tmp_path, checkpoint):
+    (tmp_path / "trees.mrg").write_bytes(TREES.encode("utf-16-le"))
+    assert evaluate_parsing.main([checkpoint, "--treebank", str(tmp_path / "trees.mrg")]) == 1
+    assert "trees.mrg has NUL characters, as UTF-16 without" in capsys.readouterr().err
 
 
 def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(

@@ -6,7 +6,12 @@ import shutil
 import pytest
 from accelerate import Accelerator
 
-from training.loop.checkpointing import recover_folder, replaced_folder, reported_damage
+from training.loop.checkpointing import (
+    recover_folder,
+    replaced_folder,
+    reported_damage,
+    reported_failure_to_write,
+)
 
 NAMES = ("a.txt", "b.txt", "inner/c.txt")
 # What the module calls while a folder takes another's place.
@@ -91,6 +96,21 @@ def test_an_error_while_writing_leaves_the_old_folder(tmp_path):
         (folder / "a.txt").write_text("half")
         raise OSError("disk full")
     assert content_of(tmp_path / "last") == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["last"]
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    with (
+        pytest.raises(OSError, match="^the log cannot be written: No space left on device. Once that is mended, "),
+        reported_failure_to_write("the log"),
+        open("/dev/full", "w") as file,
+    ):
+        file.write("entry")
+    with (
+        pytest.raises(OSError, match=r"^last cannot be written: a file is not whole, as on a full disk \(unexpected"),
+        reported_failure_to_write("last"),
+    ):
+        raise RuntimeError("unexpected\n pos 4 vs 3")
 
 
 def test_there_may_be_nothing_to_recover(tmp_path):
@@ -104,3 +124,5 @@ def test_damage_is_reported_with_its_place():
         reported_damage("the checkpoint x"),
     ):
         raise KeyError("weights")
+    with pytest.raises(ValueError, match="x cannot be loaded: EOFError"), reported_damage("x"):
+        raise EOFError

@@ -93,6 +93,8 @@ def test_yaml_words_mean_what_they_say(recipe_file):
         ("learning_rat: 3\n", "unknown fields: learning_rat"),
         ("- a\n- b\n", "must be a mapping"),
         ("a: [1\n", "not a YAML file"),
+        (RECIPE + "learning_rate: 2\n", "recipe.yaml has learning_rate in line 8 and in line 9: leave out one"),
+        ("model:\n  chunk_size: 2\n  chunk_size: 3\n", "has chunk_size in line 2 and in line 3"),
         ("model: 3\n", "model section"),
         (RECIPE + "batch_size: many\n", "invalid int value: 'many'"),
         (RECIPE + "optimizer: sgd\n", "invalid choice: 'sgd'"),
@@ -148,11 +150,16 @@ def test_values_out_of_range_are_refused_by_name(recipe_file, arguments):
 
 def test_a_resumed_run_must_have_the_fields_that_its_place_depends_on(recipe_file):
     model = {"model_type", "model"}
-    updates = {"batch_size", "gradient_accumulation_steps", "seed"}
+    optimizer = {"weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}
+    updates = {"batch_size", "gradient_accumulation_steps", "seed"} | optimizer
     text = {"streaming", "independent_sentences", "bptt_length", "random_bptt", "max_sentence_length", "optimizer"}
-    assert parse(recipe_file).fixed_fields().keys() == model | updates | text
+    tokenizer = {"tokenizer", "vocab_size", "min_count", "lowercase", "digits_to_n", "split"}
+    text |= tokenizer | {"init_from", "average_from_start"}
+    assert parse(recipe_file).fields("fixed").keys() == model | updates | text
     pairs = {"num_pairs", "pairs_seed", "max_train_operators", "holdout_every"}
-    assert parse_logic_recipe(["--output_dir", "x"]).fixed_fields().keys() == model | updates | pairs
+    assert parse_logic_recipe(["--output_dir", "x"]).fields("fixed").keys() == model | updates | pairs
+    free = {"output_dir", "resume", "log_every_steps", "save_every_steps", "trackers", "num_threads"}
+    assert parse(recipe_file).fields("free").keys() == free
 
 
 @pytest.mark.parametrize(

@@ -572,6 +572,11 @@ def foreign_checkpoint(folder, spoil=None, **fields):
         ("--model.chunk_size 5", "chunk_size=5 must divide"),
         ("--model.vocab_size 5", "the model's vocabulary 5"),
         ("--model_type nonsense", "nonsense"),
+        ("--model_type gpt2", 'models of type "gpt2" cannot be trained here'),
+        ("--model_code wrong.py", r"model_code wrong.py cannot be run: SyntaxError: .* \(line 2\)"),
+        ("--model_code leaves.py", r"model_code leaves.py cannot be run: SystemExit: 3 \(line 2\)"),
+        ("--model_code slip.py", r"model_code slip.py cannot be run: NameError: name 'torhc' .* \(line 1\)"),
+        ("--train_files wide.txt", "wide.txt, line 1, has NUL characters, as UTF-16 without a byte order mark"),
         ("--trackers nonsense", "tracker nonsense is not known or not installed"),
         ("--tokenizer nowhere", "tokenizer nowhere cannot be loaded"),
         ("--init_from nowhere", "nowhere has no config.json"),
@@ -586,6 +591,9 @@ def foreign_checkpoint(folder, spoil=None, **fields):
 def test_bad_input_is_refused_before_anything_is_written(project, options, message):
     Path("empty.txt").write_text("\n \n")
     Path("latin.txt").write_bytes("the café\n".encode("latin-1") * 50)
+    Path("wide.txt").write_bytes("the cat\n".encode("utf-16-le") * 50)
+    for name, code in {"wrong": "a = 1\ndef f(:", "leaves": "import sys\nsys.exit(3)", "slip": "torhc.cat"}.items():
+        Path(f"{name}.py").write_text(code)
     if "--init_from" in options:
         Path("recipe.yaml").write_text(Path("recipe.yaml").read_text().replace("model:", "#"))
         foreign_checkpoint("foreign")

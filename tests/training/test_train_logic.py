@@ -209,8 +209,13 @@ def test_the_recipes_have_the_authors_settings(project_root, name):
         (["--bptt_length", "3"], "unknown arguments: --bptt_length 3; see train_logic.py --help"),
         (["--model.hidden", "3"], "RNNConfig has no fields hidden"),
         (["--pairs_seed", "-1"], "pairs_seed must be at least 0"),
+        (["--model_type", "gpt2"], 'models of type "gpt2" cannot be trained here'),
+        (
+            ["--pairs", "no/such/folder"],
+            "cannot load the pairs no/such/folder: there is no file or folder no/such/folder",
+        ),
     ],
 )
 def test_bad_fields_are_refused(overrides, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
         train("run", *overrides)

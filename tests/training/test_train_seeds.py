@@ -17,7 +17,6 @@ from safetensors.torch import load_file
 from training import train_seeds
 from training.language_models.recipe import parse_recipe
 from training.seeds import reporter, seed_run
-from training.seeds.supervised import locked_folder
 
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 RECIPE = """
@@ -158,30 +157,6 @@ def test_bad_arguments_are_refused_before_anything_is_started(stand_in, capsys, 
     assert not Path("runs").exists()
 
 
-def test_a_folder_is_another_process_s_until_that_ends():
-    Path("folder").mkdir()
-    code = (
-        "import time\n"
-        "from pathlib import Path\n"
-        "from training.seeds.supervised import locked_folder\n"
-        "with locked_folder(Path('folder')):\n"
-        "    print('locked', flush=True)\n"
-        "    time.sleep(60)\n"
-    )
-    environment = os.environ | {"PYTHONPATH": str(seed_run.ROOT)}
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, env=environment, text=True) as other:
-        assert other.stdout.readline() == "locked\n"
-        with (
-            pytest.raises(ValueError, match="another process is at work in folder"),
-            locked_folder(Path("folder"), longest_wait=0.3),
-        ):
-            pass
-        other.kill()
-    for _ in range(2):
-        with locked_folder(Path("folder"), longest_wait=5):
-            pass
-
-
 def command(output_dir):
     script = str(seed_run.ROOT / "training" / "train_seeds.py")
     folders = ["--results", f"{output_dir}_kept", "--output_dir", str(output_dir)]
@@ -217,7 +192,7 @@ def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path
         return subprocess.Popen(command(tmp_path / name), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
     def children(name):
-        return sorted({*process_ids(f"{tmp_path / name}/seed_")} & {*process_ids("training.seeds.supervised")})
+        return sorted({*process_ids(f"{tmp_path / name}/seed_")} & {*process_ids("train_lm.py")})
 
     began = time.monotonic()
     output, errors = start("whole").communicate(timeout=300)

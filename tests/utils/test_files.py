@@ -20,6 +20,15 @@ def test_an_interrupted_file_stays_as_it_was_and_leaves_nothing_behind(tmp_path)
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_file_that_cannot_be_written_is_named(tmp_path):
+    with (
+        pytest.raises(OSError, match="No space left on device: '.*results.json'"),
+        written_file(tmp_path / "results.json"),
+        open("/dev/full", "w") as full,
+    ):
+        full.write("text")
+
+
 def test_bytes_and_json_are_written_whole(tmp_path):
     with written_file(tmp_path / "bytes", binary=True) as file:
         file.write(b"\x00\xff")
@@ -47,6 +56,10 @@ def test_lines_come_without_their_ends_and_the_byte_order_mark(tmp_path):
 def test_unreadable_text_is_named_with_its_place(tmp_path):
     with pytest.raises(ValueError, match="the letter is not UTF-8: byte 0xe9 in line 2"):
         list(read_lines([b"the cat\n", b"caf\xe9\n"], "the letter"))
+    with pytest.raises(
+        ValueError, match="the letter, line 1, has NUL characters, as UTF-16 without a byte order mark"
+    ):
+        list(read_lines("the cat\n".encode("utf-16-le").splitlines(keepends=True), "the letter"))
     with pytest.raises(ValueError, match="the letter is empty"):
         list(read_lines([b" \n"], "the letter"))
     with pytest.raises(FileNotFoundError, match="there is no file"):

@@ -1,0 +1,275 @@
+"""What a run that is resumed takes over, refuses and records, and what a run that failed leaves behind."""
+
+import fcntl
+import json
+import random
+import resource
+import shutil
+from pathlib import Path
+
+import pytest
+from accelerate.state import AcceleratorState, GradientState
+
+from onlstm_hf.hub.export import folder_files
+from training import train_lm, train_logic
+from training.language_models.recipe import parse_recipe
+from training.logic.recipe import parse_logic_recipe
+from training.loop import processes
+from training.loop.checkpointing import CHECKSUMS
+from training.loop.training_log import TrainingDiverged
+
+WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
+RECIPE = """
+model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
+bptt_length: 12
+batch_size: 4
+log_every_steps: 1
+num_threads: 1
+learning_rate: 2
+max_steps: 2
+average_from_start: true
+train_files: [train.txt]
+validation_files: [valid.txt]
+test_files: [test.txt]
+gold_trees: gold.mrg
+"""
+LOGIC_RECIPE = """
+model_type: rnn
+model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 1, layer_sizes: [12], tie_word_embeddings: false}
+num_pairs: 300
+max_steps: 2
+max_train_operators: 4
+batch_size: 32
+num_threads: 1
+"""
+# Another value for each field that is fixed.
+OTHER_VALUES = {
+    "model_type": "rnn", "model.hidden_size": 16, "weight_decay": 0.1, "adam_beta1": 0.5, "adam_beta2": 0.5,
+    "adam_epsilon": 0.1, "batch_size": 2, "gradient_accumulation_steps": 2, "seed": 3,
+}  # fmt: skip
+OTHER_TEXT_VALUES = {
+    "tokenizer": "other", "vocab_size": 9, "min_count": 2, "lowercase": True, "digits_to_n": True, "split": "treebank",
+    "streaming": True, "independent_sentences": True, "bptt_length": 9, "random_bptt": False,
+    "max_sentence_length": 9, "init_from": "other", "optimizer": "adamw", "average_from_start": False,
+}  # fmt: skip
+OTHER_PAIR_VALUES = {"num_pairs": 200, "pairs_seed": 1, "max_train_operators": 5, "holdout_every": 5}
+
+
+def run(program, *arguments):
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    return program.main([f"{program.__name__.rpartition('.')[2]}.yaml", *map(str, arguments)])
+
+
+def train(*arguments):
+    return run(train_lm, "--output_dir", "run", *arguments)
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """A folder with text, recipes, and a run of two updates of a language model and one of a classifier."""
+    folder = tmp_path_factory.mktemp("begun")
+    generator = random.Random(0)
+    for name, count in (("train", 60), ("valid", 12), ("test", 5)):
+        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    (folder / "gold.mrg").write_text("( (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n")
+    (folder / "train_lm.yaml").write_text(RECIPE)
+    (folder / "train_logic.yaml").write_text(LOGIC_RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        train()
+        run(train_logic, "--output_dir", "logic")
+    return folder
+
+
+@pytest.fixture
+def project(begun, tmp_path, monkeypatch):
+    """A copy of that folder, which is the working directory."""
+    shutil.copytree(begun, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(processes, "LONGEST_WAIT", 0.1)
+
+
+def as_arguments(name, value):
+    return [f"--{name}", str(value).lower() if isinstance(value, bool) else str(value)]
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
+
+
+def test_every_field_that_is_fixed_refuses_another_value_and_names_both(project):
+    tasks = [
+        (train_lm, "run", parse_recipe(["train_lm.yaml", "--output_dir", "run"]), OTHER_VALUES | OTHER_TEXT_VALUES),
+        (train_logic, "logic", parse_logic_recipe(["train_logic.yaml", "--output_dir", "logic"]),
+         OTHER_VALUES | OTHER_PAIR_VALUES | {"model_type": "onlstm"}),
+    ]  # fmt: skip
+    for program, folder, recipe, others in tasks:
+        before = contents(folder)
+        assert {name.partition(".")[0] for name in others} == recipe.fields("fixed").keys()
+        for name, value in others.items():
+            fixed = ["--average_from_start", "false"] if name == "optimizer" else []
+            with pytest.raises(ValueError) as error:
+                run(program, "--output_dir", folder, "--resume", *as_arguments(name, value), *fixed)
+            field = name.partition(".")[0]
+            was = recipe.fields()[field]
+            now = {**was, "hidden_size": value} if field == "model" else value
+            assert f"{field} was {was} and is {now} now" in str(error.value)
+        assert contents(folder) == before
+
+
+def test_a_field_that_may_change_counts_from_there_on_and_the_results_say_so(project, capsys):
+    results = train("--resume", "--max_steps", 3, "--learning_rate", 0.5, "--random_bptt", "true")
+    assert "learning_rate was 2.0 and is 0.5 from here on" in capsys.readouterr().out
+    changes = [
+        {"step": 2, "field": "learning_rate", "before": 2.0, "after": 0.5},
+        {"step": 2, "field": "max_steps", "before": 2, "after": 3},
+    ]
+    assert sorted(results["changes"], key=lambda change: change["field"]) == changes
+    entries = [json.loads(line) for line in Path("run/log.jsonl").read_text().splitlines()]
+    rates = [entry["learning_rate"] for entry in entries if "learning_rate" in entry]
+    assert max(rates[:2]) > 1 > rates[2]
+    results = train("--resume", "--max_steps", 4, "--learning_rate", 0.5, "--log_every_steps", 3)
+    assert [change["step"] for change in results["changes"]] == [2, 2, 3]
+    assert results["recipe"]["learning_rate"] == 0.5 and results["recipe"]["log_every_steps"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [("train.txt", "training text"), ("valid.txt", "validation text"), ("test.txt", "test text"),
+     ("gold.mrg", "gold trees")],
+)  # fmt: skip
+def test_data_that_changed_are_refused(project, name, part):
+    path, before = Path(name), contents("run")
+    path.write_text(path.read_text().replace("dog", "cat", 1))
+    with pytest.raises(ValueError, match=rf"the {part} changed since run/last was written .their fingerprint was \w+"):
+        train("--resume", "--max_steps", 3)
+    assert contents("run") == before
+
+
+def test_data_may_move_and_test_text_may_come_later(project):
+    fingerprints = train("--resume")["fingerprints"]
+    assert fingerprints.keys() == {"training text", "validation text", "test text", "gold trees"}
+    for name in ("train", "valid"):
+        Path(f"{name}.txt").rename(f"moved_{name}.txt")
+    moved = ["--train_files", "moved_train.txt", "--validation_files", "moved_valid.txt"]
+    Path("train_lm.yaml").write_text(RECIPE.replace("test_files: [test.txt]", ""))
+    assert "test_perplexity" not in train("--resume", "--max_steps", 3, *moved)
+    results = train("--resume", "--max_steps", 3, *moved, "--test_files", "valid.txt", "--test_files", "test.txt")
+    assert results["fingerprints"] == fingerprints and results["test_perplexity"] > 1
+
+
+def test_pairs_that_changed_are_refused(project, monkeypatch):
+    load = train_logic.load_logic_splits
+
+    def load_others(arguments):
+        splits = load(arguments)
+        return splits._replace(validation=splits.validation[1:])
+
+    monkeypatch.setattr(train_logic, "load_logic_splits", load_others)
+    with pytest.raises(ValueError, match="the validation pairs changed since logic/last was written"):
+        run(train_logic, "--output_dir", "logic", "--resume")
+
+
+def flip(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 4
+    path.write_bytes(content)
+
+
+def test_a_flipped_bit_in_any_file_of_the_checkpoint_is_noticed_and_named(project):
+    names = [line.split("  ")[1] for line in Path("run/last", CHECKSUMS).read_text().splitlines()]
+    states = {"optimizer.bin", "averaged.pt", "process_0.pt", "random_states_0.pkl", "model.safetensors", "run.json"}
+    assert {"model.safetensors", "tokenizer.json", *(f"training_state/{name}" for name in states)} <= set(names)
+    for name in names:
+        path = Path("run/last", name)
+        whole = path.read_bytes()
+        flip(path)
+        with pytest.raises(ValueError, match=rf"run/last cannot be loaded: {name} is damaged: .*--init_from run/best"):
+            train("--resume")
+        path.write_bytes(b"")
+        with pytest.raises(ValueError, match=rf"run/last cannot be loaded: {name} is damaged"):
+            train("--resume")
+        path.unlink()
+        with pytest.raises(ValueError, match=rf"run/last cannot be loaded: {name} is missing"):
+            train("--resume")
+        path.write_bytes(whole)
+    assert train("--resume")["updates"] == 2
+
+
+def test_what_is_left_of_a_damaged_run_is_told_and_can_be_trained_on(project):
+    flip(Path("run/last/training_state/optimizer.bin"))
+    flip(Path("logic/last/training_state/optimizer.bin"))
+    with pytest.raises(ValueError, match="logic/best is whole, .*; to train, start another output_dir"):
+        run(train_logic, "--output_dir", "logic", "--resume")
+    with pytest.raises(
+        ValueError, match="run/best is whole, with the best weights up to then, .*--init_from run/best"
+    ):
+        train("--resume")
+    results = run(train_lm, "--output_dir", "second", "--init_from", "run/best", "--max_steps", 1)
+    assert results["updates"] == 1
+    flip(Path("run/best/model.safetensors"))
+    with pytest.raises(ValueError, match="There is no whole best/ either: start another output_dir"):
+        train("--resume")
+
+
+def test_a_damaged_best_checkpoint_is_not_scored(project):
+    flip(Path("run/best/model.safetensors"))
+    with pytest.raises(ValueError, match="run/best cannot be loaded: model.safetensors is damaged"):
+        train("--resume")
+
+
+def test_the_checksums_are_not_shared(project):
+    assert Path("run/best", CHECKSUMS).is_file() and CHECKSUMS not in folder_files("run/best")
+
+
+def test_a_second_run_in_the_folder_is_refused_in_one_sentence(project):
+    for folder, arguments in (("run", ["--resume"]), ("new", [])):
+        Path(folder).mkdir(exist_ok=True)
+        before = contents(folder)
+        with open(Path(folder, ".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with pytest.raises(ValueError, match=f"^{folder} is in use: another process is at work in it$"):
+                run(train_lm, "--output_dir", folder, *arguments)
+        Path(folder, ".lock").unlink()
+        assert contents(folder) == before
+    assert train("--resume")["updates"] == 2
+
+
+def test_the_last_lines_on_the_screen_have_the_scores_and_the_places_of_what_is_left(project, capsys):
+    results = train("--resume")
+    scores = [f"{name} perplexity {results[f'{name}_perplexity']:.2f}" for name in ("validation", "test")]
+    f1 = f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}"
+    *_, first, second, third = capsys.readouterr().out.splitlines()
+    assert first == ", ".join([*scores, f1])
+    assert [second.split(), third.split()] == [["checkpoint", "run/best"], ["results", "run/results.json"]]
+    results = run(train_logic, "--output_dir", "logic", "--resume")
+    last = capsys.readouterr().out.splitlines()[-3:]
+    assert last[0].endswith(f"test accuracy {100 * results['test']['accuracy']:.1f} %")
+    assert last[2].split() == ["results", "logic/results.json"]
+
+
+def test_a_full_disk_is_one_sentence_and_leaves_the_last_checkpoint(project):
+    before, limits = contents("run/last"), resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"^run/last cannot be written: .*too large.*--resume goes on from the last"):
+            train("--resume", "--max_steps", 4, "--save_every_steps", 1)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert contents("run/last") == before
+    assert {path.name for path in Path("run").iterdir()} >= {"best", "last", "log.jsonl"}
+    assert not [path for path in Path("run").iterdir() if path.name.startswith(".")]
+    assert train("--resume", "--max_steps", 4)["updates"] == 4
+
+
+def test_a_run_that_diverged_or_failed_before_its_first_checkpoint_does_not_stand_in_the_way(project, monkeypatch):
+    shutil.rmtree("run")
+    with pytest.raises(TrainingDiverged, match="There is no checkpoint yet"):
+        train("--learning_rate", 1e38, "--max_grad_norm", "inf")
+    assert [path.name for path in Path("run").iterdir()] == ["log.failed.jsonl"]
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(train_lm.LanguageModeling, "loss", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        train()
+    assert train("--max_steps", 1)["updates"] == 1
