@@ -151,7 +151,9 @@ def _without_paths(training: dict) -> dict:
         for name, value in training["recipe"].items()
         if name not in PLACES and not (isinstance(value, str) and Path(value).exists())
     }
-    return {name: training[name] for name in ("updates", "onlstm_hf", "torch")} | {"recipe": recipe}
+    known = {name: training[name] for name in ("updates", "onlstm_hf", "torch")} | {"recipe": recipe}
+    changes = [change for change in training.get("changes", []) if change["field"] in recipe]
+    return known | ({"changes": changes} if changes else {})
 
 
 def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
