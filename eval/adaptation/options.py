@@ -186,9 +186,14 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
         candidates,
         names.get(options.tune),
         options.tune_tokens,
-        None if options.training_text is None else list(read_text_file(options.training_text)),
+        None if options.training_text is None else _lines(options.training_text),
         options.gradient_tokens,
     )
+
+
+def _lines(path: str) -> list[str]:
+    """The lines that are not blank."""
+    return [line for line in read_text_file(path) if line.strip()]
 
 
 def adapt(

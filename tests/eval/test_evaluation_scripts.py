@@ -11,12 +11,13 @@ from itertools import product
 import pytest
 import torch
 
-from eval import evaluate_lm, evaluate_parsing, write_report
+from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing, write_report
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
 from eval.adaptation.ngram_interpolation import NGramInterpolation, interpolated_log_probabilities
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.trees.averaging import average_trees
@@ -265,6 +266,25 @@ def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, 
     stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
     (expected,) = interpolated_log_probabilities(model, stream, stream, [NGramInterpolation(3, 0.6)])
     assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected.sum().item(), abs=1e-6)
+
+
+def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
+    output = tmp_path / "results.json"
+    arguments = ["--training-text", text_file, "--files", text_file, "--order", "1", "2", "--output", str(output)]
+    assert evaluate_ngrams.main(arguments) == 0
+    lines = [line for line in LINES if line]
+    tokenizer = build_word_tokenizer(lines)
+    stream = encode_sentence_stream(tokenizer, lines)
+    for order, model in enumerate(json.loads(output.read_text())["models"], start=1):
+        ngrams = KneserNeyNGrams(stream, len(tokenizer), tokenizer.eos_token_id, order)
+        assert model["model"] == f"Kneser-Ney {order}-grams" and model["num_parameters"] == ngrams.num_ngrams
+        expected = math.exp(-ngrams.log_probabilities(stream).mean())
+        assert model["scores"][text_file]["perplexity"] == pytest.approx(expected)
+    assert f"{text_file}, Kneser-Ney 2-grams" in capsys.readouterr().out
+
+    (tmp_path / "empty.txt").write_text("\n")
+    assert evaluate_ngrams.main(["--training-text", text_file, "--files", str(tmp_path / "empty.txt")]) == 1
+    assert "empty.txt is empty" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
