@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
+from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.results_file import write_results
 from training.logic.batches import (
     EncodedPair,
@@ -127,17 +128,16 @@ def build_pair_model(recipe: LogicRecipe, tokenizer: PreTrainedTokenizerBase) ->
     return model_class(changed_config(known, fields, recipe.model.model))
 
 
-@torch.no_grad()
 def predict_relations(model: PreTrainedModel, pairs: list[EncodedPair], batch_size: int) -> list[str]:
     """The most probable relation of each pair, in evaluation mode; pairs of similar length run together."""
-    model.eval()
     order = sorted(range(len(pairs)), key=lambda index: pairs[index].lengths)
     predicted: list[str] = [""] * len(pairs)
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        inputs = _to_device(collate([pairs[index] for index in rows]), model.device)
-        for index, label in zip(rows, model(**inputs).logits.argmax(dim=-1).tolist(), strict=True):
-            predicted[index] = model.config.id2label[label]
+    with evaluation_mode(model):
+        for start in range(0, len(order), batch_size):
+            rows = order[start : start + batch_size]
+            inputs = _to_device(collate([pairs[index] for index in rows]), model.device)
+            for index, label in zip(rows, model(**inputs).logits.argmax(dim=-1).tolist(), strict=True):
+                predicted[index] = model.config.id2label[label]
     return predicted
 
 

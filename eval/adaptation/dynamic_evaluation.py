@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from onlstm_hf.ops.vocabulary_loss import next_token_loss
 from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
+from onlstm_hf.utils.evaluation_mode import evaluation_mode
 
 
 class DynamicEvaluationDiverged(ValueError):
@@ -165,13 +166,11 @@ def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Par
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not weights:
         raise ValueError("no parameter of the model requires a gradient, so that none can be adapted")
-    own_weights, was_training = [weight.detach().clone() for weight in weights], model.training
-    model.eval()
+    own_weights = [weight.detach().clone() for weight in weights]
     try:
-        with torch.enable_grad():
+        with evaluation_mode(model, gradients=True):
             yield weights, own_weights
     finally:
-        model.train(was_training)
         with torch.no_grad():
             for weight, own in zip(weights, own_weights, strict=True):
                 weight.copy_(own)
