@@ -10,15 +10,17 @@ class Padding:
         mask: `[B, T]` booleans, `False` at padding, or `None` where there is none.
 
     Attributes:
+        given_mask: the mask as it was given.
         mask: the same with the padding at the end.
     """
 
     def __init__(self, mask: torch.Tensor | None):
-        self.mask = mask
+        self.mask = self.given_mask = mask
         if mask is not None:
             self.order = mask.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-            self.inverse = self.order.argsort(dim=1)
-            self.lengths = mask.sum(dim=1)
+            num_real = mask.cumsum(dim=1)
+            self.newest = (num_real - 1).clamp(min=0)
+            self.lengths = num_real[:, -1]
             self.mask = mask.gather(1, self.order)
 
     def to_end(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -26,15 +28,19 @@ class Padding:
         return tensor if self.mask is None else _taken(tensor, self.order)
 
     def back(self, tensor: torch.Tensor) -> torch.Tensor:
-        """`[B, T, ...]` with the padding where it was."""
-        return tensor if self.mask is None else _taken(tensor, self.inverse)
+        """`[B, T, ...]` with every token's entry where it was; padding has that of the last real token before it.
+
+        So the last position has what follows the row, whichever side the padding is on, as in layers that padding
+        leaves as they are. Padding before the first real token has that token's entry.
+        """
+        return tensor if self.mask is None else _taken(tensor, self.newest)
 
     def back_or_zero(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same, with 0 at padding."""
         if self.mask is None:
             return tensor
-        mask = self.mask.view(*self.mask.shape, *(1,) * (tensor.dim() - 2))
-        return self.back(tensor * mask)
+        mask = self.given_mask.view(*self.given_mask.shape, *(1,) * (tensor.dim() - 2))
+        return self.back(tensor) * mask
 
     def last(self, tape: torch.Tensor, size: int) -> torch.Tensor:
         """The last `size` real entries of each row of a tape `[B, size + T, ...]` that has its padding at the end."""

@@ -5,6 +5,7 @@ from itertools import product
 
 import pytest
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers.generation.streamers import BaseStreamer
 
 from onlstm_hf.models.recurrent.state import ModelState
@@ -33,14 +34,13 @@ def prompts() -> list[torch.Tensor]:
 @pytest.fixture
 def batch(prompts) -> dict[str, torch.Tensor]:
     """The prompts with padding on the left."""
-    return left_padded(prompts)
+    return padded(prompts, "left")
 
 
-def left_padded(prompts: list[torch.Tensor]) -> dict[str, torch.Tensor]:
-    longest = max(map(len, prompts))
-    input_ids = torch.stack([torch.cat([torch.full((longest - len(p),), PAD), p]) for p in prompts])
-    attention_mask = torch.stack([(torch.arange(longest) >= longest - len(p)).long() for p in prompts])
-    return {"input_ids": input_ids, "attention_mask": attention_mask}
+def padded(prompts: list[torch.Tensor], side: str) -> dict[str, torch.Tensor]:
+    input_ids = pad_sequence(prompts, batch_first=True, padding_value=PAD, padding_side=side)
+    ones = [torch.ones_like(prompt) for prompt in prompts]
+    return {"input_ids": input_ids, "attention_mask": pad_sequence(ones, batch_first=True, padding_side=side)}
 
 
 @torch.no_grad()
@@ -109,9 +109,19 @@ def test_greedy_search_takes_the_most_probable_token_at_every_step(model, prompt
 
 
 @USE_CACHE
-def test_left_padding_does_not_change_greedy_search(model, prompts, batch, use_cache):
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_does_not_change_greedy_search(model, prompts, side, use_cache):
+    batch = padded(prompts, side)
     output = model.generate(**batch, max_new_tokens=NEW_TOKENS, do_sample=False, use_cache=use_cache)
     assert new_tokens(output, 4) == [greedy(model, prompt) for prompt in prompts]
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_last_position_predicts_what_follows_a_padded_row(model, prompts, side):
+    with torch.no_grad():
+        logits = model(**padded(prompts, side)).logits[:, -1]
+        expected = torch.stack([model(prompt.unsqueeze(0)).logits[0, -1] for prompt in prompts])
+    torch.testing.assert_close(logits, expected)
 
 
 def test_the_mask_is_read_off_the_padding_where_none_is_given(model, prompts, batch):
@@ -274,7 +284,7 @@ def test_samples_go_on_from_a_given_state(model, batch, prompts, read_before):
     options = {"max_new_tokens": NEW_TOKENS, "do_sample": True, "top_k": 0, "num_return_sequences": 2}
     torch.manual_seed(5)
     output = model.generate(**batch, state=state, **options)
-    whole = left_padded([torch.cat([past, prompt]) for past, prompt in zip(text, prompts, strict=True)])
+    whole = padded([torch.cat([past, prompt]) for past, prompt in zip(text, prompts, strict=True)], "left")
     torch.manual_seed(5)
     assert new_tokens(output, 4) == new_tokens(model.generate(**whole, **options), 9)
 
