@@ -205,4 +205,4 @@ def _build_tokenizer(files: Sequence[str | os.PathLike], vocab_size: int) -> Pre
             "the text has no <unk>, so that the model has no vector for unknown words, which a tokenizer needs; "
             "convert without the text"
         )
-    return build_word_tokenizer(vocabulary=words, pad_token="<eos>")
+    return build_word_tokenizer(vocabulary=words, pad_token="<eos>", padding_side="left")

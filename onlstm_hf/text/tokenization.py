@@ -80,6 +80,7 @@ def build_word_tokenizer(
     unk_token: str = "<unk>",
     pad_token: str | None = "<pad>",
     token_type_ids: bool = False,
+    padding_side: str = "right",
 ) -> PreTrainedTokenizerFast:
     """Builds a tokenizer whose vocabulary is the words (or characters) of a text.
 
@@ -113,6 +114,8 @@ def build_word_tokenizer(
         pad_token: Pads batches. It may equal `eos_token`, and None leaves it out.
         token_type_ids: Also say of each token whether it is of the first or the second text of a pair, as classifiers
             of pairs need to know.
+        padding_side: Where batches are padded: "right", or "left", which Transformers asks for before `generate`. The
+            models of this package compute the same on either side.
 
     Returns:
         The tokenizer. `decode` joins words with single spaces and characters with nothing.
@@ -163,6 +166,7 @@ def build_word_tokenizer(
         pad_token=pad_token,
         model_input_names=["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])],
         clean_up_tokenization_spaces=False,
+        padding_side=padding_side,
     )
 
 

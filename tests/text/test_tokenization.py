@@ -250,6 +250,12 @@ def test_batches_are_padded_on_the_chosen_side():
     assert tokenizer(["the cat", "the"], padding=True)["input_ids"] == [[3, 5], [2, 3]]
 
 
+def test_a_saved_tokenizer_pads_on_the_side_that_it_was_built_for(tmp_path):
+    build_word_tokenizer(SENTENCES, padding_side="left").save_pretrained(tmp_path)
+    loaded = AutoTokenizer.from_pretrained(tmp_path)
+    assert loaded(["the cat", "the"], padding=True)["input_ids"] == [[3, 5], [2, 3]]
+
+
 def test_penn_treebank_vocabulary(shared_dir):
     path = shared_dir / "data/ptb/train.txt"
     tokenizer = build_word_tokenizer(path)

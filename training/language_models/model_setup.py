@@ -50,6 +50,7 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
         digits_to_n=data.digits_to_n,
         split=data.split,
         text_column=data.text_column,
+        padding_side="left",  # as text generation needs it
     )
 
 
