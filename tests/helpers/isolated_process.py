@@ -101,6 +101,11 @@ def run_isolated(script: str, *arguments: str | Path, modules: Path, folder: Pat
     return json.loads(process.stdout.splitlines()[-1])
 
 
+def run_without_package(script: str, *arguments: str | Path, modules: Path, folder: Path | None = None) -> dict:
+    """`run_isolated` in a process where the package cannot be imported."""
+    return run_isolated(_HIDE_PACKAGE + script, *arguments, modules=modules, folder=folder)
+
+
 def use_without_package(
     checkpoints: dict[str, tuple[str, bool]], sentence: str, pair: dict[str, str], modules: Path, folder: Path
 ) -> dict:
@@ -117,4 +122,4 @@ def use_without_package(
         `import_error`, that of `import onlstm_hf`, and `reports`: by name, `first` and `again`, what was found.
     """
     arguments = json.dumps([checkpoints, sentence, pair])
-    return run_isolated(_HIDE_PACKAGE + _USE_CHECKPOINTS, arguments, modules=modules, folder=folder)
+    return run_without_package(_USE_CHECKPOINTS, arguments, modules=modules, folder=folder)

@@ -18,7 +18,7 @@ from transformers.utils import logging
 import onlstm_hf
 from onlstm_hf import build_word_tokenizer, convert_original_checkpoint
 from onlstm_hf.utils.remote_code import model_code
-from tests.helpers.isolated_process import run_isolated, use_without_package
+from tests.helpers.isolated_process import run_isolated, run_without_package, use_without_package
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
@@ -72,6 +72,34 @@ report["classes"] = len({type(installed), type(carried)})
 operators = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
 report["operators"] = [name for name in operators if "ordered_neurons" in name]
 print(json.dumps(report))
+"""
+
+COPIES = """
+import copy, io, json, multiprocessing, pickle, sys
+from concurrent.futures import ProcessPoolExecutor
+import torch
+from transformers import AutoModelForCausalLM
+
+folders, prompt = json.loads(sys.argv[1])
+options = {"max_new_tokens": 4, "do_sample": False}
+reports = []
+with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other_process:
+    for folder in folders:
+        model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
+        whole = io.BytesIO()
+        torch.save(model, whole)
+        whole.seek(0)
+        copies = {
+            "itself": model,
+            "copied": copy.deepcopy(model),
+            "pickled": pickle.loads(pickle.dumps(model)),
+            "saved": torch.load(whole, weights_only=False),
+        }
+        ids = torch.tensor([prompt])
+        report = {name: model.generate(ids, **options).tolist() for name, model in copies.items()}
+        report["spawned"] = other_process.submit(model.generate, ids, **options).result().tolist()
+        reports.append({"class": type(model).__name__, "module": type(model).__module__, "generated": report})
+print(json.dumps(reports))
 """
 
 
@@ -315,6 +343,18 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     for values in report["installed"] + report["carried"]:
         assert values == pytest.approx(first, rel=1e-5)
     assert report["changed"][0] != pytest.approx(first, rel=1e-2)
+
+
+def test_a_model_of_carried_code_can_be_copied_pickled_saved_whole_and_sent_to_a_spawned_process(tmp_path):
+    for name, kind in MODEL_TYPES.items():
+        kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, bos_token_id=0).save_pretrained(tmp_path / name)
+    arguments = json.dumps([list(MODEL_TYPES), PROMPT])
+    reports = run_without_package(COPIES, arguments, modules=tmp_path / "modules", folder=tmp_path)
+    for kind, report in zip(MODEL_TYPES.values(), reports, strict=True):
+        assert report["class"] == kind.causal_class.__name__
+        assert report["module"].startswith("transformers_modules.")
+        generated = report["generated"]
+        assert len(generated) == 5 and all(tokens == generated["itself"] for tokens in generated.values())
 
 
 @pytest.mark.parametrize(("model_type", "vocab_size"), [("onlstm", 60), ("prpn", 50)])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 from torch import nn
-from transformers import GenerationMixin, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import CONFIG_NAME, ModelOutput
@@ -18,6 +18,7 @@ from ...ops.vocabulary_loss import next_token_loss, projected_next_token_loss
 from ...utils.download_check import PLACE, check_download
 from ...utils.remote_code import write_code
 from .configuration import RecurrentConfig
+from .generation import RecurrentGenerationMixin
 from .state import ModelState
 
 # Of `save_pretrained`, what `push_to_hub` takes.
@@ -218,7 +219,7 @@ class RecurrentModel(RecurrentPreTrainedModel):
         return state.to(device)
 
 
-class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
+class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
     """The head that predicts the next token, its loss, and what `generate` needs, around a base model.
 
     A subclass builds `self.model` (whose output has the fields of `RecurrentModelOutput`) and the linear
@@ -329,33 +330,3 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, GenerationMixin):
             attention_mask: `(batch_size, sequence_length)`, 0 at padding.
         """
         return {}
-
-    @classmethod
-    def _supports_default_dynamic_cache(cls) -> bool:
-        return False
-
-    # `generate` looks for the name `inputs_embeds` here to know that it may be given.
-    def prepare_inputs_for_generation(self, input_ids, inputs_embeds=None, **kwargs):
-        """The inputs of one call of `generate`: the tokens that the state has not seen, and their part of the mask."""
-        method = vars(self).get("prepare_inputs_for_generation")
-        if getattr(method, "__self__", self) is not self:
-            # PEFT's learned prompts replace this method and call it. As they know no cache but that of attention, they
-            # put the prompt before the tokens of every call, so that each must read all of the text.
-            kwargs |= {"state": None, "next_sequence_length": None}
-        inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
-        tokens = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
-        if inputs.get("attention_mask") is not None:
-            inputs["attention_mask"] = inputs["attention_mask"][:, -tokens.shape[1] :]
-        return inputs
-
-    def _maybe_initialize_input_ids_for_generation(self, inputs, bos_token_id, model_kwargs):
-        """As in Transformers, where no inputs are given; and a prompt without tokens is `bos_token_id`, too."""
-        if inputs is not None and inputs.shape[1] == 0 and not {"inputs_embeds", "state"} & model_kwargs.keys():
-            model_kwargs["attention_mask"] = torch.ones(len(inputs), 1, dtype=torch.long, device=inputs.device)
-            inputs = None
-        return super()._maybe_initialize_input_ids_for_generation(inputs, bos_token_id, model_kwargs)
-
-    def _expand_inputs_for_generation(self, expand_size=1, is_encoder_decoder=False, input_ids=None, **model_kwargs):
-        if expand_size > 1 and model_kwargs.get("state") is not None:
-            model_kwargs["state"] = model_kwargs["state"].repeat_interleave(expand_size)
-        return super()._expand_inputs_for_generation(expand_size, is_encoder_decoder, input_ids, **model_kwargs)
