@@ -17,7 +17,8 @@ class RNNConfig(AWDLSTMConfig):
         cell_type (`str`, defaults to `"lstm"`): `"lstm"`, `"gru"`, or `"rnn"` (tanh).
         vocab_size (`int`, defaults to 10000): Number of words.
         embedding_size (`int`, defaults to 400): Units of the embeddings, and of the last layer.
-        hidden_size (`int`, defaults to 1150): Units of every layer but the last.
+        hidden_size (`int`, defaults to 1150):
+            Units of every layer but the last. Where `layer_sizes` are given, those of the first of several layers.
         num_hidden_layers (`int`, defaults to 3): Number of recurrent layers.
         layer_sizes (`list[int]`, *optional*):
             Units of each layer, lowest first. Follows from the three fields above when it is not given:

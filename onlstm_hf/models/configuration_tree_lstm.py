@@ -36,6 +36,8 @@ class TreeLSTMConfig(RecurrentConfig):
 
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
+        if self.num_hidden_layers != 1:
+            raise ValueError(f"a Tree-LSTM has one layer: num_hidden_layers must be 1, not {self.num_hidden_layers}")
         brackets = (self.open_bracket_id, self.close_bracket_id)
         if brackets[0] == brackets[1] or not all(0 <= bracket < self.vocab_size for bracket in brackets):
             raise ValueError(

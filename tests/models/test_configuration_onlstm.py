@@ -24,8 +24,8 @@ def test_defaults_are_the_penn_treebank_model_of_the_paper():
         ({"num_hidden_layers": 1, "parse_layer": 0}, [20]),
         ({"num_hidden_layers": 2}, [30, 20]),
         ({"num_hidden_layers": 4}, [30, 30, 30, 20]),
-        ({"layer_sizes": (10, 40, 20)}, [10, 40, 20]),
-        ({"layer_sizes": [10, 40, 50], "tie_word_embeddings": False}, [10, 40, 50]),
+        ({"hidden_size": 10, "layer_sizes": (10, 40, 20)}, [10, 40, 20]),
+        ({"hidden_size": None, "layer_sizes": [10, 40, 50], "tie_word_embeddings": False}, [10, 40, 50]),
         ({"chunk_size": 1}, [30, 30, 20]),
         ({"hidden_size": 20, "chunk_size": 20}, [20, 20, 20]),
     ],
@@ -50,6 +50,10 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
         ({"layer_sizes": [1150, 400]}, "layer_sizes must have num_hidden_layers=3 entries"),
         ({"layer_sizes": []}, "layer_sizes must have num_hidden_layers=3 entries"),
         ({"layer_sizes": [1150, 1150, 500]}, "tied embeddings need a last layer of embedding_size=400 units"),
+        (
+            {"hidden_size": 30, "layer_sizes": [20, 20, 400]},
+            r"hidden_size=30 contradicts layer_sizes=\[20, 20, 400\], whose first layer has 20",
+        ),
         ({"parse_layer": 3}, "parse_layer=3 does not exist: layers are counted from 0 to 2"),
         ({"parse_layer": -1}, "parse_layer=-1 does not exist"),
         ({"parse_layer": 0.5}, "parse_layer"),
@@ -105,6 +109,44 @@ def test_a_file_that_was_edited_is_checked_when_it_is_loaded(unusual_config, tmp
     path.write_text(path.read_text().replace('"chunk_size": 4', '"chunk_size": 5'))
     with pytest.raises(ValueError, match="chunk_size=5 must divide"):
         ONLSTMConfig.from_pretrained(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 32}, r"hidden_size=32 contradicts layer_sizes=\[8, 16\]"),
+        ({"num_hidden_layers": 3}, "layer_sizes must have num_hidden_layers=3 entries"),
+        ({"tie_word_embeddings": True}, "tied embeddings need a last layer of embedding_size=12 units"),
+        ({"chunk_size": 5}, "chunk_size=5 must divide"),
+        ({"weight_dropout": 2.0}, "weight_dropout is a probability"),
+    ],
+    ids=str,
+)
+def test_a_change_that_contradicts_the_file_is_refused(unusual_config, tmp_path, changes, message):
+    unusual_config.save_pretrained(tmp_path)
+    for config_class in (ONLSTMConfig, AutoConfig):
+        with pytest.raises(ValueError, match=message):
+            config_class.from_pretrained(tmp_path, **changes)
+
+
+def test_changes_that_fit_the_file_take_effect(unusual_config, tmp_path):
+    unusual_config.save_pretrained(tmp_path)
+    config, unused = AutoConfig.from_pretrained(
+        tmp_path, layer_sizes=[24, 16], parse_layer=1, use_cache=False, unknown=3, return_unused_kwargs=True
+    )
+    assert (config.hidden_size, config.layer_sizes, config.parse_layer) == (24, [24, 16], 1)
+    assert not config.use_cache and unused == {"unknown": 3}
+    resized = ONLSTMConfig.from_pretrained(tmp_path, layer_sizes=None, hidden_size=20)
+    assert resized.layer_sizes == [20, 12]
+
+
+def test_a_file_whose_sizes_contradict_is_read_as_before_with_a_warning(unusual_config, tmp_path, caplog):
+    fields = unusual_config.to_dict() | {"hidden_size": 1150}
+    with caplog.at_level("WARNING", "onlstm_hf"):
+        config = ONLSTMConfig.from_dict(fields)
+    assert (config.hidden_size, config.layer_sizes) == (8, [8, 16])
+    assert caplog.messages == ["hidden_size=1150 is not used, as layer_sizes=[8, 16] say otherwise"]
+    assert ONLSTMConfig(**config.to_dict()).to_dict() == config.to_dict()
 
 
 def test_the_configuration_of_another_kind_of_model_is_refused():

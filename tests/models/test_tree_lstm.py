@@ -102,3 +102,8 @@ def test_brackets_that_are_no_binary_tree_are_refused(tokens):
 def test_brackets_must_be_two_tokens_of_the_vocabulary(brackets):
     with pytest.raises(ValueError, match="must be two different tokens"):
         TreeLSTMConfig(vocab_size=14, open_bracket_id=brackets[0], close_bracket_id=brackets[1])
+
+
+def test_more_than_one_layer_is_refused():
+    with pytest.raises(ValueError, match="num_hidden_layers must be 1, not 2"):
+        TreeLSTMConfig(num_hidden_layers=2)

@@ -1,5 +1,6 @@
 """What the configurations of all recurrent language models have in common."""
 
+from dataclasses import fields
 from typing import ClassVar
 
 from transformers import PreTrainedConfig
@@ -60,6 +61,8 @@ class RecurrentConfig(PreTrainedConfig):
     def from_dict(cls, config_dict, **kwargs):
         """As in Transformers, but refuses the configuration of another kind of model.
 
+        What `from_pretrained` is given beside the file takes the place of the file's values before these are checked.
+
         Where the class is that of this package, so are the model's and the pipeline's: what the checkpoint says of the
         code that it carries is left out.
         """
@@ -68,4 +71,6 @@ class RecurrentConfig(PreTrainedConfig):
             raise ValueError(f'this is the configuration of a "{model_type}" model, and "{cls.model_type}" is needed')
         if cls._auto_class is None:  # Transformers sets it where the class itself comes with the checkpoint
             config_dict = {name: value for name, value in config_dict.items() if name not in REFERENCES}
-        return super().from_dict(config_dict, **kwargs)
+        own_fields = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
+        changes = {name: kwargs.pop(name) for name in own_fields & kwargs.keys()}
+        return super().from_dict({**config_dict, **changes}, **kwargs)

@@ -1,6 +1,10 @@
 """Configuration of the regularised stack of recurrent layers of the AWD-LSTM (Merity, Keskar & Socher 2018)."""
 
+from transformers.utils import logging
+
 from .configuration import RecurrentConfig
+
+logger = logging.get_logger(__name__)
 
 
 class AWDLSTMConfig(RecurrentConfig):
@@ -20,6 +24,7 @@ class AWDLSTMConfig(RecurrentConfig):
     )
     not_negative = ("activation_regularization", "temporal_activation_regularization", "initializer_range")
 
+    hidden_size: int | None = None
     layer_sizes: list[int] | None = None
     embedding_dropout: float = 0.1
     input_dropout: float = 0.5
@@ -36,6 +41,8 @@ class AWDLSTMConfig(RecurrentConfig):
         return self.layer_sizes[-1]
 
     def __post_init__(self, **kwargs):
+        if self.hidden_size is None:
+            self.hidden_size = self.layer_sizes[0] if self.layer_sizes else RecurrentConfig.hidden_size
         super().__post_init__(**kwargs)
         if self.layer_sizes is None:
             self.layer_sizes = [self.hidden_size] * (self.num_hidden_layers - 1) + [self.embedding_size]
@@ -50,8 +57,25 @@ class AWDLSTMConfig(RecurrentConfig):
                     f"every layer needs a positive number of units, but layer {layer} has {size!r} "
                     f"(layer_sizes={self.layer_sizes})"
                 )
+        if len(self.layer_sizes) > 1 and self.layer_sizes[0] != self.hidden_size:
+            raise ValueError(
+                f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}, whose first layer has "
+                f"{self.layer_sizes[0]} units: give one of the two, or the same number in both"
+            )
         if self.tie_word_embeddings and self.layer_sizes[-1] != self.embedding_size:
             raise ValueError(
                 f"tied embeddings need a last layer of embedding_size={self.embedding_size} units, but it has "
                 f"{self.layer_sizes[-1]}; change layer_sizes or set tie_word_embeddings=False"
             )
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        """As in the base class. In a file `layer_sizes` overrule `hidden_size`, as they did when files were written
+        that have both in contradiction; a warning says so."""
+        config_dict = {**config_dict}
+        layer_sizes = kwargs.get("layer_sizes", config_dict.get("layer_sizes"))
+        if layer_sizes and len(layer_sizes) > 1:
+            hidden_size = config_dict.pop("hidden_size", layer_sizes[0])
+            if hidden_size != layer_sizes[0] and not {"hidden_size", "layer_sizes"} & kwargs.keys():
+                logger.warning(f"hidden_size={hidden_size} is not used, as layer_sizes={layer_sizes} say otherwise")
+        return super().from_dict(config_dict, **kwargs)
