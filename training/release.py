@@ -31,6 +31,7 @@ from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree, read_treebank
 from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
@@ -92,8 +93,10 @@ def main(arguments: list[str] | None = None) -> dict:
 def export(checkpoint: Path, folder: Path) -> None:
     """Writes half-precision weights and the tokenizer. The model still loads, and computes, in float32."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).half()
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     PreTrainedModel.save_pretrained(model, folder)  # without the code, which `onlstm-hf export` and `push` add
-    AutoTokenizer.from_pretrained(checkpoint).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     write_json(folder / "config.json", config | {"dtype": "float32"})
 

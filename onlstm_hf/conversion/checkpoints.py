@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from ..text.tokenization import build_word_tokenizer
+from ..utils.tokenizer_check import tokenizer_fingerprint
 from .restricted_unpickler import Record
 from .saved_objects import load_saved_object
 from .state_dicts import convert_original_state_dict, original_vocabulary
@@ -86,6 +87,7 @@ def convert_original_checkpoint(
         vocab_size = math.prod(state_dict["encoder.weight"].shape[:1]) if "encoder.weight" in state_dict else 0
         tokenizer = _build_tokenizer(files, vocab_size)
         options |= {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
+        options["tokenizer_fingerprint"] = tokenizer_fingerprint(tokenizer)
     return convert_original_state_dict(state_dict, model_type, **(options | config_options)), tokenizer
 
 

@@ -35,6 +35,9 @@ class ONLSTMConfig(AWDLSTMConfig):
         initializer_range (`float`, defaults to 0.1): Embeddings are drawn uniformly from `[-range, range]`.
         tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
         use_cache (`bool`, defaults to `True`): Whether the model returns its state.
+        tokenizer_fingerprint (`str`, *optional*):
+            That of the tokenizer that the model was made with, so that another one does not go unnoticed (see
+            `tokenizer_fingerprint` in `utils/tokenizer_check.py`).
 
     Raises:
         ValueError: if a value is out of its range or two of them contradict each other.

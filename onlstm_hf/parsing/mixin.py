@@ -12,6 +12,7 @@ from ..trees.distances import tree_from_distances
 from ..trees.drawing import distances_to_svg
 from ..trees.induced_tree import InducedTree
 from ..utils.evaluation_mode import evaluation_mode
+from ..utils.tokenizer_check import check_tokenizer
 from .pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 from .sentences import (
     MAX_TOKENS_PER_BATCH,
@@ -86,11 +87,8 @@ class ParsingMixin:
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
         tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
-        if tokenizer is not None and len(tokenizer) > self.config.vocab_size:
-            raise ValueError(
-                f"the tokenizer does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
-                f"{self.config.vocab_size}"
-            )
+        if tokenizer is not None:
+            check_tokenizer(tokenizer, self.config)
         if isinstance(sentences, Mapping) or not isinstance(sentences, Iterable):
             raise ValueError(
                 "sentences must be a string, token ids or a list of sentences, not a "

@@ -10,6 +10,7 @@ from torch.utils.data import Dataset
 from transformers import Pipeline
 
 from ..text.word_alignment import encode_sentence
+from ..utils.tokenizer_check import tokenizer_fingerprint
 
 CONSTITUENCY_PARSING = "constituency-parsing"
 # Options of `parse` that the pipeline sets itself.
@@ -64,7 +65,8 @@ class ConstituencyParsingPipeline(Pipeline):
         return super().__call__(inputs, **options) if inputs != [] else []
 
     def save_pretrained(self, save_directory: str | os.PathLike, **options) -> None:
-        """Saves the model, which names this pipeline and brings its code, and the tokenizer."""
+        """Saves the model, which names this pipeline, brings its code and knows its tokenizer, and the tokenizer."""
+        self.model.config.tokenizer_fingerprint = tokenizer_fingerprint(self.tokenizer)
         self.model.save_pretrained(save_directory, **options)
         self.tokenizer.save_pretrained(save_directory, **options)
 

@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..utils.evaluation_mode import evaluation_mode
+from ..utils.tokenizer_check import check_tokenizer
 from .stream import StreamScore, check_token_ids, target_log_probabilities
 
 MAX_TOKENS_PER_CALL = 2048
@@ -57,6 +58,7 @@ def score_encoded_sentences(
     Raises:
         ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
     """
+    check_tokenizer(tokenizer, model.config)
     eos = tokenizer.eos_token_id
     if eos is None:
         raise ValueError("the tokenizer needs an eos_token, which ends every sentence")

@@ -13,6 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
 from .download_check import check_download
+from .tokenizer_check import check_tokenizer
 
 DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
@@ -98,11 +99,7 @@ def load_checkpoint(
         except Exception as error:
             raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
         check_download(name)
-    if len(tokenizer) > model.config.vocab_size:
-        raise ValueError(
-            f"the tokenizer of {name} does not fit the model: it has {len(tokenizer)} tokens, the model's vocabulary "
-            f"{model.config.vocab_size}"
-        )
+    check_tokenizer(tokenizer, model.config, f"the tokenizer of {name}")
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 

@@ -7,6 +7,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMForCausalLM, PRPNForCausalLM, convert_original_checkpoint, convert_original_state_dict
+from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from tests.helpers.original_files import (
     MakesAFolder,
     mutated,
@@ -159,6 +160,7 @@ def test_half_precision_becomes_single(tmp_path):
 
 def test_the_tokenizer_has_the_ids_of_the_authors(source, text_files, tmp_path):
     model, tokenizer = convert_original_checkpoint(source, text_files)
+    assert model.config.tokenizer_fingerprint == tokenizer_fingerprint(tokenizer)
     words = ["the", "<unk>", "cat", "<eos>", "sat", "on", "mat", "it", "saw", "dogs", "old", "dog", "that", "N", "hid"]
     assert tokenizer.convert_tokens_to_ids(words) == list(range(15))
     assert (model.config.eos_token_id, model.config.pad_token_id) == (3, 3)

@@ -12,6 +12,7 @@ from onlstm_hf.hub.cards.language_model import main_row, model_card
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import read_treebank
+from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +53,13 @@ def test_text_begins_with_the_token_that_its_tokenizer_names(folder):
     assert torch.equal(model.generate(**tokenizer(["", ""], return_tensors="pt"), **options), begun.expand(2, -1))
     write = pipeline("text-generation", model=model, tokenizer=tokenizer)
     assert write("", **options)[0]["generated_text"] == tokenizer.decode(begun[0], skip_special_tokens=True)
+
+
+@each_checkpoint
+def test_it_knows_its_tokenizer_which_pads_for_generation(folder):
+    config, tokenizer = AutoConfig.from_pretrained(folder), AutoTokenizer.from_pretrained(folder)
+    assert config.tokenizer_fingerprint == tokenizer_fingerprint(tokenizer)
+    assert tokenizer.padding_side == "left"
 
 
 @each_checkpoint

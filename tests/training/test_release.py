@@ -5,10 +5,11 @@ import pytest
 import torch
 from huggingface_hub import ModelCard
 from safetensors import safe_open
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.trees.treebank import GoldTree
+from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training import release, train_lm
 from training.toy_english import generate_toy_treebank, write_toy_corpus
 
@@ -58,6 +59,14 @@ def test_half_precision_weights_load_and_compute_in_float32(released):
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float16}  # noqa: SIM118
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert (model.dtype, model.config.model_type) == (torch.float32, model_type)
+
+
+def test_it_knows_its_tokenizer_which_pads_for_generation_as_the_run_does(run, released):
+    for folder in (run[0] / "best", released[0]):
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        assert config["tokenizer_fingerprint"] == tokenizer_fingerprint(tokenizer)
+        assert tokenizer.padding_side == "left"
 
 
 def test_the_folder_has_no_code_which_an_export_adds(released, tmp_path):

@@ -15,6 +15,7 @@ from transformers import (
 
 import onlstm_hf
 from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
+from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
 from training.language_models.text_batches import load_texts
 from training.loop.checkpointing import reported_damage
@@ -76,6 +77,8 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
             f"the tokenizer does not fit the model: it has {num_ids} tokens, the model's vocabulary "
             f"{model.config.vocab_size}"
         )
+    check_tokenizer(tokenizer, model.config)
+    model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     return model
 
 

@@ -1,5 +1,6 @@
 """What the configurations of all recurrent language models have in common."""
 
+import re
 from dataclasses import fields
 from typing import ClassVar
 
@@ -34,6 +35,7 @@ class RecurrentConfig(PreTrainedConfig):
     eos_token_id: int | list[int] | None = None
     tie_word_embeddings: bool = True
     use_cache: bool = True
+    tokenizer_fingerprint: str | None = None
 
     @property
     def output_size(self) -> int:
@@ -53,6 +55,12 @@ class RecurrentConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
                 raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
+        fingerprint = self.tokenizer_fingerprint
+        if fingerprint is not None and not re.fullmatch(r"\d+:[0-9a-f]+", str(fingerprint)):
+            raise ValueError(
+                f'tokenizer_fingerprint must be a number and a hash, such as "10001:6459d285e5ce8e86", not '
+                f"{fingerprint!r}"
+            )
         # Of several classes for one Auto class Transformers takes the one that this names; `None` it does not expect.
         self.architectures = self.architectures or []
         super().__post_init__(**kwargs)

@@ -1,0 +1,122 @@
+"""Tokenizers that do not belong to a model, and those that do."""
+
+import json
+import logging
+
+import pytest
+from transformers import AutoTokenizer, pipeline
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.scoring.sentences import score_sentences
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
+from tests.helpers.tiny_models import MODEL_TYPES
+
+WORDS = ["the", "old", "cat", "sat"]
+SENTENCE = "the old cat sat"
+MESSAGE = "is not the one that the model was made with"
+
+
+@pytest.fixture
+def tokenizer():
+    return build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", *WORDS])
+
+
+@pytest.fixture
+def other_tokenizer():
+    """A smaller one, whose ids are all in the vocabulary of the model."""
+    return build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", "sat", "the", "old"])
+
+
+@pytest.fixture
+def make_model(tokenizer):
+    def make(model_type="onlstm", **options):
+        special = {"vocab_size": len(tokenizer), "eos_token_id": 0, "pad_token_id": 2}
+        return MODEL_TYPES[model_type].make(**special, **options)
+
+    return make
+
+
+@pytest.fixture
+def warnings(caplog):
+    """What this module warned of, in this test and once."""
+    logging.Logger.warning_once.cache_clear()
+    caplog.set_level("WARNING", "onlstm_hf.utils.tokenizer_check")
+    return caplog
+
+
+@pytest.mark.parametrize("model_type", list(MODEL_TYPES))
+def test_another_models_tokenizer_is_named_once_and_the_models_own_never(
+    make_model, model_type, tokenizer, other_tokenizer, warnings
+):
+    model = make_model(model_type, tokenizer_fingerprint=tokenizer_fingerprint(tokenizer))
+
+    def use(tokenizer):
+        score_sentences(model, tokenizer, [SENTENCE])
+        if model.induces_trees:
+            model.parse(SENTENCE, tokenizer)
+            pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")(SENTENCE)
+
+    use(tokenizer)
+    assert warnings.messages == []
+    use(other_tokenizer)
+    assert len(warnings.messages) == 1 and MESSAGE in warnings.messages[0]
+    assert (
+        tokenizer_fingerprint(other_tokenizer) in warnings.messages[0]
+        and tokenizer_fingerprint(tokenizer) in warnings.messages[0]
+    )
+
+
+def test_without_a_fingerprint_nothing_is_said(make_model, other_tokenizer, warnings):
+    make_model().parse(SENTENCE, other_tokenizer)
+    assert warnings.messages == []
+
+
+def test_added_tokens_and_resized_embeddings_are_no_difference(make_model, tokenizer, other_tokenizer, warnings):
+    model = make_model(tokenizer_fingerprint=tokenizer_fingerprint(tokenizer))
+    tokenizer.add_tokens(["mat"])
+    model.resize_token_embeddings(16, mean_resizing=False)
+    check_tokenizer(tokenizer, model.config)
+    assert warnings.messages == []
+    model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
+    check_tokenizer(tokenizer, model.config)
+    assert warnings.messages == []
+    check_tokenizer(build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", *WORDS]), model.config)
+    assert len(warnings.messages) == 1  # the one that has not the added token
+
+
+def test_a_larger_tokenizer_is_refused(make_model, tokenizer):
+    config = make_model().config
+    tokenizer.add_tokens(["mat"])
+    with pytest.raises(ValueError, match="the tokenizer does not fit the model: it has 8 tokens"):
+        check_tokenizer(tokenizer, config)
+
+
+def test_the_fingerprint_is_of_tokens_and_ids_and_stays_the_same(tokenizer, tmp_path):
+    assert tokenizer_fingerprint(tokenizer) == "7:140c7b63c2afdb14"
+    tokenizer.save_pretrained(tmp_path)
+    assert tokenizer_fingerprint(AutoTokenizer.from_pretrained(tmp_path)) == tokenizer_fingerprint(tokenizer)
+    swapped = build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", *WORDS[::-1]])
+    assert tokenizer_fingerprint(swapped) != tokenizer_fingerprint(tokenizer)
+
+
+def test_the_pipeline_saves_it_and_a_checkpoint_with_another_tokenizer_is_named(
+    make_model, tokenizer, other_tokenizer, tmp_path, warnings
+):
+    parse = pipeline("constituency-parsing", model=make_model(), tokenizer=tokenizer, device="cpu")
+    parse.save_pretrained(tmp_path / "model")
+    config = json.loads((tmp_path / "model" / "config.json").read_text())
+    assert config["tokenizer_fingerprint"] == tokenizer_fingerprint(tokenizer)
+    load_checkpoint(str(tmp_path / "model"))
+    assert warnings.messages == []
+    other_tokenizer.save_pretrained(tmp_path / "model")
+    load_checkpoint(str(tmp_path / "model"))
+    assert len(warnings.messages) == 1 and warnings.messages[0].startswith(
+        f"the tokenizer of {tmp_path / 'model'} {MESSAGE}"
+    )
+
+
+@pytest.mark.parametrize("fingerprint", ["", "7", "seven:0e8f", 7])
+def test_what_is_no_fingerprint_is_refused(fingerprint):
+    with pytest.raises(ValueError, match="tokenizer_fingerprint must be a number and a hash"):
+        MODEL_TYPES["onlstm"].config(tokenizer_fingerprint=fingerprint)
