@@ -44,7 +44,7 @@ class Kind:
     pair_class: type[PreTrainedModel] | None = None
 
     def config(self, **options) -> PreTrainedConfig:
-        tiny = {"vocab_size": VOCAB_SIZE, "embedding_size": 8, "hidden_size": None if "layer_sizes" in options else 12}
+        tiny = {"vocab_size": VOCAB_SIZE, "embedding_size": 8, "hidden_size": 12}
         return self.config_class(**{**tiny, **self.options, **options})
 
     def make(self, model_class: type[PreTrainedModel] | None = None, **options) -> PreTrainedModel:

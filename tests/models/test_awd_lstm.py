@@ -101,8 +101,8 @@ def test_penalties_leave_padding_out(kind, rows, side):
     [
         {"num_hidden_layers": 2},
         {"num_hidden_layers": 4},
-        {"layer_sizes": [16, 12, 8]},
-        {"layer_sizes": [16, 20, 12], "tie_word_embeddings": False},
+        {"hidden_size": 16, "layer_sizes": [16, 12, 8]},
+        {"hidden_size": 16, "layer_sizes": [16, 20, 12], "tie_word_embeddings": False},
         {"tie_word_embeddings": False},
     ],
     ids=str,

@@ -106,7 +106,7 @@ def test_distances_of_the_compiled_model_are_the_same(model, rows, side):
 
 def test_a_layer_of_a_single_chunk_runs_but_never_writes_its_cell(input_ids):
     """With one chunk the equations give a master input gate of 0 and a master forget gate of 1."""
-    model = ONLSTM.make(layer_sizes=[8, 8], num_hidden_layers=2, chunk_size=8)
+    model = ONLSTM.make(hidden_size=8, layer_sizes=[8, 8], num_hidden_layers=2, chunk_size=8)
     state = RecurrentState(tuple((torch.rand(3, 8), torch.rand(3, 1, 8)) for _ in range(2)))
     outputs = model(input_ids, state=state, output_distances=True, labels=input_ids)
     outputs.loss.backward()
