@@ -217,7 +217,7 @@ class CumaxLSTMLayer(nn.Module):
         return torch.stack(outputs), cell, torch.stack(means)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        zeros = self.recurrent_projection.weight.new_zeros(batch_size, self.size)
+        zeros = torch.zeros(batch_size, self.size, dtype=self.recurrent_projection.weight.dtype)
         return zeros, zeros.clone()
 
     @staticmethod

@@ -59,9 +59,12 @@ def _ordered_neurons_stack(size: StackSize, implementation: str, device: torch.d
     layers = [ONLSTMLayer(*sizes, size.chunk_size, weight_dropout=0.0) for sizes in pairwise(size.layer_sizes)]
     for layer in layers:
         layer.implementation = implementation
-    return _Stack(layers, lambda layer, inputs: layer(inputs, *layer.initial_state(inputs.shape[1]), None).outputs).to(
-        device
-    )
+
+    def run(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
+        state = (tensor.to(inputs.device) for tensor in layer.initial_state(inputs.shape[1]))
+        return layer(inputs, *state, None).outputs
+
+    return _Stack(layers, run).to(device)
 
 
 def _lstm_stack(size: StackSize, device: torch.device) -> nn.Module:

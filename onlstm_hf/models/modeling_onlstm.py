@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from ..ops.dropout import kept_connections
-from ..ops.linear import linear, weight_and_bias
 from ..ops.ordered_neurons.operator import IMPLEMENTATIONS, OrderedNeuronsOutput, ordered_neurons
+from ..ops.projections import affine, floating_dtype, previous_states, show, weight_and_bias
 from ..parsing.mixin import ParsingMixin
 from .configuration_onlstm import ONLSTMConfig
 from .recurrent.awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
@@ -75,16 +75,15 @@ class ONLSTMLayer(nn.Module):
         self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None
     ) -> OrderedNeuronsOutput:
         """`inputs` `[T, B, input_size]`, `hidden` `[B, H]`, `cell` `[B, C, K]`, `mask` `[T, B]` or `None`."""
-        input_weight, input_bias = weight_and_bias(self.input_projection)
-        weight, recurrent_bias = weight_and_bias(self.recurrent_projection)
+        weight, recurrent_bias = weight_and_bias(self.recurrent_projection, inputs)
         # Drop-connect (see dropout.py): the recurrence folds mask and factor into the weight as it reads it.
         mask_of_weight, factor = None, 1 - self.weight_dropout
         if self.training:
             factor = 1.0
             if self.weight_dropout > 0:
                 mask_of_weight = kept_connections(weight, self.weight_dropout)
-        return ordered_neurons(
-            linear(inputs, input_weight, input_bias + recurrent_bias, self.implementation),
+        output = ordered_neurons(
+            affine(self.input_projection, inputs, recurrent_bias, self.implementation),
             weight,
             hidden,
             cell,
@@ -93,12 +92,14 @@ class ONLSTMLayer(nn.Module):
             recurrent_scale=factor,
             recurrent_mask=mask_of_weight,
         )
+        show(self.recurrent_projection, lambda: previous_states(hidden, output.outputs))
+        return output
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden and cell state before the first token: zeros."""
-        weight = self.recurrent_projection.weight
-        chunks = (batch_size, self.size // self.chunk_size, self.chunk_size)
-        return weight.new_zeros(batch_size, self.size), weight.new_zeros(chunks)
+        dtype, num_chunks = floating_dtype(self.recurrent_projection), self.size // self.chunk_size
+        hidden = torch.zeros(batch_size, self.size, dtype=dtype)
+        return hidden, hidden.new_zeros(batch_size, num_chunks, self.chunk_size)
 
     @staticmethod
     def last_state(output: OrderedNeuronsOutput) -> tuple[torch.Tensor, torch.Tensor]:
@@ -122,6 +123,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel, AWDLSTMModel):
     """
 
     output_class = ONLSTMModelOutput
+    further_arguments = ("output_distances",)
 
     def build_layer(self, input_size: int, size: int) -> ONLSTMLayer:
         return ONLSTMLayer(input_size, size, self.config.chunk_size, self.config.weight_dropout)
@@ -131,7 +133,6 @@ class ONLSTMModel(ONLSTMPreTrainedModel, AWDLSTMModel):
         layer_outputs: list[OrderedNeuronsOutput],
         mask: torch.Tensor | None,
         output_distances: bool | None = None,
-        **kwargs,
     ) -> dict[str, torch.Tensor]:
         """The distances of every layer, `[L, B, T]`, if asked for."""
         if not output_distances:

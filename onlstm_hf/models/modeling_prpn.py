@@ -8,14 +8,16 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from transformers import initialization as init
+from transformers.utils import can_return_tuple
 
 from ..ops.batch_norm import MaskedBatchNorm
 from ..ops.deviation_norm import DeviationNorm
 from ..ops.dropout import ElementDropout
-from ..ops.linear import Linear, weight_and_bias
+from ..ops.linear import Linear
 from ..ops.memory_reading.equations import ReadingWeights
 from ..ops.memory_reading.operator import IMPLEMENTATIONS, ReadingOutput, read_sequence
 from ..ops.padding import Padding
+from ..ops.projections import parameters, show, weight_and_bias
 from ..ops.structured_attention import attend_to_windows
 from ..parsing.mixin import ParsingMixin
 from ..trees.induced_tree import InducedTree
@@ -149,7 +151,7 @@ class ParsingNetwork(nn.Module):
         features = self.norm(features.to(torch.promote_types(features.dtype, torch.float32)), mask).relu()
         output = self.distance_convolution
         with torch.autocast(features.device.type, enabled=False):
-            weight, bias = output.weight.to(features.dtype), output.bias.to(features.dtype)
+            weight, bias = (parameter.to(features.dtype) for parameter in parameters(output))
             distances = F.conv1d(self.dropout(features), weight, bias, groups=output.groups).sigmoid()
         return distances[:, 0], distances[:, 1]
 
@@ -222,25 +224,27 @@ class ReadingLayer(nn.Module):
             newest_keep, key_keep = (
                 self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)
             )
-            key_inputs, key_map = self.key_dropout(inputs), weight_and_bias(self.key_projection)
+            key_inputs, key_map = self.key_dropout(inputs), weight_and_bias(self.key_projection, inputs)
         else:
             # Without attention every step reads the newest memory alone, whatever its key is.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
             key_inputs, key_map = inputs[..., :0], (input_gates.new_zeros(size, size), input_gates.new_zeros(size))
         weights = ReadingWeights(
             *key_map,
-            *weight_and_bias(self.recurrent_projection),
-            self.recurrent_norm.weight,
-            self.recurrent_norm.bias,
-            self.cell_norm.weight,
-            self.cell_norm.bias,
+            *weight_and_bias(self.recurrent_projection, inputs),
+            *parameters(self.recurrent_norm),
+            *parameters(self.cell_norm),
         )
         memories, masks = (hidden_memories, cell_memories), (newest_keep, key_keep, summary_keep)
-        return read_sequence(input_gates, key_inputs, weights, gates, *memories, *masks, self.implementation)
+        output = read_sequence(input_gates, key_inputs, weights, gates, *memories, *masks, self.implementation)
+        if self.has_attention:
+            show(self.key_projection, lambda: torch.cat([key_inputs, output.newest(newest_keep)], dim=-1))
+        show(self.recurrent_projection, lambda: output.summaries(summary_keep))
+        return output
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden and cell states of the memories before the first step: zeros."""
-        zeros = self.cell_norm.weight.new_zeros(batch_size, self.num_slots, self.size)
+        zeros = torch.zeros(batch_size, self.num_slots, self.size, dtype=self.cell_norm.weight.dtype)
         return zeros, zeros.clone()
 
     def last_state(self, output: ReadingOutput, padding: Padding | None = None) -> tuple[torch.Tensor, torch.Tensor]:
@@ -358,14 +362,15 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
 
     def initial_state(self, batch_size: int) -> PRPNState:
         """The state before the first token."""
-        config, weight = self.config, self.embeddings.weight
+        config, dtype = self.config, self.embeddings.weight.dtype
         lookback = config.lookback if config.parsing_network else 0
         return PRPNState(
-            lookback=weight.new_zeros(batch_size, lookback, config.embedding_size),
-            distances=weight.new_full((batch_size, config.num_slots), math.inf),
+            lookback=torch.zeros(batch_size, lookback, config.embedding_size, dtype=dtype),
+            distances=torch.full((batch_size, config.num_slots), math.inf, dtype=dtype),
             memories=tuple(layer.initial_state(batch_size) for layer in self.reading_network),
         )
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -376,7 +381,6 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         output_hidden_states: bool | None = None,
         output_attentions: bool | None = None,
         output_distances: bool | None = None,
-        return_dict: bool | None = None,
         **kwargs,
     ) -> PRPNModelOutput | tuple:
         r"""
@@ -390,37 +394,42 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             output_hidden_states: whether to return the output of every layer.
             output_attentions: whether to return the attentions of the reading and the predict network.
             output_distances: whether to return the syntactic distances and the gates.
-            return_dict: whether to return a `PRPNModelOutput` (default) or a tuple of what is not `None`.
+            kwargs: `return_dict`, whether to return a `PRPNModelOutput` (default) or a tuple of what is not `None`.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together.
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
         """
+        self.further_options(kwargs)
         self.check_inputs(input_ids, inputs_embeds)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
-        return_dict = config.return_dict if return_dict is None else return_dict
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
         output_attentions = config.output_attentions if output_attentions is None else output_attentions
 
         embeddings = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         batch_size, length = embeddings.shape[:2]
-        mask = self.time_first_mask(attention_mask, batch_size, length)
+        mask = self.time_first_mask(attention_mask, batch_size, length, embeddings.device)
         padding = Padding(None if mask is None else mask.t())
         state = self.check_state(state, batch_size, embeddings.device)
-        embeddings = padding.to_end(embeddings)
+        # What follows reads the very tensors that are returned, so that one can ask for their gradients.
+        hidden_states = [embeddings]
+        hidden = embeddings = padding.to_end(embeddings)
 
         structure = self.find_structure(embeddings, state, padding.mask)
-        hidden_states, attentions, memories = [embeddings], [], []
+        attentions, memories = [], []
         for layer, layer_state in zip(self.reading_network, state.memories, strict=True):
-            output = layer(hidden_states[-1], *layer_state, structure.reading_gates)
-            hidden_states.append(output.outputs.to(embeddings.dtype))
+            output = layer(hidden, *layer_state, structure.reading_gates)
+            hidden, tape = output.outputs.to(embeddings.dtype), output.hidden_tape
+            if output_hidden_states:
+                hidden_states.append(padding.back(hidden))
+                hidden = padding.to_end(hidden_states[-1])
+                tape = torch.cat([tape[:, : config.num_slots], hidden.to(tape.dtype)], dim=1)
             if use_cache:
                 memories.append(layer.last_state(output, padding))
             if config.reading_attention:
                 attentions.append(output.attentions)
-        outputs, attention = self.predict_network(
-            hidden_states[-1], output.hidden_tape, structure.prediction_gates, padding.mask
-        )
+        outputs, attention = self.predict_network(hidden, tape, structure.prediction_gates, padding.mask)
         if config.prediction_attention:
             attentions.append(attention)
         last_hidden_state = self.output_dropout(outputs.to(embeddings.dtype))
@@ -433,10 +442,10 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
                 distances=padding.last(structure.distance_tape, config.num_slots),
                 memories=tuple(memories),
             )
-        output = PRPNModelOutput(
+        return PRPNModelOutput(
             last_hidden_state=padding.back(last_hidden_state),
             state=new_state,
-            hidden_states=tuple(padding.back(hidden) for hidden in hidden_states) if output_hidden_states else None,
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=tuple(padding.back_or_zero(attention).flip(-1) for attention in attentions)
             if output_attentions
             else None,
@@ -450,7 +459,6 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             if output_distances
             else None,
         )
-        return output if return_dict else output.to_tuple()
 
     def distances(
         self,
@@ -469,11 +477,12 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             The distances `(batch_size, sequence_length)`, 0 at padding, and the state to go on from.
         """
         self.check_inputs(input_ids, None)
-        mask = self.time_first_mask(attention_mask, *input_ids.shape)
+        embeddings = self.embeddings(input_ids)
+        mask = self.time_first_mask(attention_mask, *input_ids.shape, embeddings.device)
         padding = Padding(None if mask is None else mask.t())
         if state is None:
             state = self.initial_state(len(input_ids))
-        embeddings = padding.to_end(self.embeddings(input_ids))
+        embeddings = padding.to_end(embeddings)
         lookback = state.lookback.to(embeddings)
         distances, _ = self.parsing_network(embeddings, lookback, padding.mask)
         lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])

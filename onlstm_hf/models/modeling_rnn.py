@@ -11,7 +11,7 @@ from torch import nn
 from transformers import initialization as init
 
 from ..ops.dropout import drop_connect
-from ..ops.linear import weight_and_bias
+from ..ops.projections import floating_dtype, previous_states, show, weight_and_bias
 from .configuration_rnn import RNNConfig
 from .recurrent.awd_lstm import AWDLSTMForCausalLM, AWDLSTMModel
 from .recurrent.language_model import RecurrentPreTrainedModel
@@ -55,7 +55,13 @@ class RNNLayer(nn.Module):
     def forward(self, inputs: torch.Tensor, *arguments: torch.Tensor | None) -> RNNLayerOutput:
         """`inputs` `[T, B, input_size]`, the tensors of the state, `[B, H]` each, and the mask `[T, B]` or `None`."""
         *state, mask = arguments
-        weight, bias = weight_and_bias(self.input_projection)
+        output = self._read(inputs, state, mask)
+        show(self.input_projection, lambda: inputs)
+        show(self.recurrent_projection, lambda: previous_states(state[0], output.outputs))
+        return output
+
+    def _read(self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None) -> RNNLayerOutput:
+        weight, bias = weight_and_bias(self.input_projection, inputs)
         if mask is None:
             return self._run(inputs, state, weight, bias)
 
@@ -86,7 +92,7 @@ class RNNLayer(nn.Module):
         if torch.is_autocast_enabled(device_type):
             # The kernels want all tensors in one dtype, and on a GPU autocast would choose float16 for them.
             dtype, precision = torch.get_autocast_dtype(device_type), torch.autocast(device_type, enabled=False)
-        recurrent_weight, recurrent_bias = weight_and_bias(self.recurrent_projection)
+        recurrent_weight, recurrent_bias = weight_and_bias(self.recurrent_projection, inputs)
         recurrent_weight = drop_connect(recurrent_weight, self.weight_dropout, self.training)
         weights = [input_weight, recurrent_weight, input_bias, recurrent_bias]
         inputs, weights = inputs.to(dtype), [weight.to(dtype) for weight in weights]
@@ -105,7 +111,7 @@ class RNNLayer(nn.Module):
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, ...]:
         """Hidden (and cell) state before the first token: zeros."""
-        zeros = self.recurrent_projection.weight.new_zeros(batch_size, self.size)
+        zeros = torch.zeros(batch_size, self.size, dtype=floating_dtype(self.recurrent_projection))
         return (zeros, zeros.clone()) if self.cell_type == "lstm" else (zeros,)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Products of matrices and affine maps by the fastest of the libraries that PyTorch brings, also with adapters around.
+"""Products of matrices and affine maps by the fastest of the libraries that PyTorch brings.
 
 In float32 on a CPU that is oneDNN, which TorchInductor calls as well: `torch.matmul` takes MKL, which on some CPUs
 (AMD's) reaches only two thirds of its speed. Everywhere else, and in compiled code, PyTorch decides.
@@ -56,23 +56,18 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
         and not torch.compiler.is_compiling()
         and not torch.is_autocast_enabled("cpu")
         and all(
-            tensor.device.type == "cpu" and tensor.dtype == torch.float32 and tensor.numel() > 0 for tensor in tensors
+            tensor.device.type == "cpu"
+            and tensor.dtype == torch.float32
+            and tensor.numel() > 0
+            and is_ordinary(tensor)
+            for tensor in tensors
         )
     )
 
 
-def weight_and_bias(module: nn.Module) -> tuple[torch.Tensor, torch.Tensor]:
-    """Weight `[out, in]` and bias `[out]` of an affine map that is not called but computed by other means.
-
-    An adapter that stands in the place of the linear layer, as PEFT's do, changes what is computed and not the weight:
-    its map is read off its values.
-    """
-    if isinstance(module, nn.Linear):
-        return module.weight, module.bias
-    options = {"dtype": module.weight.dtype, "device": module.weight.device}
-    bias = module(torch.zeros(1, module.in_features, **options))
-    weight = (module(torch.eye(module.in_features, **options)) - bias).t()
-    return weight.to(options["dtype"]), bias[0].to(options["dtype"])
+def is_ordinary(tensor: torch.Tensor) -> bool:
+    """Whether the numbers of a tensor stand in memory of its own: not so for quantised weights of torchao."""
+    return not hasattr(type(tensor), "__tensor_flatten__")
 
 
 def _is_differentiated(*tensors: torch.Tensor) -> bool:

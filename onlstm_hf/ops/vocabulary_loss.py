@@ -14,7 +14,10 @@ _BYTES_PER_PRODUCT = 1 << 23
 
 
 def next_token_loss(
-    logits: torch.Tensor, shift_labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | None = None
+    logits: torch.Tensor,
+    shift_labels: torch.Tensor,
+    num_items_in_batch: int | torch.Tensor | None = None,
+    **others,
 ) -> torch.Tensor:
     """Mean cross-entropy of predicting the next token, in nats.
 
@@ -22,9 +25,11 @@ def next_token_loss(
         logits: `[B, T, V]`.
         shift_labels: `[B, T]`, the token that should follow each position; -100 is ignored.
         num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
+        others: what Transformers' loss functions take beside these; not needed here.
 
     Returns:
-        A scalar in float32 (float64 for float64 logits); 0 where every label is ignored.
+        A scalar in float32 (float64 for float64 logits). Where every label is ignored it is NaN, as PyTorch's mean of
+        nothing is, and has the gradient 0.
 
     Raises:
         ValueError: if a label is outside the vocabulary.
@@ -32,8 +37,9 @@ def next_token_loss(
     labels = _flat_labels(shift_labels, logits.shape[-1], logits.device)
     logits = logits.reshape(-1, logits.shape[-1])
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    total = F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL, reduction="sum")
-    return total / _num_items(labels, num_items_in_batch)
+    if num_items_in_batch is None:
+        return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
+    return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL, reduction="sum") / num_items_in_batch
 
 
 def projected_next_token_loss(
@@ -57,7 +63,9 @@ def projected_next_token_loss(
         num_items_in_batch: as for `next_token_loss`.
     """
     labels = _flat_labels(shift_labels, len(weight), hidden_states.device)
-    num_items, hidden_states = _num_items(labels, num_items_in_batch), hidden_states.flatten(0, -2)
+    num_items, hidden_states = num_items_in_batch, hidden_states.flatten(0, -2)
+    if num_items is None:
+        num_items = (labels != IGNORED_LABEL).sum()
     device_type = hidden_states.device.type
     if device_type == "cpu" and not torch.compiler.is_compiling():  # a GPU would wait for the number of rows
         labelled = (labels != IGNORED_LABEL).nonzero().squeeze(-1)
@@ -74,11 +82,6 @@ def projected_next_token_loss(
 def _flat_labels(shift_labels: torch.Tensor, vocab_size: int, device: torch.device) -> torch.Tensor:
     check_vocabulary("labels", shift_labels.where(shift_labels != IGNORED_LABEL, 0), vocab_size)
     return shift_labels.reshape(-1).to(device)
-
-
-def _num_items(labels: torch.Tensor, num_items_in_batch: int | torch.Tensor | None) -> int | torch.Tensor:
-    """What the sum is divided by: the number that is given, or that of the labels that are not ignored."""
-    return (labels != IGNORED_LABEL).sum().clamp(min=1) if num_items_in_batch is None else num_items_in_batch
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
@@ -118,18 +121,19 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                     grad_weight += grad_logits.t() @ hidden_states[rows]
             log_probabilities = grad_logits = None  # not beside the logits of the next block
         num_items = torch.as_tensor(num_items)
+        divisor = num_items.where(num_items != 0, 1)  # the mean of nothing is NaN, but its gradient 0
         if differentiate:
-            grad_weight /= num_items
-            grad_bias /= num_items
-        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, num_items)
+            grad_weight /= divisor
+            grad_bias /= divisor
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias, divisor)
         ctx.weight_dtype = weight.dtype
         return total / num_items
 
     @staticmethod
     @once_differentiable
     def backward(ctx, grad_output: torch.Tensor):
-        grad_hidden, grad_weight, grad_bias, num_items = ctx.saved_tensors
-        grad_hidden = grad_hidden * (grad_output / num_items)
+        grad_hidden, grad_weight, grad_bias, divisor = ctx.saved_tensors
+        grad_hidden = grad_hidden * (grad_output / divisor)
         # `loss.backward()` scales nothing, and needs no copy of the weight's gradient; a GPU would wait for the look.
         if grad_output.device.type != "cpu" or torch.compiler.is_compiling() or grad_output != 1:
             grad_weight, grad_bias = grad_weight * grad_output, grad_bias * grad_output

@@ -233,10 +233,10 @@ class ParsingMixin:
         attention_mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
 
         pieces, state = [], None
+        if self.device.type != "meta":  # offloaded weights say nothing, and are brought to where they are needed
+            input_ids, attention_mask = input_ids.to(self.device), attention_mask.to(self.device)
         for ids, mask in zip(input_ids.split(max_length, dim=1), attention_mask.split(max_length, dim=1), strict=True):
-            distances, state = self.syntactic_distances(
-                ids.to(self.device), attention_mask=mask.to(self.device), state=state, **distance_options
-            )
+            distances, state = self.syntactic_distances(ids, attention_mask=mask, state=state, **distance_options)
             pieces.append(distances.float().cpu())
         distances = torch.cat(pieces, dim=1)
         if not distances.isfinite().all():

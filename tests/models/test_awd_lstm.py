@@ -43,7 +43,9 @@ def test_padding_does_not_change_loss_penalties_or_gradients(kind, rows, side):
         alone = model(row.unsqueeze(0), labels=row.unsqueeze(0))
         counts = {"cross_entropy": len(row) - 1, "activation_penalty": len(row)}
         for name in totals:
-            totals[name] = totals[name] + getattr(alone, name) * counts.get(name, len(row) - 1)
+            count = counts.get(name, len(row) - 1)
+            if count:  # a sentence of one token has no next token, and no mean over them
+                totals[name] = totals[name] + getattr(alone, name) * count
     totals["activation_penalty"] = totals["activation_penalty"] / sum(map(len, rows))
     for name in ("cross_entropy", "temporal_activation_penalty"):
         totals[name] = totals[name] / sum(len(row) - 1 for row in rows)

@@ -263,6 +263,60 @@ def test_skipping_the_logits_without_labels_is_refused(model, input_ids):
         model(input_ids, skip_logits=True)
 
 
+@pytest.mark.parametrize(
+    "unknown",
+    [
+        {"past_key_values": object()},
+        {"position_ids": torch.arange(6)},
+        {"output_hiden_states": True},
+        {"attention_maks": torch.ones(3, 6)},
+        {"return_distances": False},
+    ],
+    ids=lambda unknown: next(iter(unknown)),
+)
+@pytest.mark.parametrize("part", ["head", "base"])
+def test_an_unknown_argument_is_refused(model, input_ids, unknown, part):
+    with pytest.raises(ValueError, match=f"takes no argument {next(iter(unknown))}"):
+        (model if part == "head" else model.model)(input_ids, **unknown)
+
+
+def test_attentions_are_refused_where_there_are_none(kind, model, input_ids):
+    if kind is KINDS["prpn"]:
+        assert model(input_ids, output_attentions=True).attentions
+    else:
+        with pytest.raises(ValueError, match="takes no argument output_attentions"):
+            model(input_ids, output_attentions=True)
+
+
+def test_what_tools_switch_off_may_be_named(model, input_ids):
+    off = {"past_key_values": None, "position_ids": None, "output_attentions": False, "token_type_ids": None}
+    assert torch.equal(model(input_ids, **off).logits, model(input_ids).logits)
+
+
+def test_a_loss_function_of_the_user_takes_the_place_of_the_own_one(model, input_ids):
+    seen = []
+
+    def twice(logits, labels, vocab_size, **others):
+        seen.append((labels, vocab_size, sorted(others)))
+        flat = logits[:, :-1].reshape(-1, vocab_size)
+        return 2 * F.cross_entropy(flat, labels[:, 1:].flatten())
+
+    expected = model(input_ids, labels=input_ids).loss
+    model.loss_function = twice
+    for skip_logits in (False, True):
+        outputs = model(input_ids, labels=input_ids, skip_logits=skip_logits)
+        torch.testing.assert_close(outputs.loss, 2 * expected)
+        assert (outputs.logits is None) == skip_logits
+    assert seen[0][0] is input_ids and seen[0][1:] == (VOCAB_SIZE, ["num_items_in_batch", "shift_labels"])
+
+
+def test_the_mean_over_no_labels_is_not_a_number(model, input_ids):
+    nothing = torch.full_like(input_ids, -100)
+    for skip_logits in (False, True):
+        assert model(input_ids, labels=nothing, skip_logits=skip_logits).loss.isnan()
+        assert model(input_ids, labels=nothing, skip_logits=skip_logits, num_items_in_batch=5).loss == 0
+
+
 def test_model_and_head_agree(model, input_ids):
     base = model.model(input_ids)
     torch.testing.assert_close(model.lm_head(base.last_hidden_state), model(input_ids).logits)

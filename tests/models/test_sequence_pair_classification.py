@@ -105,6 +105,26 @@ def test_loss_is_the_mean_cross_entropy_and_reaches_every_weight(model, sides):
     assert model(**as_inputs(sides), labels=labels, return_dict=False)[0] == output.loss
 
 
+def test_a_loss_function_of_the_user_takes_the_place_of_the_own_one(model, sides):
+    model.loss_function = lambda labels, pooled_logits, config, **others: pooled_logits[range(3), labels].sum()
+    output = model(**as_inputs(sides), labels=torch.tensor([6, 0, 3]))
+    assert torch.equal(output.loss, output.logits[range(3), [6, 0, 3]].sum())
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"problem_type": "regression"},
+        {"problem_type": "multi_label_classification"},
+        {"id2label": {0: "score"}, "label2id": {"score": 0}},
+    ],
+)
+def test_a_problem_that_is_no_choice_of_one_label_is_refused(model, options):
+    config = type(model.config)(**{**model.config.to_dict(), **options})
+    with pytest.raises(ValueError, match="gives each pair one of two labels or more, and cannot do problem_type="):
+        type(model)(config)
+
+
 def test_dropout_is_for_training_only(make_model, sides):
     model, inputs = make_model(classifier_dropout=0.5), as_inputs(sides)
     with torch.no_grad():

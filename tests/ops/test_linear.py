@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from onlstm_hf.ops import linear as linear_module
-from onlstm_hf.ops.linear import Linear, linear, matmul, weight_and_bias
+from onlstm_hf.ops.linear import Linear, linear, matmul
 
 
 @pytest.mark.parametrize("shape", [(4, 7), (3, 5, 7), (1, 1, 7)])
@@ -99,24 +99,3 @@ def test_it_can_be_compiled():
     inputs, weight = torch.randn(3, 4), torch.randn(5, 4, requires_grad=True)
     compiled = torch.compile(linear, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(inputs, weight), linear(inputs, weight))
-
-
-def test_the_weight_of_an_adapted_map_is_what_it_computes():
-    layer = torch.nn.Linear(4, 5)
-    assert [id(tensor) for tensor in weight_and_bias(layer)] == [id(layer.weight), id(layer.bias)]
-
-    class Adapted(torch.nn.Module):
-        """A linear layer and a correction of low rank beside it."""
-
-        def __init__(self):
-            super().__init__()
-            self.base_layer, self.down, self.up = layer, torch.nn.Linear(4, 2, bias=False), torch.nn.Linear(2, 5)
-            self.in_features, self.weight = 4, layer.weight
-
-        def forward(self, inputs):
-            return self.base_layer(inputs) + self.up(self.down(inputs))
-
-    adapted = Adapted()
-    weight, bias = weight_and_bias(adapted)
-    torch.testing.assert_close(weight, layer.weight + adapted.up.weight @ adapted.down.weight)
-    torch.testing.assert_close(bias, layer.bias + adapted.up.bias)

@@ -98,11 +98,19 @@ def test_large_logits_do_not_overflow():
     assert logits.grad.tolist() == [[[0.5, -0.5], [-0.5, 0.5]]]
 
 
-def test_the_loss_is_zero_where_every_label_is_ignored(logits):
-    loss = next_token_loss(logits, torch.full((3, 5), IGNORED_LABEL))
+@pytest.mark.parametrize("num_items", [None, 7])
+def test_the_mean_over_no_labels_is_that_of_pytorch_and_moves_no_weight(logits, num_items):
+    nothing = torch.full((3, 5), IGNORED_LABEL)
+    loss = next_token_loss(logits, nothing, num_items)
     loss.backward()
-    assert loss.item() == 0
-    assert not logits.grad.any()
+    assert loss.isnan() if num_items is None else loss == 0
+    assert torch.equal(logits.grad, torch.zeros_like(logits))
+
+    projection = [torch.randn(3, 5, 4), torch.randn(VOCAB_SIZE, 4), torch.randn(VOCAB_SIZE)]
+    projection = [tensor.requires_grad_() for tensor in projection]
+    torch.testing.assert_close(projected_next_token_loss(*projection, nothing, num_items), loss, equal_nan=True)
+    projected_next_token_loss(*projection, nothing, num_items).backward()
+    assert all(torch.equal(tensor.grad, torch.zeros_like(tensor)) for tensor in projection)
 
 
 def test_uniform_logits_cost_the_logarithm_of_the_vocabulary():

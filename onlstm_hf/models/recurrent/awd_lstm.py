@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
+from transformers.utils import can_return_tuple
 
 from ...ops.dropout import LockedDropout, dropped_words
 from .configuration_awd_lstm import AWDLSTMConfig
@@ -70,6 +71,7 @@ class AWDLSTMModel(RecurrentModel):
     def initial_state(self, batch_size: int) -> RecurrentState:
         return RecurrentState(tuple(layer.initial_state(batch_size) for layer in self.layers))
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -78,7 +80,6 @@ class AWDLSTMModel(RecurrentModel):
         state: RecurrentState | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         num_layers: int | None = None,
         **kwargs,
     ) -> AWDLSTMModelOutput | tuple:
@@ -91,50 +92,53 @@ class AWDLSTMModel(RecurrentModel):
             state: where to go on from; zeros when not given.
             use_cache: whether to return the state; `config.use_cache` when not given.
             output_hidden_states: whether to return the output of every layer.
-            return_dict: whether to return the `output_class` (default) or a tuple of what is not `None`.
             num_layers: run only that many layers, from the lowest on; the state of the others stays as it is.
-            kwargs: what `further_outputs` takes.
+            kwargs: what `further_outputs` takes, and `return_dict`: whether to return the `output_class` (default) or
+                a tuple of what is not `None`.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together.
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
         """
+        further = self.further_options(kwargs)
         self.check_inputs(input_ids, inputs_embeds)
         use_cache = self.config.use_cache if use_cache is None else use_cache
-        return_dict = self.config.return_dict if return_dict is None else return_dict
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
 
         if inputs_embeds is None:
             inputs_embeds = dropped_words(self.embeddings, input_ids, self.config.embedding_dropout, self.training)
         batch_size, length = inputs_embeds.shape[:2]
-        mask = self.time_first_mask(attention_mask, batch_size, length)
+        mask = self.time_first_mask(attention_mask, batch_size, length, inputs_embeds.device)
         state = self.check_state(state, batch_size, inputs_embeds.device)
 
-        hidden_states = [inputs_embeds.transpose(0, 1)]
+        # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
+        hidden_states = [inputs_embeds]
         layer_outputs, new_state = [], []
         num_layers = len(self.layers) if num_layers is None else num_layers
         for layer, layer_state in zip(self.layers[:num_layers], state.layers[:num_layers], strict=True):
             dropout = self.hidden_dropout if layer_outputs else self.input_dropout
-            output = layer(dropout(hidden_states[-1]), *layer_state, mask)
-            hidden_states.append(output.outputs)
+            output = layer(dropout(hidden_states[-1].transpose(0, 1)), *layer_state, mask)
+            hidden_states.append(output.outputs.transpose(0, 1))
             layer_outputs.append(output)
             new_state.append(layer.last_state(output))
         raw_output = hidden_states[-1]
-        last_hidden_state = self.output_dropout(raw_output)
 
-        output = self.output_class(
-            last_hidden_state=last_hidden_state.transpose(0, 1),
+        return self.output_class(
+            last_hidden_state=self.output_dropout(raw_output.transpose(0, 1)).transpose(0, 1),
             state=RecurrentState((*new_state, *state.layers[num_layers:])) if use_cache else None,
-            hidden_states=tuple(h.transpose(0, 1) for h in hidden_states) if output_hidden_states else None,
-            raw_last_hidden_state=raw_output.transpose(0, 1) if self.training else None,
-            **self.further_outputs(layer_outputs, mask, **kwargs),
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
+            raw_last_hidden_state=raw_output if self.training else None,
+            **self.further_outputs(layer_outputs, mask, **further),
         )
-        return output if return_dict else output.to_tuple()
 
     def further_outputs(
-        self, layer_outputs: list[LayerOutput], mask: torch.Tensor | None, **kwargs
+        self, layer_outputs: list[LayerOutput], mask: torch.Tensor | None, **further_arguments
     ) -> dict[str, torch.Tensor]:
-        """Fields of the `output_class` that only this kind of layer has, from what each layer returned; none here."""
+        """Fields of the `output_class` that only this kind of layer has, from what each layer returned; none here.
+
+        A subclass that takes arguments for it names them in `further_arguments`.
+        """
         return {}
 
 

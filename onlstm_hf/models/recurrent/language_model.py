@@ -10,10 +10,10 @@ from torch import nn
 from transformers import PreTrainedModel
 from transformers import initialization as init
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
-from transformers.utils import CONFIG_NAME, ModelOutput
+from transformers.utils import CONFIG_NAME, ModelOutput, can_return_tuple
 
 from ...ops.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
-from ...ops.linear import weight_and_bias
+from ...ops.projections import is_plain
 from ...ops.vocabulary_loss import next_token_loss, projected_next_token_loss
 from ...utils.download_check import PLACE, check_download
 from ...utils.remote_code import write_code
@@ -86,6 +86,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     config: RecurrentConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
+    _input_embed_layer = "embeddings"
     # There is no graph over time whose memory recomputing parts of it could save.
     supports_gradient_checkpointing = False
     # Tells `generate` that the state cannot be rolled back.
@@ -163,17 +164,32 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 class RecurrentModel(RecurrentPreTrainedModel):
     """What models without a head share: `self.embeddings`, the checks of the input, and the state to begin with.
 
-    A subclass computes `initial_state(batch_size)`, the state before the first token.
+    A subclass computes `initial_state(batch_size)`, the state before the first token, on the default device.
+
+    Attributes:
+        further_arguments: those of `forward` that stand in no signature of a base class.
     """
 
     auto_class_name = "AutoModel"
+    further_arguments: tuple[str, ...] = ()
     embeddings: nn.Embedding
 
-    def get_input_embeddings(self) -> nn.Embedding:
-        return self.embeddings
+    def further_options(self, arguments: dict) -> dict:
+        """Those of the `further_arguments` that are given; a `ValueError` for what the model does not know.
 
-    def set_input_embeddings(self, value: nn.Embedding) -> None:
-        self.embeddings = value
+        What is `None` counts as not given, and so does an `output_attentions` that is `False`: tools that know nothing
+        of the model pass these.
+        """
+        given = {name: value for name, value in arguments.items() if value is not None}
+        if "output_attentions" not in self.further_arguments and not given.get("output_attentions", True):
+            del given["output_attentions"]
+        unknown = [name for name in given if name not in self.further_arguments]
+        if unknown:
+            raise ValueError(
+                f"{type(self).__name__} takes no argument {', '.join(unknown)}: it has neither positions nor "
+                "attention, and `state` says what came before"
+            )
+        return given
 
     def initial_state(self, batch_size: int) -> ModelState:
         raise NotImplementedError
@@ -195,8 +211,10 @@ class RecurrentModel(RecurrentPreTrainedModel):
             raise ValueError("the input is empty: a sequence needs at least one token")
 
     @staticmethod
-    def time_first_mask(attention_mask: torch.Tensor | None, batch_size: int, length: int) -> torch.Tensor | None:
-        """The mask as `[T, B]` booleans; a `ValueError` where it has not the shape of the input."""
+    def time_first_mask(
+        attention_mask: torch.Tensor | None, batch_size: int, length: int, device: torch.device
+    ) -> torch.Tensor | None:
+        """The mask as `[T, B]` booleans on that device; a `ValueError` where it has not the shape of the input."""
         if attention_mask is None:
             return None
         if list(attention_mask.shape) != [batch_size, length]:
@@ -204,13 +222,12 @@ class RecurrentModel(RecurrentPreTrainedModel):
                 f"attention_mask must have the shape of the input, {[batch_size, length]}, "
                 f"not {list(attention_mask.shape)}"
             )
-        return attention_mask.bool().t()
+        return attention_mask.to(device, torch.bool).t()
 
     def check_state(self, state: ModelState | None, batch_size: int, device: torch.device) -> ModelState:
         """The given state on the input's device, the initial one for `None`; a `ValueError` if it cannot fit."""
         initial = self.initial_state(batch_size)
-        if state is None:
-            return initial
+        state = initial if state is None else state
         if state.shapes != initial.shapes:
             raise ValueError(
                 f"the state does not fit this model and batch: expected tensors of shapes {initial.shapes}, "
@@ -222,6 +239,9 @@ class RecurrentModel(RecurrentPreTrainedModel):
 class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
     """The head that predicts the next token, its loss, and what `generate` needs, around a base model.
 
+    `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
+    state has not seen: with the whole sequence its beginning would be read twice.
+
     A subclass builds `self.model` (whose output has the fields of `RecurrentModelOutput`) and the linear
     `self.lm_head`, and names its `output_class`, a `RecurrentCausalLMOutput` with the further fields of the base
     model's output that should be passed on.
@@ -229,6 +249,8 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
 
     auto_class_name = "AutoModelForCausalLM"
     output_class: type[RecurrentCausalLMOutput] = RecurrentCausalLMOutput
+    # The `loss_function` until a user sets another one.
+    _loss_function = staticmethod(next_token_loss)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
 
     model: RecurrentModel
@@ -246,6 +268,7 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head = new_embeddings
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -255,7 +278,6 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
         state: ModelState | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
-        return_dict: bool | None = None,
         logits_to_keep: int | torch.Tensor = 0,
         num_items_in_batch: int | torch.Tensor | None = None,
         skip_logits: bool = False,
@@ -272,7 +294,6 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
             state: where to go on from; the initial state when not given.
             use_cache: whether to return the state; `config.use_cache` when not given.
             output_hidden_states: whether to return the output of every layer.
-            return_dict: whether to return the `output_class` (default) or a tuple of what is not `None`.
             logits_to_keep: compute the logits of the last that many positions only (0: of all).
             num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
                 when it accumulates gradients).
@@ -281,16 +302,20 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
             shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
                 follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
                 first.
-            kwargs: further arguments of the model without the head.
+            kwargs: further arguments of the model without the head, and `return_dict`: whether to return the
+                `output_class` (default) or a tuple of what is not `None`.
+
+        The cross-entropy is `loss_function`'s, which can be set as in any model of Transformers; it is called with
+        both the `labels` and the `shift_labels` made of them.
 
         Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together.
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
         """
         # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
         shift_labels = kwargs.pop("shift_labels", None)
         if skip_logits and labels is None and shift_labels is None:
             raise ValueError("skip_logits leaves only the loss, which needs labels or shift_labels")
-        return_dict = self.config.return_dict if return_dict is None else return_dict
         outputs = self.model(
             input_ids=input_ids,
             attention_mask=attention_mask,
@@ -303,24 +328,30 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
         )
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         hidden_states = outputs.last_hidden_state[:, kept]
-        logits = None if skip_logits else self.lm_head(hidden_states)
+        # Without logits the weight of the head is read, and only our own loss can be computed.
+        reads_weight = skip_logits and is_plain(self.lm_head) and self.loss_function is next_token_loss
+        logits = None if reads_weight else self.lm_head(hidden_states)
         fields = {name: outputs[name] for name in outputs if name in self.output_class.__dataclass_fields__}
         if labels is not None or shift_labels is not None:
             targets = next_token_targets(labels, shift_labels, attention_mask, hidden_states.shape[:2])
-            if skip_logits:
-                cross_entropy = projected_next_token_loss(
-                    hidden_states, *weight_and_bias(self.lm_head), targets, num_items_in_batch
-                )
+            if reads_weight:
+                weight, bias = self.lm_head.weight, self.lm_head.bias
+                cross_entropy = projected_next_token_loss(hidden_states, weight, bias, targets, num_items_in_batch)
             else:
-                cross_entropy = next_token_loss(logits, targets, num_items_in_batch)
+                cross_entropy = self.loss_function(
+                    logits=logits,
+                    labels=labels,
+                    vocab_size=logits.shape[-1],
+                    num_items_in_batch=num_items_in_batch,
+                    shift_labels=targets,
+                )
             share = 1.0
             if num_items_in_batch is not None:
                 share = (targets != IGNORED_LABEL).sum() / num_items_in_batch
             penalties = {name: penalty * share for name, penalty in self.penalties(outputs, attention_mask).items()}
             loss = sum(penalties.values(), start=cross_entropy)
             fields |= {"loss": loss, "cross_entropy": cross_entropy, **penalties}
-        output = self.output_class(logits=logits, **fields)
-        return output if return_dict else output.to_tuple()
+        return self.output_class(logits=None if skip_logits else logits, **fields)
 
     def penalties(self, outputs: RecurrentModelOutput, attention_mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """What the loss has beside the cross-entropy, by the field of the output that shows it; nothing by default.

@@ -40,7 +40,11 @@ class RecurrentLayer(Protocol):
     def __call__(self, inputs: torch.Tensor, *state_and_structure: torch.Tensor | None) -> LayerOutput: ...
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, ...]:
-        """The state before the first step: tensors with the rows of the batch as their first dimension."""
+        """The state before the first step: tensors with the rows of the batch as their first dimension.
+
+        They are made on the default device, and the model moves them to that of its input: where the layer's own
+        weights are may change from call to call.
+        """
         ...
 
     def last_state(self, output: LayerOutput) -> tuple[torch.Tensor, ...]:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 from torch.nn import functional as F
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
+from .configuration import RecurrentConfig
 from .language_model import RecurrentModel, RecurrentPreTrainedModel
 
 # On a CPU the time of a step grows with its rows, so sequences of similar length run together, in this many groups.
@@ -50,14 +51,32 @@ class PairClassifier(nn.Module):
         return self.output(self.dropout(F.elu(self.hidden(self.dropout(features)))))
 
 
+def classification_loss(labels: torch.Tensor, pooled_logits: torch.Tensor, **others) -> torch.Tensor:
+    """Mean cross-entropy of labels `[B]` and logits `[B, num_labels]`; takes what Transformers' losses take."""
+    return F.cross_entropy(pooled_logits.float(), labels)
+
+
 class ForSequencePairClassification(RecurrentPreTrainedModel):
     """A siamese classifier: both sequences of a pair are encoded by the same model and then compared.
 
     A subclass computes `encode(input_ids, attention_mask)` and builds `self.classifier`, a `PairClassifier`.
+
+    Raises:
+        ValueError: if the configuration's `problem_type` is another one than single-label classification.
     """
 
     auto_class_name = "AutoModelForSequenceClassification"
+    # The `loss_function` until a user sets another one.
+    _loss_function = staticmethod(classification_loss)
     classifier: PairClassifier
+
+    def __init__(self, config: RecurrentConfig):
+        if config.problem_type not in (None, "single_label_classification") or config.num_labels < 2:
+            raise ValueError(
+                f"{type(self).__name__} gives each pair one of two labels or more, and cannot do "
+                f"problem_type={config.problem_type!r} with num_labels={config.num_labels}"
+            )
+        super().__init__(config)
 
     def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
         """Encodes each sequence.
@@ -71,6 +90,7 @@ class ForSequencePairClassification(RecurrentPreTrainedModel):
         """
         raise NotImplementedError
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: torch.LongTensor | None = None,
@@ -79,7 +99,6 @@ class ForSequencePairClassification(RecurrentPreTrainedModel):
         attention_mask_pair: torch.Tensor | None = None,
         token_type_ids: torch.LongTensor | None = None,
         labels: torch.LongTensor | None = None,
-        return_dict: bool | None = None,
     ) -> SequencePairClassificationOutput | tuple:
         r"""
         Args:
@@ -90,7 +109,8 @@ class ForSequencePairClassification(RecurrentPreTrainedModel):
             token_type_ids: `(batch_size, sequence_length)`, instead of `input_ids_pair`: 0 at the tokens of the first
                 sequence of a pair and 1 at those of the second, as tokenizers join the two.
             labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-            return_dict: whether to return a `SequencePairClassificationOutput` (default) or a tuple.
+
+        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
 
         Raises:
             ValueError: if a side is missing, or the inputs do not fit together.
@@ -116,10 +136,8 @@ class ForSequencePairClassification(RecurrentPreTrainedModel):
             on_cpu = labels.device.type == "cpu" and not torch.compiler.is_compiling()
             if on_cpu and ((labels < 0) | (labels >= self.config.num_labels)).any():
                 raise ValueError(f"labels must lie between 0 and {self.config.num_labels - 1}, not {labels.tolist()}")
-            loss = F.cross_entropy(logits.float(), labels)
-        output = SequencePairClassificationOutput(loss=loss, logits=logits)
-        return_dict = self.config.return_dict if return_dict is None else return_dict
-        return output if return_dict else output.to_tuple()
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequencePairClassificationOutput(loss=loss, logits=logits)
 
 
 class RecurrentForSequencePairClassification(ForSequencePairClassification):

@@ -43,6 +43,17 @@ class ReadingOutput(NamedTuple):
         """`[B, T, H]`, the hidden states of every step."""
         return self.hidden_tape[:, self.attentions.shape[-1] :]
 
+    def newest(self, keep: torch.Tensor | None) -> torch.Tensor:
+        """`[B, T, H]`, the newest memory that each step makes its key of, times the mask of dropout."""
+        newest = self.hidden_tape[:, self.attentions.shape[-1] - 1 : -1]
+        return newest if keep is None else newest * keep
+
+    def summaries(self, keep: torch.Tensor | None) -> torch.Tensor:
+        """`[B, T, H]`, what each step reads of the hidden states, times the mask of dropout."""
+        windows = self.hidden_tape[:, :-1].unfold(1, self.attentions.shape[-1], 1)
+        summaries = (windows @ self.attentions.unsqueeze(-1)).squeeze(-1)
+        return summaries if keep is None else summaries * keep
+
 
 def read_sequence(
     input_gates: torch.Tensor,

@@ -1,0 +1,229 @@
+"""What other tools do to the modules of a model: hooks, offloaded and quantised weights. Nothing passes in silence."""
+
+import accelerate
+import pytest
+import torch
+from torch import nn
+from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+
+from tests.helpers.requirements import library
+from tests.helpers.tiny_models import AWD_LSTMS, KINDS, MODEL_TYPES, Kind, pad, random_rows
+
+EVERY_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
+EVERY_TYPE = pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=MODEL_TYPES)
+
+
+@pytest.fixture
+def inputs() -> dict[str, torch.Tensor]:
+    input_ids, mask, _ = pad(random_rows(), "left")
+    return {"input_ids": input_ids, "attention_mask": mask, "labels": input_ids}
+
+
+def layers_of(model) -> nn.ModuleList:
+    return model.model.reading_network if hasattr(model.model, "reading_network") else model.model.layers
+
+
+# Gradients of hidden states
+
+
+@EVERY_KIND
+@pytest.mark.parametrize("is_padded", [False, True])
+def test_hidden_states_get_the_gradient_of_what_reads_them(kind, inputs, is_padded):
+    model, layer = kind.make().double(), 1
+    if not is_padded:
+        inputs = {"input_ids": inputs["input_ids"][:1], "labels": inputs["labels"][:1]}
+    outputs = model(**inputs, output_hidden_states=True)
+    for hidden in outputs.hidden_states:
+        hidden.retain_grad()
+    outputs.loss.backward()
+    assert all(hidden.grad.abs().sum() > 0 for hidden in outputs.hidden_states)
+
+    # The derivative along a direction, of what the second layer reads; a PRPN's padding is at the end there.
+    gradient = outputs.hidden_states[layer].grad
+    direction = torch.randn_like(gradient)
+    moved = direction
+    if kind is KINDS["prpn"] and is_padded:
+        order = inputs["attention_mask"].argsort(dim=1, descending=True, stable=True)
+        moved = direction.take_along_dim(order.unsqueeze(-1), dim=1)
+    moved = moved if kind is KINDS["prpn"] else moved.transpose(0, 1)
+
+    def loss(step: float) -> float:
+        handle = layers_of(model)[layer].register_forward_pre_hook(lambda _, args: (args[0] + step * moved, *args[1:]))
+        with torch.no_grad():
+            value = model(**inputs).loss.item()
+        handle.remove()
+        return value
+
+    expected = (loss(1e-5) - loss(-1e-5)) / 2e-5
+    assert (gradient * direction).sum().item() == pytest.approx(expected, rel=1e-5, abs=1e-8)
+
+
+@EVERY_KIND
+def test_looking_at_hidden_states_changes_nothing(kind, inputs):
+    model = kind.make()
+    expected, outputs = model(**inputs), model(**inputs, output_hidden_states=True)
+    assert torch.equal(outputs.logits, expected.logits)
+    parameters = list(model.parameters())
+    gradients = (torch.autograd.grad(each.loss, parameters) for each in (outputs, expected))
+    torch.testing.assert_close(*gradients)
+
+
+# Hooks
+
+
+def record(model) -> dict[str, list]:
+    """Hooks on every affine map; by its name what it was called with and what came out."""
+    seen = {name: [] for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    for name, calls in seen.items():
+        model.get_submodule(name).register_forward_hook(
+            lambda _, args, output, calls=calls: calls.append((args[0].detach(), output.detach()))
+        )
+    return seen
+
+
+@EVERY_KIND
+def test_forward_hooks_see_all_steps_of_every_affine_map(kind):
+    model = kind.make()
+    seen, input_ids = record(model), torch.randint(12, (2, 4))
+    state = None
+    with torch.no_grad():
+        model(input_ids)
+        for token in input_ids.split(1, dim=1):
+            state = model(token, state=state).state
+    for name, (whole, *steps) in seen.items():
+        module = model.get_submodule(name)
+        if name.startswith("model.predict_network.output"):  # batch and time are one dimension there
+            continue
+        time = 0 if kind is not KINDS["prpn"] and name != "lm_head" else 1
+        for part in (0, 1):
+            torch.testing.assert_close(torch.cat([step[part] for step in steps], dim=time), whole[part])
+        torch.testing.assert_close(whole[1], nn.functional.linear(whole[0], module.weight, module.bias))
+
+
+@EVERY_TYPE
+def test_a_hook_may_change_what_the_input_projection_gives(kind, inputs):
+    model = kind.make()
+    projection = layers_of(model)[0].input_projection
+    projection.register_forward_hook(lambda module, args, output: output + 1)
+    if kind is KINDS["lstm"]:  # PyTorch's kernel does this product, too
+        with pytest.raises(ValueError, match="hooks can only look at this Linear"):
+            model(**inputs)
+        return
+    other = kind.make()
+    with torch.no_grad():
+        layers_of(other)[0].input_projection.bias += 1
+    torch.testing.assert_close(model(**inputs).logits, other(**inputs).logits)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda module: module.register_forward_hook(lambda module, args, output: output * 2),
+        lambda module: module.register_forward_pre_hook(lambda module, args: (args[0] + 1,)),
+        lambda module: module.register_full_backward_hook(lambda module, given, returned: None),
+    ],
+    ids=["output", "input", "gradient"],
+)
+def test_a_hook_that_the_recurrence_cannot_follow_is_refused(kind, inputs, register):
+    model = kind.make()
+    register(layers_of(model)[1].recurrent_projection)
+    with pytest.raises(ValueError, match="hooks can only look at this .*: the recurrence reads its weight"):
+        model(**inputs)
+
+
+@EVERY_TYPE
+def test_hooks_on_the_head_see_it_where_no_logits_are_returned(kind, inputs):
+    model = kind.make()
+    expected, seen = model(**inputs).loss, record(model)
+    outputs = model(**inputs, skip_logits=True)
+    assert outputs.logits is None and len(seen["lm_head"]) == 1
+    torch.testing.assert_close(outputs.loss, expected)
+
+
+# Weights that are elsewhere
+
+
+def offloaded(model, way: str, folder) -> AutoModelForCausalLM:
+    if way == "cpu_offload":
+        return accelerate.cpu_offload(model, torch.device("cpu"))
+    if way == "disk_offload":
+        return accelerate.disk_offload(model, folder / "offload", torch.device("cpu"))
+    model.save_pretrained(folder / "model")
+    names = [name for name, module in model.named_modules() if name and not [*module.children()]]
+    on_disk = next(name for name, module in model.named_modules() if module is layers_of(model)[1])
+    device_map = {name: "cpu" for name in names if not name.startswith(on_disk)} | {on_disk: "disk"}
+    return AutoModelForCausalLM.from_pretrained(
+        folder / "model", device_map=device_map, offload_folder=folder / "offload"
+    )
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("way", ["cpu_offload", "disk_offload", "device_map"])
+def test_offloaded_weights_compute_the_same(kind, inputs, way, tmp_path):
+    model, expected_model = offloaded(kind.make(), way, tmp_path), kind.make()
+    assert any(parameter.is_meta for parameter in model.parameters())
+    with torch.no_grad():
+        outputs, expected = model(**inputs), expected_model(**inputs)
+        torch.testing.assert_close(outputs.logits, expected.logits)
+        torch.testing.assert_close(model(**inputs, skip_logits=True).loss, expected.loss)
+    options = {"max_new_tokens": 3, "do_sample": False}
+    prompt = inputs["input_ids"][:1]
+    assert torch.equal(model.generate(prompt, **options), expected_model.generate(prompt, **options))
+    if model.induces_trees:
+        assert model.parse([1, 2, 3, 4]).spans() == expected_model.parse([1, 2, 3, 4]).spans()
+
+
+# Quantised weights
+
+
+def quantized_by_pytorch(kind: Kind, folder) -> AutoModelForCausalLM:
+    return torch.ao.quantization.quantize_dynamic(kind.make(**WIDE), {nn.Linear}, dtype=torch.qint8)
+
+
+def quantized_by_torchao(kind: Kind, folder) -> AutoModelForCausalLM:
+    quantization, model = library("torchao.quantization"), kind.make(**WIDE)
+    quantization.quantize_(model, quantization.Int8WeightOnlyConfig())
+    return model
+
+
+def quantized_by_bitsandbytes(kind: Kind, folder, **options) -> AutoModelForCausalLM:
+    library("bitsandbytes")
+    kind.make(**WIDE).save_pretrained(folder)
+    config = BitsAndBytesConfig(**(options or {"load_in_8bit": True}))
+    return AutoModelForCausalLM.from_pretrained(folder, quantization_config=config, device_map="cpu")
+
+
+def quantized_in_4_bits(kind: Kind, folder) -> AutoModelForCausalLM:
+    return quantized_by_bitsandbytes(kind, folder, load_in_4bit=True, bnb_4bit_compute_dtype=torch.float32)
+
+
+WIDE = {"embedding_size": 64, "hidden_size": 64}
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("kind", [AWD_LSTMS["onlstm"], AWD_LSTMS["lstm"]], ids=["onlstm", "lstm"])
+@pytest.mark.parametrize(
+    ("quantize", "tolerance"),
+    [
+        (quantized_by_pytorch, 0.05),
+        (quantized_by_torchao, 0.05),
+        (quantized_by_bitsandbytes, 0.05),
+        (quantized_in_4_bits, 0.5),
+    ],
+)
+def test_quantised_weights_are_computed_with(kind, inputs, quantize, tolerance, tmp_path):
+    model, expected_model = quantize(kind, tmp_path), kind.make(**WIDE)
+    for module in layers_of(model)[1].children():
+        assert type(module) is not nn.Linear or type(module.weight) is not nn.Parameter
+    with torch.no_grad():
+        logits, expected = model(**inputs).logits, expected_model(**inputs).logits
+        assert 0 < (logits - expected).std() / expected.std() < tolerance
+        state, steps = None, []
+        for token in inputs["input_ids"][:1].split(1, dim=1):
+            outputs = model(token, state=state)
+            state = outputs.state
+            steps.append(outputs.logits)
+        whole = model(inputs["input_ids"][:1]).logits
+        assert (torch.cat(steps, dim=1) - whole).std() / whole.std() < tolerance
+    assert model.generate(inputs["input_ids"][:1], max_new_tokens=3, do_sample=False).shape[1] == 9
