@@ -1,0 +1,134 @@
+"""The tests that Transformers has for every model, run on the models of this package.
+
+Besides what these tests ask of a "model tester", here stand the few that ask for something that the models do not
+have, each with the reason.
+"""
+
+import unittest
+from unittest.mock import patch
+
+import pytest
+import torch
+from transformers import PreTrainedConfig, PreTrainedModel
+
+from tests.helpers.tiny_models import MODEL_TYPES, PRPN, Kind
+from tests.helpers.transformers_tests import common_tests
+
+modeling = common_tests("test_modeling_common")
+ConfigTester = common_tests("test_configuration_common").ConfigTester
+TrainingTesterMixin = common_tests("test_training_mixin").TrainingTesterMixin
+
+
+class ModelTester:
+    """Tiny configurations and inputs; its attributes have the names that the tests read."""
+
+    batch_size, seq_length = 3, 7
+    num_hidden_layers = 2
+    is_training = True
+
+    def __init__(self, kind: Kind, **options):
+        self.kind, self.options, self.causal_lm_class = kind, options, kind.causal_class
+        # What the first of the hidden states must have: it is the embedded input.
+        self.hidden_size = kind.config().embedding_size
+
+    def get_config(self) -> PreTrainedConfig:
+        ids = {"vocab_size": 99, "pad_token_id": 98, "eos_token_id": 97, "bos_token_id": 97}
+        sizes = {"num_hidden_layers": self.num_hidden_layers, "num_labels": 3}
+        return self.kind.config(**{**ids, **sizes, **self.kind.no_dropout, **self.options})
+
+    def prepare_config_and_inputs_for_common(self) -> tuple[PreTrainedConfig, dict[str, torch.Tensor]]:
+        ids = torch.randint(97, (self.batch_size, self.seq_length))
+        return self.get_config(), {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+class PairTester(ModelTester):
+    """Both sides of the pairs joined, as tokenizers join them."""
+
+    def prepare_config_and_inputs_for_common(self) -> tuple[PreTrainedConfig, dict[str, torch.Tensor]]:
+        config, inputs = super().prepare_config_and_inputs_for_common()
+        sides = torch.tensor([0, 0, 0, 0, 1, 1, 1]).expand(self.batch_size, -1)
+        return config, {**inputs, "token_type_ids": sides}
+
+
+class Common(modeling.ModelTesterMixin):
+    """What holds for all models here."""
+
+    kind: Kind
+    class_of_tester: type[ModelTester] = ModelTester
+    options: dict = {}
+    # Attention to memories is a field of a PRPN's output, but there is none between the positions of a sequence.
+    has_attentions = False
+
+    @property
+    def model_tester(self) -> ModelTester:
+        return self.class_of_tester(self.kind, **self.options)
+
+    def classes_with_loss(self) -> tuple[type[PreTrainedModel], ...]:
+        return self.all_model_classes
+
+    def _prepare_for_class(self, inputs_dict, model_class, return_labels=False):
+        # Transformers finds the shape of labels by the class's name in lists of its own models.
+        inputs = super()._prepare_for_class(inputs_dict, model_class)
+        if return_labels and model_class in self.classes_with_loss():
+            inputs["labels"] = inputs["input_ids"] if model_class.can_generate() else torch.zeros(3, dtype=torch.long)
+        return inputs
+
+    def test_training(self):
+        # By such a list it also leaves out the models that have no loss.
+        with patch.object(type(self), "all_model_classes", self.classes_with_loss()):
+            super().test_training()
+
+    def test_configuration(self):
+        tester = ConfigTester(self, self.kind.config_class, common_properties=["hidden_size", "num_hidden_layers"])
+        tester.run_common_tests()
+
+
+class LanguageModels(Common, modeling.GenerationTesterMixin, TrainingTesterMixin):
+    training_overfit_steps = 200
+    training_overfit_seq_length = 8
+    training_overfit_learning_rate = 0.03
+
+    @property
+    def all_model_classes(self):
+        return self.kind.model_class, self.kind.causal_class
+
+    def classes_with_loss(self):
+        return (self.kind.causal_class,)
+
+    @pytest.mark.slow
+    def test_training_overfit(self):
+        self.options = {"embedding_size": 64, "hidden_size": 64}
+        if self.kind is not PRPN:
+            # Penalties are a part of the loss that does not go away.
+            self.options |= {"activation_regularization": 0.0, "temporal_activation_regularization": 0.0}
+        super().test_training_overfit()
+
+
+class PairClassifiers(Common):
+    class_of_tester = PairTester
+
+    @property
+    def all_model_classes(self):
+        return (self.kind.pair_class,)
+
+    no_hidden_states = unittest.skip("the rows of a batch are encoded in groups of similar length, without hidden states")
+    test_hidden_states_output = no_hidden_states(Common.test_hidden_states_output)
+    test_retain_grad_hidden_states_attentions = no_hidden_states(Common.test_retain_grad_hidden_states_attentions)
+
+    def test_model_outputs_equivalence(self):
+        # That of Transformers goes on with hidden states.
+        config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
+        (model_class,) = self.all_model_classes
+        model, inputs = model_class(config).eval(), self._prepare_for_class(inputs, model_class, return_labels=True)
+        with torch.no_grad():
+            torch.testing.assert_close(model(**inputs, return_dict=False), model(**inputs).to_tuple())
+
+
+def _of(base: type, kinds: dict[str, Kind]) -> dict[str, type[unittest.TestCase]]:
+    """For each kind a class of tests."""
+    names = {f"Test{kind.upper()}{base.__name__}": kind for kind in kinds}
+    return {name: type(name, (base, unittest.TestCase), {"kind": kinds[kind]}) for name, kind in names.items()}
+
+
+globals().update(_of(LanguageModels, MODEL_TYPES))
+globals().update(_of(PairClassifiers, {name: kind for name, kind in MODEL_TYPES.items() if kind.pair_class}))
