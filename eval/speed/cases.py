@@ -8,7 +8,7 @@ from pathlib import Path
 
 import torch
 
-from eval.speed.contestants import LSTM, PRECISIONS, PRODUCTS, StackSize, recurrence_contestants
+from eval.speed.contestants import LSTM, PATHS, PRECISIONS, PRODUCTS, StackSize, recurrence_contestants
 from eval.speed.measurement import Spread, leave_out_unavailable, ratios, take_turns
 from eval.speed.memory import peak_memory
 from eval.speed.rows import Outcome, Row
@@ -21,11 +21,10 @@ from eval.speed.training import (
     write_random_text,
 )
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
-from onlstm_hf.ops.ordered_neurons.operator import IMPLEMENTATIONS
 from onlstm_hf.scoring.parsing_scores import score_baselines
 from onlstm_hf.trees.treebank import GoldTree
 
-FAST_PATHS = tuple(name for name in IMPLEMENTATIONS if name != "reference")
+FAST_PATHS = tuple(name for name in PATHS if name != "reference")
 REFERENCE = "reference float32"
 PENN_TREEBANK_TOKENS = 929_589
 REFERENCE_SENTENCES_PER_ROUND = 10
@@ -75,7 +74,7 @@ def measure_step(scale: Scale, rounds: int, device: torch.device) -> list[Outcom
         contestants, num_tokens = {}, 0
         for precision in PRECISIONS:
             run = start_training(scale.recipe, text, precision, Path(folder) / precision, overrides)
-            contestants |= step_contestants(run, IMPLEMENTATIONS, precision)
+            contestants |= step_contestants(run, PATHS, precision)
             num_tokens = next(run.batches.batches(0)).input_ids.numel()
         contestants, left_out = leave_out_unavailable(contestants)
         seconds = take_turns(contestants, rounds, device)
@@ -218,7 +217,7 @@ def measure_memory(scale: Scale, device: torch.device) -> tuple[dict[str, int], 
     contestants = {
         f"{implementation} {precision}": (implementation, PRECISIONS[precision] is not None)
         for precision in PRECISIONS
-        for implementation in IMPLEMENTATIONS
+        for implementation in PATHS
     }
     peaks = peak_memory(scale.model, batch_size, length, contestants, device.type)
     case = f"peak memory of a training step above weights and gradients, {batch_size} x {length}"

@@ -10,6 +10,8 @@ from torch import nn
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.ops.ordered_neurons.operator import IMPLEMENTATIONS
 
+# The ways to compute the recurrence; "scan" is for export only.
+PATHS = tuple(name for name in IMPLEMENTATIONS if name != "scan")
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
 LSTM, PRODUCTS = "nn.LSTM", "products"
 
@@ -46,7 +48,7 @@ def recurrence_contestants(size: StackSize, device: torch.device) -> dict[str, C
     """A training pass of every path and of LSTM layers, and the matrix products alone; by `"NAME PRECISION"`."""
     contestants = {}
     for precision in PRECISIONS:
-        for implementation in IMPLEMENTATIONS:
+        for implementation in PATHS:
             stack = _ordered_neurons_stack(size, implementation, device)
             contestants[f"{implementation} {precision}"] = _training_pass(stack, size, precision, device)
         lstm = _lstm_stack(size, device)

@@ -504,7 +504,8 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         else:
             distances, next_distances = self.parsing_network(embeddings, state.lookback, mask)
         tape = torch.cat([state.distances.to(distances.dtype), distances], dim=1)
-        newest_first = tape.unfold(1, config.num_slots, 1)[:, 1:].flip(-1)
+        # Contiguous, because a compiler cannot order the strides of overlapping windows for every length.
+        newest_first = tape.unfold(1, config.num_slots, 1)[:, 1:].contiguous().flip(-1)
         if self.parsing_network is None:
             is_open = newest_first.isfinite().to(distances.dtype).flip(-1)
             return SyntacticStructure(tape, is_open, is_open)

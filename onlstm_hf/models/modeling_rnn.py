@@ -12,6 +12,7 @@ from transformers import initialization as init
 
 from ..ops.dropout import drop_connect
 from ..ops.projections import floating_dtype, previous_states, show, weight_and_bias
+from ..ops.recurrence.scan import scan
 from .configuration_rnn import RNNConfig
 from .recurrent.awd_lstm import AWDLSTMForCausalLM, AWDLSTMModel
 from .recurrent.language_model import RecurrentPreTrainedModel
@@ -42,8 +43,8 @@ class RNNLayer(nn.Module):
     `torch.nn.GRU` (reset, update, candidate).
     """
 
-    # PyTorch's own function in both cases.
-    implementations = ("auto", "reference")
+    # The first two are PyTorch's own function.
+    implementations = ("auto", "reference", "scan")
     implementation = "auto"
 
     def __init__(self, cell_type: str, input_size: int, size: int, weight_dropout: float):
@@ -62,8 +63,8 @@ class RNNLayer(nn.Module):
 
     def _read(self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None) -> RNNLayerOutput:
         weight, bias = weight_and_bias(self.input_projection, inputs)
-        if mask is None:
-            return self._run(inputs, state, weight, bias)
+        if mask is None or self.implementation == "scan":
+            return self._run(inputs, state, weight, bias, mask)
 
         # The kernels know no mask. Within each row the real tokens are moved to the front, where padding cannot reach
         # them; the hidden state of a position is then that after as many real tokens as have been seen.
@@ -85,8 +86,9 @@ class RNNLayer(nn.Module):
         state: list[torch.Tensor],
         input_weight: torch.Tensor,
         input_bias: torch.Tensor,
+        mask: torch.Tensor | None = None,
     ) -> RNNLayerOutput:
-        """The whole sequence in PyTorch's kernel, in the precision of autocast where that is on."""
+        """The whole sequence in PyTorch's kernel, in the precision of autocast where that is on; no mask but for scan."""
         device_type, dtype = inputs.device.type, input_weight.dtype
         precision = nullcontext()
         if torch.is_autocast_enabled(device_type):
@@ -98,7 +100,10 @@ class RNNLayer(nn.Module):
         inputs, weights = inputs.to(dtype), [weight.to(dtype) for weight in weights]
         if inputs.is_cuda:
             weights = in_one_buffer(weights)
-        state = [tensor.to(dtype).unsqueeze(0) for tensor in state]
+        state = tuple(tensor.to(dtype) for tensor in state)
+        if self.implementation == "scan":
+            return self._scan(inputs, state, weights, mask)
+        state = [tensor.unsqueeze(0) for tensor in state]
         # The options: with biases, one layer, no dropout between layers, training, one direction, time first.
         options = (True, 1, 0.0, self.training, False, False)
         with precision:
@@ -108,6 +113,30 @@ class RNNLayer(nn.Module):
             kernel = torch.gru if self.cell_type == "gru" else torch.rnn_tanh
             outputs, _ = kernel(inputs, *state, weights, *options)
             return RNNLayerOutput(outputs, None)
+
+    def _scan(
+        self,
+        inputs: torch.Tensor,
+        state: tuple[torch.Tensor, ...],
+        weights: list[torch.Tensor],
+        mask: torch.Tensor | None,
+    ) -> RNNLayerOutput:
+        """The same step by step, for export, where the kernels are for one batch size and length only."""
+
+        def step(state, entries):
+            inputs, mask = entries
+            if self.cell_type == "lstm":
+                new_state = torch.lstm_cell(inputs, state, *weights)
+            else:
+                cell = torch.gru_cell if self.cell_type == "gru" else torch.rnn_tanh_cell
+                new_state = (cell(inputs, *state, *weights),)
+            if mask is not None:
+                pairs = zip(new_state, state, strict=True)
+                new_state = tuple(torch.where(mask.unsqueeze(-1), new, old) for new, old in pairs)
+            return new_state, (new_state[0],)
+
+        (_, *cell), (outputs,) = scan(step, state, (inputs, mask))
+        return RNNLayerOutput(outputs, *cell or (None,))
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, ...]:
         """Hidden (and cell) state before the first token: zeros."""

@@ -17,10 +17,13 @@ class Padding:
     def __init__(self, mask: torch.Tensor | None):
         self.mask = self.given_mask = mask
         if mask is not None:
-            self.order = mask.logical_not().to(torch.uint8).argsort(dim=1, stable=True)
-            num_real = mask.cumsum(dim=1)
+            num_real, num_padding = mask.cumsum(dim=1), mask.logical_not().cumsum(dim=1)
             self.newest = (num_real - 1).clamp(min=0)
             self.lengths = num_real[:, -1]
+            # Where every entry goes, counted and not sorted: stable sorting is not known to every exporter.
+            targets = torch.where(mask, num_real, self.lengths.unsqueeze(1) + num_padding) - 1
+            places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+            self.order = torch.zeros_like(targets).scatter(1, targets, places)
             self.mask = mask.gather(1, self.order)
 
     def to_end(self, tensor: torch.Tensor) -> torch.Tensor:

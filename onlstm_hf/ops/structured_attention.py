@@ -44,19 +44,28 @@ def attend_to_windows(
     Returns:
         The summaries `[B, T, H]`, and the attentions `[B, T, S]`.
     """
-    num_slots, summaries, attentions = gates.shape[-1], [], []
-    slots = torch.arange(num_slots, device=keys.device)
+    num_slots, length = gates.shape[-1], keys.shape[1]
+    if not isinstance(length, int):
+        # A compiler's symbol for the length: the number of blocks would have to be known.
+        return _attend_in_block(keys, tape[:, : length + num_slots - 1], gates)
     # Cutting the windows out of the tape would be slower than computing the scores of all pairs of a step and a memory
     # in a block of steps, of which only a band is used.
-    for start in range(0, keys.shape[1], STEPS_PER_BLOCK):
-        block_keys, block_gates = keys[:, start : start + STEPS_PER_BLOCK], gates[:, start : start + STEPS_PER_BLOCK]
-        length = block_keys.shape[1]
-        memories = tape[:, start : start + length + num_slots - 1]
-        band = slots + torch.arange(length, device=keys.device).unsqueeze(-1)
-        band = band.expand(keys.shape[0], -1, -1)
-        scores = torch.bmm(block_keys, memories.transpose(1, 2)).gather(2, band) / math.sqrt(keys.shape[-1])
-        attention = attend(scores.to(gates.dtype), block_gates)
-        weights = attention.new_zeros(*attention.shape[:2], memories.shape[1]).scatter(2, band, attention)
-        summaries.append(torch.bmm(weights, memories))
-        attentions.append(attention)
+    blocks = []
+    for start in range(0, length, STEPS_PER_BLOCK):
+        steps = slice(start, min(start + STEPS_PER_BLOCK, length))
+        memories = tape[:, start : steps.stop + num_slots - 1]
+        blocks.append(_attend_in_block(keys[:, steps], memories, gates[:, steps]))
+    summaries, attentions = zip(*blocks, strict=True)
     return torch.cat(summaries, dim=1), torch.cat(attentions, dim=1)
+
+
+def _attend_in_block(
+    keys: torch.Tensor, memories: torch.Tensor, gates: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for `T` steps and all their memories, `[B, S + T - 1, H]`."""
+    band = torch.arange(gates.shape[-1], device=keys.device) + torch.arange(keys.shape[1], device=keys.device)[:, None]
+    band = band.expand(keys.shape[0], -1, -1)
+    scores = torch.bmm(keys, memories.transpose(1, 2)).gather(2, band) / math.sqrt(keys.shape[-1])
+    attention = attend(scores.to(gates.dtype), gates)
+    weights = attention.new_zeros(*attention.shape[:2], memories.shape[1]).scatter(2, band, attention)
+    return torch.bmm(weights, memories), attention

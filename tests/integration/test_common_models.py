@@ -111,7 +111,9 @@ class PairClassifiers(Common):
     def all_model_classes(self):
         return (self.kind.pair_class,)
 
-    no_hidden_states = unittest.skip("the rows of a batch are encoded in groups of similar length, without hidden states")
+    no_hidden_states = unittest.skip(
+        "the rows of a batch are encoded in groups of similar length, without hidden states"
+    )
     test_hidden_states_output = no_hidden_states(Common.test_hidden_states_output)
     test_retain_grad_hidden_states_attentions = no_hidden_states(Common.test_retain_grad_hidden_states_attentions)
 

@@ -7,6 +7,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from onlstm_hf.models.recurrent.state import ModelState, RecurrentState
+from tests.helpers.tiny_models import MODEL_TYPES, assert_same_state, random_state
 
 
 @dataclass
@@ -115,3 +116,22 @@ def test_every_kind_of_state_is_loaded_with_the_default_settings_of_torch(other_
     loaded = torch.load(tmp_path / "state.pt")
     assert type(loaded) is OtherState
     assert torch.equal(loaded.tape[1], other_state.tape[1])
+
+
+@pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=list(MODEL_TYPES))
+def test_a_step_that_goes_on_from_a_state_is_exported_with_it(kind, tmp_path):
+    model = kind.make(num_hidden_layers=2)
+    ids = torch.randint(12, (3, 1))
+    state = random_state(model, 3)
+    exported = torch.export.export(model, (ids,), {"state": state}, strict=False)
+    torch.export.save(exported, tmp_path / "step.pt2")
+    loaded = torch.export.load(tmp_path / "step.pt2").module()
+    with torch.no_grad():
+        found, expected = loaded(ids.flip(0), state=state), model(ids.flip(0), state=state)
+    torch.testing.assert_close(found.logits, expected.logits)
+    assert_same_state(found.state, expected.state)
+
+
+def test_pytree_names_every_tensor(state):
+    paths, _ = pytree.tree_flatten_with_path(state)
+    assert [pytree.keystr(path) for path, _ in paths] == [f".layers[{layer}][{i}]" for layer in (0, 1) for i in (0, 1)]

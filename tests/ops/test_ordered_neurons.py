@@ -356,7 +356,7 @@ def test_auto_is_one_of_the_named_paths():
 
 
 def test_an_unknown_path_is_refused():
-    with pytest.raises(ValueError, match="must be one of auto, reference, triton, native, fused, not 'cuda'"):
+    with pytest.raises(ValueError, match="must be one of auto, reference, scan, triton, native, fused, not 'cuda'"):
         ordered_neurons(*make_problem(1, 1, 1, 1), "cuda")
 
 

@@ -121,13 +121,14 @@ class ForSequencePairClassification(RecurrentPreTrainedModel):
             )
         if input_ids is None or input_ids_pair is None:
             raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or both joined, token_type_ids")
-        if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or len(input_ids) != len(input_ids_pair):
+        if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or input_ids.shape[0] != input_ids_pair.shape[0]:
             raise ValueError(
                 "input_ids and input_ids_pair must be [batch_size, sequence_length] with the same batch_size, not "
                 f"{list(input_ids.shape)} and {list(input_ids_pair.shape)}"
             )
         both = _stack_sides((input_ids, attention_mask), (input_ids_pair, attention_mask_pair))
-        left, right = self.encode(*both).chunk(2)
+        # Not by `chunk`, for whose number of parts an exporter fixes the batch size.
+        left, right = self.encode(*both).unflatten(0, (2, -1))
         logits = self.classifier(left, right)
         loss = None
         if labels is not None:

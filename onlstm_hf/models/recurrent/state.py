@@ -27,6 +27,10 @@ class ModelState:
             lambda state: ([getattr(state, field.name) for field in fields(state)], None),
             lambda values, _: cls(*values),
             serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+            flatten_with_keys_fn=lambda state: (
+                [(pytree.GetAttrKey(field.name), getattr(state, field.name)) for field in fields(state)],
+                None,
+            ),
         )
         # Lets `torch.load` read a saved state without trusting the file with anything else.
         torch.serialization.add_safe_globals([cls])

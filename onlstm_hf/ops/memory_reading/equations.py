@@ -1,12 +1,14 @@
 """The recurrence of the PRPN's reading network as Shen, Lin, Huang & Courville (ICLR 2018, section 4.2) define it."""
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch.nn import functional as F
 
 from ..deviation_norm import layer_norm
+from ..recurrence.scan import loop
 from ..structured_attention import attend
 from .contract import ReadingMasks
 
@@ -58,31 +60,41 @@ def reference(
     hidden_memories: torch.Tensor,
     cell_memories: torch.Tensor,
     masks: ReadingMasks,
+    loop: Callable = loop,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """The definition: one step after the other, differentiated by autograd.
 
     These are the authors' operations in the authors' order, newest memory first. In float32 their numbers are met bit
     by bit where matrix products add up as on the authors' side.
     """
-    hiddens, cells = list(hidden_memories.unbind(1)), list(cell_memories.unbind(1))
-    num_slots, attentions = gates.shape[-1], []
-    for step in range(input_gates.shape[1]):
-        newest = hiddens[-1] if masks.newest is None else hiddens[-1] * masks.newest[:, step]
-        key = F.linear(torch.cat([key_inputs[:, step], newest], dim=-1), weights.key, weights.key_bias)
+
+    def step(windows, entries):
+        (hidden_window, cell_window), (input_gates, key_inputs, gates, newest_keep, key_keep) = windows, entries
+        newest = hidden_window[:, 0]
+        if newest_keep is not None:
+            newest = newest * newest_keep
+        key = F.linear(torch.cat([key_inputs, newest], dim=-1), weights.key, weights.key_bias)
         key = key.to(input_gates.dtype)
-        if masks.key is not None:
-            key = key * masks.key[:, step]
-        hidden_window = torch.stack(hiddens[: -num_slots - 1 : -1], dim=1)
-        cell_window = torch.stack(cells[: -num_slots - 1 : -1], dim=1)
+        if key_keep is not None:
+            key = key * key_keep
         with torch.autocast(key.device.type, enabled=False):
             scores = (hidden_window @ key.unsqueeze(-1)).squeeze(-1) / math.sqrt(key.shape[-1])
-        attention = attend(scores, gates[:, step].flip(-1))
+        attention = attend(scores, gates)
         summary_hidden = (hidden_window * attention.unsqueeze(-1)).sum(dim=1)
         summary_cell = (cell_window * attention.unsqueeze(-1)).sum(dim=1)
         if masks.summary is not None:
             summary_hidden = summary_hidden * masks.summary
-        hidden, cell = read_step(input_gates[:, step], summary_hidden, summary_cell, weights)
-        hiddens.append(hidden)
-        cells.append(cell)
-        attentions.append(attention.flip(-1))
-    return torch.stack(hiddens, dim=1), torch.stack(cells, dim=1), torch.stack(attentions, dim=1).detach()
+        hidden, cell = read_step(input_gates, summary_hidden, summary_cell, weights)
+        windows = tuple(
+            torch.cat([new.unsqueeze(1), window[:, :-1]], dim=1)
+            for new, window in ((hidden, hidden_window), (cell, cell_window))
+        )
+        return windows, (hidden, cell, attention)
+
+    windows = hidden_memories.flip(1), cell_memories.flip(1)
+    sequences = input_gates, key_inputs, gates.flip(-1), masks.newest, masks.key
+    time_first = tuple(None if entries is None else entries.transpose(0, 1) for entries in sequences)
+    _, outputs = loop(step, windows, time_first)
+    hiddens, cells, attentions = (output.transpose(0, 1) for output in outputs)
+    hiddens, cells = torch.cat([hidden_memories, hiddens], dim=1), torch.cat([cell_memories, cells], dim=1)
+    return hiddens, cells, attentions.flip(-1).detach()

@@ -16,6 +16,7 @@ import torch
 
 from ..linear import linear, matmul
 from ..recurrence.operator import Recurrence
+from ..recurrence.scan import LOOPS
 from .contract import Gradients, Inputs, Options, ReadingMasks, StepWeights, Trace
 from .equations import ReadingWeights, reference
 from .fused import PATH as FUSED
@@ -83,7 +84,7 @@ def read_sequence(
         key_keep: optional `[B, T, H]`, dropout mask of the key.
         summary_keep: optional `[H]`, dropout mask of the summarised hidden state, the same at every step and in every
             row.
-        implementation: `"reference"`; `"fused"`, PyTorch operations without a graph over time, on any device;
+        implementation: `"reference"`; `"scan"`, the same for export; `"fused"`, PyTorch operations without a graph over time, on any device;
             `"native"`, the compiled CPU operator; or `"auto"`, the fastest one that fits the tensors.
 
     Raises:
@@ -93,7 +94,7 @@ def read_sequence(
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
     masks = ReadingMasks(newest_keep, key_keep, summary_keep)
     dtype = torch.promote_types(input_gates.dtype, torch.float32)
-    if implementation == "reference":
+    if implementation in LOOPS:
         for_keys = key_inputs
     else:
         # The input's part of the keys is computed for all steps at once.
@@ -104,8 +105,9 @@ def read_sequence(
     input_gates, for_keys, gates, *memories = (
         tensor.to(dtype) for tensor in (input_gates, for_keys, gates, hidden_memories, cell_memories)
     )
-    if implementation == "reference":
-        return ReadingOutput(*reference(input_gates, for_keys, weights, gates, *memories, masks))
+    if implementation in LOOPS:
+        loop = LOOPS[implementation]
+        return ReadingOutput(*reference(input_gates, for_keys, weights, gates, *memories, masks, loop))
     inputs = Inputs(input_gates, for_keys, weights, gates, torch.stack(memories, dim=2), masks)
     return ReadingOutput(*_fast(inputs, implementation))
 
@@ -179,4 +181,4 @@ def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Opti
 
 _NO_MASKS = ReadingMasks(None, None, None)
 RECURRENCE = _MemoryReading(__name__, _FAST_PATHS)
-IMPLEMENTATIONS = RECURRENCE.implementations
+IMPLEMENTATIONS = ("auto", *LOOPS, *_FAST_PATHS)

@@ -14,6 +14,7 @@ import torch
 from ..linear import matmul
 from ..recurrence.operator import Recurrence, needs_gradient
 from ..recurrence.path_check import Setting
+from ..recurrence.scan import LOOPS
 from .contract import Gradients, Inputs, Options, Trace
 from .equations import reference, state_dtype
 from .fused import PATH as FUSED
@@ -64,7 +65,7 @@ def ordered_neurons(
         hidden: `[B, H]`, the hidden state before the first step.
         cell: `[B, C, K]`, the cell state before the first step; its shape says how many chunks there are.
         mask: optional `[T, B]` booleans, `False` where a step must leave the state as it is (padding).
-        implementation: `"reference"`; `"fused"`, PyTorch operations without a graph over time, on any device;
+        implementation: `"reference"`; `"scan"`, the same for export; `"fused"`, PyTorch operations without a graph over time, on any device;
             `"native"`, the compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`,
             the fastest one that fits the tensors.
         recurrent_scale: factor of `recurrent_weight`, folded into it once per sequence.
@@ -78,8 +79,8 @@ def ordered_neurons(
     _check_shapes(inputs)
     if implementation not in IMPLEMENTATIONS:
         raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
-    if implementation == "reference":
-        outputs, last_cell, distances = reference(inputs, recurrent_scale)
+    if implementation in LOOPS:
+        outputs, last_cell, distances = reference(inputs, recurrent_scale, LOOPS[implementation])
     else:
         outputs, last_cell, distances = _fast(inputs, recurrent_scale, implementation)
     input_distances, one_minus_forget = distances.unbind(dim=-1)
@@ -207,4 +208,4 @@ def _weight_gradient(
 
 
 RECURRENCE = _OrderedNeurons(__name__, _FAST_PATHS)
-IMPLEMENTATIONS = RECURRENCE.implementations
+IMPLEMENTATIONS = ("auto", *LOOPS, *_FAST_PATHS)

@@ -19,7 +19,6 @@ from eval.speed.prpn_word_by_word import logits_word_by_word
 from eval.speed.rows import Row
 from eval.speed.scales import SCALES
 from eval.speed.training import largest_relative_difference
-from onlstm_hf.ops.ordered_neurons.operator import IMPLEMENTATIONS
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import PRPN
 
@@ -235,7 +234,7 @@ def test_the_products_are_those_of_the_recurrence():
 
 def test_every_implementation_and_precision_takes_part():
     contestants = recurrence_contestants(StackSize(2, 3, (4, 8, 4), 4), CPU)
-    paths = [*IMPLEMENTATIONS, speed_contestants.LSTM, speed_contestants.PRODUCTS]
+    paths = [*speed_contestants.PATHS, speed_contestants.LSTM, speed_contestants.PRODUCTS]
     assert set(contestants) == {f"{path} {precision}" for path in paths for precision in ("float32", "bf16")}
 
 

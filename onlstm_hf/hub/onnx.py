@@ -1,0 +1,109 @@
+"""Models for ONNX Runtime, which needs no PyTorch."""
+
+import copy
+import json
+import os
+from pathlib import Path
+
+import torch
+from torch.export import Dim, ShapesCollection
+from torch.utils import _pytree as pytree
+from transformers import PreTrainedModel
+
+from ..models.recurrent.language_model import RecurrentForCausalLM
+
+OPSET = 20
+# The name of the metadata that say what every tensor of the state is filled with before the first token.
+INITIAL_STATE = "initial_state"
+
+
+class _LanguageModel(torch.nn.Module):
+    def __init__(self, model: RecurrentForCausalLM):
+        super().__init__()
+        self.model = model
+        self.options = {"output_distances": True} if model.induces_trees else {}
+
+    def forward(self, input_ids, attention_mask, state):
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, "state": state}
+        return dict(self.model(**inputs, use_cache=True, return_dict=True, **self.options))
+
+
+class _PairClassifier(torch.nn.Module):
+    def __init__(self, model: PreTrainedModel):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids, attention_mask, input_ids_pair, attention_mask_pair):
+        return dict(self.model(input_ids, attention_mask, input_ids_pair, attention_mask_pair, return_dict=True))
+
+
+def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
+    """Writes a model of this package as a graph for ONNX Runtime (opset 20), in float32.
+
+    Batch size and length are free. Inputs of a language model are `input_ids` and `attention_mask`, both `(batch,
+    length)` integers, and the tensors of its state, whose names begin with `state`; its outputs are those of `forward`
+    (`logits`, and the distances where it induces trees) and the new state, whose names begin with `new_state`. What the
+    state is filled with before the first token is in the metadata `initial_state`, a JSON object. A classifier of
+    pairs takes `input_ids`, `attention_mask`, `input_ids_pair` and `attention_mask_pair`, and gives `logits`.
+
+    Args:
+        model: a language model, or a classifier of pairs. It is left as it is.
+        path: of the file, which is replaced.
+
+    Returns:
+        The path.
+
+    Raises:
+        ImportError: if the extra `onnx` is not installed.
+    """
+    model = copy.deepcopy(model).eval().float().cpu().requires_grad_(False)
+    model.set_implementation("scan")
+    ids = torch.ones(2, 5, dtype=torch.long)
+    mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
+    inputs, metadata = {"input_ids": ids, "attention_mask": mask}, {}
+    if isinstance(model, RecurrentForCausalLM):
+        state = model.model.initial_state(len(ids))
+        inputs["state"] = state
+        fills = {name: tensor.flatten()[0].item() for name, tensor in named_tensors({"state": state}).items()}
+        metadata[INITIAL_STATE] = json.dumps(fills)
+        graph = _LanguageModel(model)
+    else:
+        inputs |= {"input_ids_pair": ids.clone(), "attention_mask_pair": mask.clone()}
+        graph = _PairClassifier(model)
+
+    outputs = named_tensors(graph(**inputs))
+    batch, lengths = Dim("batch"), {"input_ids": Dim("length"), "input_ids_pair": Dim("length_pair")}
+    lengths |= {"attention_mask": lengths["input_ids"], "attention_mask_pair": lengths["input_ids_pair"]}
+    shapes = ShapesCollection()
+    for name, tensor in named_tensors(inputs).items():
+        shapes[tensor] = {0: batch, 1: lengths[name]} if name in lengths else {0: batch}
+    program = torch.export.export(graph, (), inputs, dynamic_shapes=shapes, strict=False)
+    onnx_program = torch.onnx.export(
+        program,
+        input_names=list(named_tensors(inputs)),
+        output_names=[f"new_{name}" if name.startswith("state") else name for name in outputs],
+        opset_version=OPSET,
+        custom_translation_table={torch.ops.prims.prod.default: _product},
+        # The optimizer takes 1e-8 for 0, and a PRPN would divide by 0; ONNX Runtime optimizes the graph as it loads it.
+        optimize=False,
+        verbose=False,
+    )
+    onnx_program.model.metadata_props.update(metadata)
+    onnx_program.save(path)
+    return Path(path)
+
+
+def named_tensors(tree: dict) -> dict[str, torch.Tensor]:
+    """The tensors of a nest of dicts, states and tuples, by the names and numbers that lead to them."""
+    leaves, _ = pytree.tree_flatten_with_path(tree)
+    return {
+        "_".join(str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", None)))) for key in path): leaf
+        for path, leaf in leaves
+    }
+
+
+def _product(inputs, dimensions):
+    # What PyTorch makes of the cumulative product of a PRPN's gates, and has no translation for.
+    from onnxscript import opset20
+
+    return opset20.ReduceProd(inputs, dimensions, keepdims=0)

@@ -1,0 +1,52 @@
+"""A loop over the steps of a sequence, in Python or as an operator of PyTorch.
+
+Both call `step(state, entries)` with the state and the entries of one step, and it returns the next state and what
+comes out of the step. They return the last state and all outputs, stacked.
+"""
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import torch
+from torch.utils import _pytree as pytree
+
+State = TypeVar("State")
+Step = Callable[[State, tuple[torch.Tensor | None, ...]], tuple[State, tuple[torch.Tensor, ...]]]
+
+
+def loop(
+    step: Step, state: State, sequences: tuple[torch.Tensor | None, ...]
+) -> tuple[State, tuple[torch.Tensor, ...]]:
+    """One step after the other.
+
+    Args:
+        step: what to do; see above.
+        state: tensors, before the first step.
+        sequences: `[T, ...]` each, or `None`, which every step is given as it is.
+    """
+    outputs = []
+    for index in range(sequences[0].shape[0]):
+        state, output = step(state, tuple(None if entries is None else entries[index] for entries in sequences))
+        outputs.append(output)
+    return state, tuple(torch.stack(entries) for entries in zip(*outputs, strict=True))
+
+
+def scan(
+    step: Step, state: State, sequences: tuple[torch.Tensor | None, ...]
+) -> tuple[State, tuple[torch.Tensor, ...]]:
+    """The same as one operator: in an exported graph the number of steps is then no part of the graph."""
+    from torch._higher_order_ops.scan import scan as torch_scan
+
+    given = [entries for entries in sequences if entries is not None]
+
+    def step_on_given(state: State, entries: list[torch.Tensor]) -> tuple[State, tuple[torch.Tensor, ...]]:
+        remaining = iter(entries)
+        state, outputs = step(state, tuple(None if entry is None else next(remaining) for entry in sequences))
+        # The operator does not allow a tensor that is both state and output.
+        return state, pytree.tree_map(torch.clone, outputs)
+
+    return torch_scan(step_on_given, state, given)
+
+
+# How the definition of a recurrence is run, by the name of the implementation.
+LOOPS = {"reference": loop, "scan": scan}

@@ -1,0 +1,114 @@
+"""Graphs for ONNX Runtime compute what the models do."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.helpers.isolated_process import run_isolated
+from tests.helpers.requirements import library
+from tests.helpers.tiny_models import MODEL_TYPES, Kind, pad, random_rows
+
+PROJECT_ROOT = Path(__file__).resolve().parents[2]
+CHECKPOINT = PROJECT_ROOT / "model_cards" / "onlstm-ptb-small"
+SENTENCES = [
+    "the company said it expects to report a loss",
+    "stocks fell",
+    "the banks that the fund bought have a plan",
+]
+
+
+def session(path: Path):
+    """Of ONNX Runtime, without its remarks on the graph."""
+    onnxruntime = library("onnxruntime")
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(path, options)
+
+
+def run(graph, inputs: dict) -> dict[str, torch.Tensor]:
+    names = [output.name for output in graph.get_outputs()]
+    arrays = graph.run(names, {name: tensor.numpy() for name, tensor in inputs.items()})
+    return {name: torch.from_numpy(array) for name, array in zip(names, arrays, strict=True)}
+
+
+def export(model, path: Path):
+    library("onnx")
+    library("onnxscript")
+    from onlstm_hf.hub.onnx import export_onnx
+
+    return session(export_onnx(model, path))
+
+
+@pytest.fixture(scope="module", params=list(MODEL_TYPES))
+def exported(request, tmp_path_factory):
+    """A model with two layers, and its graph."""
+    model = MODEL_TYPES[request.param].make(num_hidden_layers=2)
+    return model, export(model, tmp_path_factory.mktemp("onnx") / "model.onnx")
+
+
+def expected_outputs(model, **inputs) -> dict[str, torch.Tensor]:
+    from onlstm_hf.hub.onnx import named_tensors
+
+    options = {"output_distances": True} if model.induces_trees else {}
+    with torch.no_grad():
+        outputs = named_tensors(dict(model(**inputs, **options)))
+    return {f"new_{name}" if name.startswith("state") else name: tensor for name, tensor in outputs.items()}
+
+
+def initial_state(graph, batch_size: int) -> dict[str, torch.Tensor]:
+    fills = json.loads(graph.get_modelmeta().custom_metadata_map["initial_state"])
+    shapes = {entry.name: entry.shape[1:] for entry in graph.get_inputs()}
+    return {name: torch.full((batch_size, *shapes[name]), fill) for name, fill in fills.items()}
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_a_text_is_read_and_gone_on_with(exported, side):
+    model, graph = exported
+    ids, mask, _ = pad(random_rows(), side)
+    found = run(graph, {"input_ids": ids, "attention_mask": mask, **initial_state(graph, 3)})
+    expected = expected_outputs(model, input_ids=ids, attention_mask=mask)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+    next_ids, ones = found["logits"][:, -1:].argmax(-1), torch.ones(3, 1, dtype=torch.long)
+    state = {name.removeprefix("new_"): tensor for name, tensor in found.items() if name.startswith("new_")}
+    found = run(graph, {"input_ids": next_ids, "attention_mask": ones, **state})
+    state = model(ids, attention_mask=mask).state
+    expected = expected_outputs(model, input_ids=next_ids, attention_mask=ones, state=state)
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_a_text_longer_than_a_block_of_attention_is_read(exported):
+    model, graph = exported
+    ids = torch.randint(12, (1, 130))
+    found = run(graph, {"input_ids": ids, "attention_mask": torch.ones_like(ids), **initial_state(graph, 1)})
+    torch.testing.assert_close(found, expected_outputs(model, input_ids=ids), rtol=1e-4, atol=1e-5)
+
+
+def test_the_graph_is_of_the_opset_that_is_stated(exported):
+    from onlstm_hf.hub.onnx import OPSET
+
+    _, graph = exported
+    versions = {entry.domain: entry.version for entry in library("onnx").load(graph._model_path).opset_import}
+    assert versions[""] == OPSET
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, kind in MODEL_TYPES.items() if kind.pair_class])
+def test_pairs_are_classified(name, tmp_path):
+    kind: Kind = MODEL_TYPES[name]
+    model = kind.make(kind.pair_class, num_hidden_layers=2, num_labels=3)
+    graph = export(model, tmp_path / "model.onnx")
+    left, left_mask, _ = pad(random_rows(), "right")
+    right, right_mask, _ = pad(random_rows()[1:] + random_rows()[:1], "left")
+    inputs = {
+        "input_ids": left,
+        "attention_mask": left_mask,
+        "input_ids_pair": right,
+        "attention_mask_pair": right_mask,
+    }
+    with torch.no_grad():
+        torch.testing.assert_close(run(graph, inputs)["logits"], model(**inputs).logits, rtol=1e-4, atol=1e-5)
