@@ -11,6 +11,7 @@ from torch.utils import _pytree as pytree
 from transformers import PreTrainedModel
 
 from ..models.recurrent.language_model import RecurrentForCausalLM
+from ..models.recurrent.pair_classification import ForSequencePairClassification
 
 OPSET = 20
 # The name of the metadata that say what every tensor of the state is filled with before the first token.
@@ -28,13 +29,14 @@ class _LanguageModel(torch.nn.Module):
         return dict(self.model(**inputs, use_cache=True, return_dict=True, **self.options))
 
 
-class _PairClassifier(torch.nn.Module):
+class _Classifier(torch.nn.Module):
     def __init__(self, model: PreTrainedModel):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids, attention_mask, input_ids_pair, attention_mask_pair):
-        return dict(self.model(input_ids, attention_mask, input_ids_pair, attention_mask_pair, return_dict=True))
+    def forward(self, input_ids, attention_mask, **other_side):
+        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **other_side}
+        return {"logits": self.model(**inputs, return_dict=True).logits}
 
 
 def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
@@ -42,12 +44,13 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
 
     Batch size and length are free. Inputs of a language model are `input_ids` and `attention_mask`, both `(batch,
     length)` integers, and the tensors of its state, whose names begin with `state`; its outputs are those of `forward`
-    (`logits`, and the distances where it induces trees) and the new state, whose names begin with `new_state`. What the
-    state is filled with before the first token is in the metadata `initial_state`, a JSON object. A classifier of
-    pairs takes `input_ids`, `attention_mask`, `input_ids_pair` and `attention_mask_pair`, and gives `logits`.
+    (`logits`, and the distances where it induces trees) and the new state, whose names begin with `new_state`. What
+    the state is filled with before the first token is in the metadata `initial_state`, a JSON object. A classifier
+    takes `input_ids` and `attention_mask`, one of pairs also `input_ids_pair` and `attention_mask_pair`, and gives
+    `logits`.
 
     Args:
-        model: a language model, or a classifier of pairs. It is left as it is.
+        model: a language model, or a classifier of sequences or pairs. It is left as it is.
         path: of the file, which is replaced.
 
     Returns:
@@ -68,8 +71,9 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
         metadata[INITIAL_STATE] = json.dumps(fills)
         graph = _LanguageModel(model)
     else:
-        inputs |= {"input_ids_pair": ids.clone(), "attention_mask_pair": mask.clone()}
-        graph = _PairClassifier(model)
+        if isinstance(model, ForSequencePairClassification):
+            inputs |= {"input_ids_pair": ids.clone(), "attention_mask_pair": mask.clone()}
+        graph = _Classifier(model)
 
     outputs = named_tensors(graph(**inputs))
     batch, lengths = Dim("batch"), {"input_ids": Dim("length"), "input_ids_pair": Dim("length_pair")}
@@ -84,7 +88,7 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
         output_names=[f"new_{name}" if name.startswith("state") else name for name in outputs],
         opset_version=OPSET,
         custom_translation_table={torch.ops.prims.prod.default: _product},
-        # The optimizer takes 1e-8 for 0, and a PRPN would divide by 0; ONNX Runtime optimizes the graph as it loads it.
+        # The optimizer takes 1e-8 for 0, and a PRPN would divide by 0. ONNX Runtime has one of its own.
         optimize=False,
         verbose=False,
     )
@@ -96,10 +100,11 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
 def named_tensors(tree: dict) -> dict[str, torch.Tensor]:
     """The tensors of a nest of dicts, states and tuples, by the names and numbers that lead to them."""
     leaves, _ = pytree.tree_flatten_with_path(tree)
-    return {
-        "_".join(str(getattr(key, "name", getattr(key, "idx", getattr(key, "key", None)))) for key in path): leaf
-        for path, leaf in leaves
-    }
+    return {"_".join(map(_name, path)): leaf for path, leaf in leaves}
+
+
+def _name(key: pytree.KeyEntry) -> str:
+    return str(next(getattr(key, kind) for kind in ("name", "idx", "key") if hasattr(key, kind)))
 
 
 def _product(inputs, dimensions):

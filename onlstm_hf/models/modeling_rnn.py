@@ -88,7 +88,7 @@ class RNNLayer(nn.Module):
         input_bias: torch.Tensor,
         mask: torch.Tensor | None = None,
     ) -> RNNLayerOutput:
-        """The whole sequence in PyTorch's kernel, in the precision of autocast where that is on; no mask but for scan."""
+        """The whole sequence, in the precision of autocast where that is on; a mask only with `"scan"`."""
         device_type, dtype = inputs.device.type, input_weight.dtype
         precision = nullcontext()
         if torch.is_autocast_enabled(device_type):

@@ -1,23 +1,26 @@
-"""Graphs for ONNX Runtime compute what the models do."""
+"""Graphs for ONNX Runtime compute what the models do, with any batch size and length."""
 
 import json
+import re
+import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.helpers.isolated_process import run_isolated
 from tests.helpers.requirements import library
-from tests.helpers.tiny_models import MODEL_TYPES, Kind, pad, random_rows
+from tests.helpers.tiny_models import MODEL_TYPES, pad, random_rows
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINT = PROJECT_ROOT / "model_cards" / "onlstm-ptb-small"
+PAGE = PROJECT_ROOT / "docs" / "ecosystem.md"
 SENTENCES = [
     "the company said it expects to report a loss",
     "stocks fell",
     "the banks that the fund bought have a plan",
+    "losses",
 ]
 
 
@@ -99,16 +102,52 @@ def test_the_graph_is_of_the_opset_that_is_stated(exported):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, kind in MODEL_TYPES.items() if kind.pair_class])
 def test_pairs_are_classified(name, tmp_path):
-    kind: Kind = MODEL_TYPES[name]
+    kind = MODEL_TYPES[name]
     model = kind.make(kind.pair_class, num_hidden_layers=2, num_labels=3)
     graph = export(model, tmp_path / "model.onnx")
-    left, left_mask, _ = pad(random_rows(), "right")
-    right, right_mask, _ = pad(random_rows()[1:] + random_rows()[:1], "left")
-    inputs = {
-        "input_ids": left,
-        "attention_mask": left_mask,
-        "input_ids_pair": right,
-        "attention_mask_pair": right_mask,
-    }
+    ids, mask, _ = pad(random_rows(), "right")
+    ids_pair, mask_pair, _ = pad([*random_rows()[1:], torch.tensor([5, 7])], "left")
+    inputs = {"input_ids": ids, "attention_mask": mask, "input_ids_pair": ids_pair, "attention_mask_pair": mask_pair}
     with torch.no_grad():
         torch.testing.assert_close(run(graph, inputs)["logits"], model(**inputs).logits, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=list(MODEL_TYPES))
+def test_sequences_are_classified(kind, tmp_path):
+    model = kind.make(kind.sequence_class, num_hidden_layers=2, num_labels=3)
+    graph = export(model, tmp_path / "model.onnx")
+    ids, mask, _ = pad(random_rows(), "right")
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    with torch.no_grad():
+        torch.testing.assert_close(run(graph, inputs)["logits"], model(**inputs).logits, rtol=1e-4, atol=1e-5)
+
+
+# The page's two blocks: PyTorch writes the graph, and a process that cannot have it parses.
+HIDE_TORCH = """
+import sys
+
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("torch", "transformers", "onlstm_hf"):
+            raise ModuleNotFoundError(f"No module named {name!r}")
+
+sys.meta_path.insert(0, Absent())
+"""
+
+
+@pytest.mark.slow
+def test_the_page_parses_without_pytorch(tmp_path, monkeypatch):
+    library("onnxruntime")
+    library("onnxscript")
+    writing, parsing = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model_cards").symlink_to(PROJECT_ROOT / "model_cards")
+    exec(writing, {})
+    places = json.dumps([entry for entry in sys.path if entry])
+    ask = f"import json\nprint(json.dumps([parse(sentence) for sentence in {SENTENCES!r}]))"
+    script = f"{HIDE_TORCH}\nsys.path[:0] = {places}\n{parsing}\n{ask}"
+    found = run_isolated(script, modules=tmp_path / "modules", folder=tmp_path)
+    model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
+    trees = model.parse(SENTENCES, AutoTokenizer.from_pretrained(CHECKPOINT))
+    assert found == [tree.to_bracket() for tree in trees]

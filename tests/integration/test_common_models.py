@@ -70,7 +70,8 @@ class Common(modeling.ModelTesterMixin):
         # Transformers finds the shape of labels by the class's name in lists of its own models.
         inputs = super()._prepare_for_class(inputs_dict, model_class)
         if return_labels and model_class in self.classes_with_loss():
-            inputs["labels"] = inputs["input_ids"] if model_class.can_generate() else torch.zeros(3, dtype=torch.long)
+            is_causal = model_class is self.kind.causal_class
+            inputs["labels"] = inputs["input_ids"] if is_causal else torch.zeros(3, dtype=torch.long)
         return inputs
 
     def test_training(self):
@@ -90,10 +91,10 @@ class LanguageModels(Common, modeling.GenerationTesterMixin, TrainingTesterMixin
 
     @property
     def all_model_classes(self):
-        return self.kind.model_class, self.kind.causal_class
+        return self.kind.model_class, self.kind.causal_class, self.kind.sequence_class
 
     def classes_with_loss(self):
-        return (self.kind.causal_class,)
+        return self.kind.causal_class, self.kind.sequence_class
 
     @pytest.mark.slow
     def test_training_overfit(self):

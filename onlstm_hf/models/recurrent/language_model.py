@@ -134,8 +134,9 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
         Args:
             implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations as they are
-                written, in PyTorch's own functions and differentiated by autograd; or a fast path of the recurrence
-                (`"fused"`, `"native"`, `"triton"`), while modules that have none of this name are at `"auto"`.
+                written, in PyTorch's own functions and differentiated by autograd; `"scan"`, the same with the loop
+                over time as one operator, for export; or a fast path of the recurrence (`"fused"`, `"native"`,
+                `"triton"`), while modules that have none of this name are at `"auto"`.
 
         Raises:
             ValueError: if no module of this model can be computed so.

@@ -84,8 +84,9 @@ def read_sequence(
         key_keep: optional `[B, T, H]`, dropout mask of the key.
         summary_keep: optional `[H]`, dropout mask of the summarised hidden state, the same at every step and in every
             row.
-        implementation: `"reference"`; `"scan"`, the same for export; `"fused"`, PyTorch operations without a graph over time, on any device;
-            `"native"`, the compiled CPU operator; or `"auto"`, the fastest one that fits the tensors.
+        implementation: `"reference"`; `"scan"`, the same as one operator, for export; `"fused"`, PyTorch operations
+            without a graph over time, on any device; `"native"`, the compiled CPU operator; or `"auto"`, the fastest
+            one that fits the tensors.
 
     Raises:
         ValueError: if the implementation is unknown, or the tensors do not fit it.

@@ -65,9 +65,9 @@ def ordered_neurons(
         hidden: `[B, H]`, the hidden state before the first step.
         cell: `[B, C, K]`, the cell state before the first step; its shape says how many chunks there are.
         mask: optional `[T, B]` booleans, `False` where a step must leave the state as it is (padding).
-        implementation: `"reference"`; `"scan"`, the same for export; `"fused"`, PyTorch operations without a graph over time, on any device;
-            `"native"`, the compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`,
-            the fastest one that fits the tensors.
+        implementation: `"reference"`; `"scan"`, the same as one operator, for export; `"fused"`, PyTorch operations
+            without a graph over time, on any device; `"native"`, the compiled CPU operator; `"triton"`, kernels and
+            recorded CUDA graphs on a GPU; or `"auto"`, the fastest one that fits the tensors.
         recurrent_scale: factor of `recurrent_weight`, folded into it once per sequence.
         recurrent_mask: optional `[G, H]` booleans, `False` where drop-connect leaves out an entry of
             `recurrent_weight`; folded into it as well.

@@ -11,7 +11,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 State = TypeVar("State")
-Step = Callable[[State, tuple[torch.Tensor | None, ...]], tuple[State, tuple[torch.Tensor, ...]]]
+Sequences = tuple[torch.Tensor | None, ...]
+Outputs = tuple[torch.Tensor, ...]
+Step = Callable[[State, Sequences], tuple[State, Outputs]]
 
 
 def loop(
@@ -39,7 +41,7 @@ def scan(
 
     given = [entries for entries in sequences if entries is not None]
 
-    def step_on_given(state: State, entries: list[torch.Tensor]) -> tuple[State, tuple[torch.Tensor, ...]]:
+    def step_on_given(state: State, entries: list[torch.Tensor]) -> tuple[State, Outputs]:
         remaining = iter(entries)
         state, outputs = step(state, tuple(None if entry is None else next(remaining) for entry in sequences))
         # The operator does not allow a tensor that is both state and output.
