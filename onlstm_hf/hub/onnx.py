@@ -34,9 +34,10 @@ class _Classifier(torch.nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, input_ids, attention_mask, **other_side):
-        inputs = {"input_ids": input_ids, "attention_mask": attention_mask, **other_side}
-        return {"logits": self.model(**inputs, return_dict=True).logits}
+    def forward(self, input_ids, attention_mask, input_ids_pair=None, attention_mask_pair=None):
+        other_side = {"input_ids_pair": input_ids_pair, "attention_mask_pair": attention_mask_pair}
+        inputs = {} if input_ids_pair is None else other_side
+        return {"logits": self.model(input_ids, attention_mask, return_dict=True, **inputs).logits}
 
 
 def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:

@@ -81,4 +81,4 @@ def _at_last_token(hidden_states: torch.Tensor, attention_mask: torch.Tensor | N
         return hidden_states[:, -1]
     places = torch.arange(attention_mask.shape[1], device=attention_mask.device)
     last = (attention_mask.bool() * places).argmax(dim=1)
-    return hidden_states[torch.arange(len(last), device=last.device), last]
+    return hidden_states[torch.arange(last.shape[0], device=last.device), last]
