@@ -5,6 +5,7 @@ comes out of the step. They return the last state and all outputs, stacked.
 """
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import TypeVar
 
 import torch
@@ -24,11 +25,12 @@ def loop(
     Args:
         step: what to do; see above.
         state: tensors, before the first step.
-        sequences: `[T, ...]` each, or `None`, which every step is given as it is.
+        sequences: `[T, ...]` each, or, but for the first, `None`, which every step is given as it is.
     """
+    steps = [repeat(None) if entries is None else entries.unbind(0) for entries in sequences]
     outputs = []
-    for index in range(sequences[0].shape[0]):
-        state, output = step(state, tuple(None if entries is None else entries[index] for entries in sequences))
+    for entries in zip(*steps, strict=False):
+        state, output = step(state, entries)
         outputs.append(output)
     return state, tuple(torch.stack(entries) for entries in zip(*outputs, strict=True))
 
