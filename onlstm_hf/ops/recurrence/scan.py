@@ -17,9 +17,7 @@ Outputs = tuple[torch.Tensor, ...]
 Step = Callable[[State, Sequences], tuple[State, Outputs]]
 
 
-def loop(
-    step: Step, state: State, sequences: tuple[torch.Tensor | None, ...]
-) -> tuple[State, tuple[torch.Tensor, ...]]:
+def loop(step: Step, state: State, sequences: Sequences) -> tuple[State, Outputs]:
     """One step after the other.
 
     Args:
@@ -35,9 +33,7 @@ def loop(
     return state, tuple(torch.stack(entries) for entries in zip(*outputs, strict=True))
 
 
-def scan(
-    step: Step, state: State, sequences: tuple[torch.Tensor | None, ...]
-) -> tuple[State, tuple[torch.Tensor, ...]]:
+def scan(step: Step, state: State, sequences: Sequences) -> tuple[State, Outputs]:
     """The same as one operator: in an exported graph the number of steps is then no part of the graph."""
     from torch._higher_order_ops.scan import scan as torch_scan
 
