@@ -5,6 +5,7 @@ module when it is first used.
 """
 # ruff: noqa: F401
 
+import signal
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -82,7 +83,17 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
-# The installed command answers `--help` without waiting for PyTorch and Transformers, whose import takes seconds; it
-# imports `registration` itself before it runs a subcommand (`cli.main`).
-if Path(*sys.argv[:1]).name not in ("onlstm-hf", "onlstm-hf.exe"):
+def _is_command() -> bool:
+    """Whether this is the process of `onlstm-hf` or `python -m onlstm_hf`, which imports `registration` itself."""
+    name = Path(*sys.argv[:1]).name
+    if name == "-m":  # while Python looks for the module to run
+        return sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] in (["onlstm_hf"], ["onlstm_hf.cli.main"])
+    return name in ("onlstm-hf", "onlstm-hf.exe")
+
+
+# The command answers `--help` without waiting for PyTorch and Transformers, whose import takes seconds (`cli.main`).
+if not _is_command():
     import_module(".registration", __name__)
+elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    # Ctrl-C before `cli.main` can handle it ends the process, without a traceback.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

@@ -2,7 +2,7 @@
 
 import argparse
 
-from ..utils.programs import positive_integer
+from ..utils.programs import port_number
 
 DESCRIPTION = """\
 Shows a web page for sentences that you type: their trees, the distances of every layer and the surprisal of every
@@ -32,7 +32,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="address to listen on; 0.0.0.0 lets other machines in (default: %(default)s, this machine alone)",
     )
     parser.add_argument(
-        "--port", type=positive_integer, default=7860, metavar="N", help="port to listen on (default: %(default)s)"
+        "--port", type=port_number, default=7860, metavar="N", help="port to listen on (default: %(default)s)"
     )
     parser.add_argument(
         "--allowed-host",

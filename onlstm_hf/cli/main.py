@@ -1,14 +1,15 @@
 """The console command `onlstm-hf`: trees and scores of sentences, a web page, converted and shared checkpoints."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
 from ..utils.programs import run_program
-from ..version import __version__
 from . import convert, demo, export, parse, push, score
+from .version import VersionAction
 
 DESCRIPTION = "Finds constituency trees in raw text with language models such as the ON-LSTM, and scores sentences."
 EXAMPLES = """\
@@ -23,7 +24,8 @@ examples:
 
 A model is a checkpoint folder or a name on the Hugging Face Hub. A command that is given none takes the one that the
 environment variable ONLSTM_MODEL names. Without that variable it takes the folder model_cards/onlstm-ptb-small, of the
-current directory or of the checkout that this package was installed from.
+current directory or of the checkout that this package was installed from, and elsewhere the small PRPN that is inside
+the package.
 """
 # In the order of the help.
 SUBCOMMANDS = (parse, score, demo, convert, export, push)
@@ -38,6 +40,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: with 2 for wrong arguments, and with 0 after `--help` and `--version`.
     """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `onlstm_hf` left it while this was imported
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_program("onlstm-hf", lambda: _run_subcommand(arguments))
 
 
@@ -45,7 +49,9 @@ def build_parser() -> argparse.ArgumentParser:
     """The arguments of `onlstm-hf` and its subcommands; each subcommand's `run` is what does its work."""
     parser_class = partial(argparse.ArgumentParser, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser = parser_class("onlstm-hf", description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument("--version", action="version", version=f"onlstm-hf {__version__}")
+    parser.add_argument(
+        "--version", action=VersionAction, nargs=0, help="show the version and the fast paths and exit"
+    )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=parser_class)
     for subcommand in SUBCOMMANDS:
         subcommand.add_parser(commands)

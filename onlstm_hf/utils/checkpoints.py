@@ -16,25 +16,20 @@ from .download_check import check_download
 from .tokenizer_check import check_tokenizer
 
 DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
+# The model inside the package, for those who have no checkout: `training/pack.py` writes it.
+PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / "prpn-ptb-small"
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
 _TALKATIVE = ("transformers", "huggingface_hub")
 
 
 def default_model() -> str:
-    """The model that is used where none is named.
-
-    Raises:
-        FileNotFoundError: if there is none; the message says how to name or train one.
-    """
+    """The model that is used where none is named: of the environment, of a checkout, or the one in the package."""
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]
     for folder in (Path.cwd(), Path(__file__).resolve().parents[2]):
         if (folder / DEFAULT_MODEL / "config.json").is_file():
             return str(folder / DEFAULT_MODEL)
-    raise FileNotFoundError(
-        f"no model is named and {DEFAULT_MODEL} is not here: give --model FOLDER_OR_NAME or set ONLSTM_MODEL; "
-        "`python training/quickstart.py` in a checkout trains a small one in runs/quickstart/model/best"
-    )
+    return str(PACKED_MODEL)
 
 
 def registered_classes(mapping: Mapping[type, type | tuple[type, ...]], config_class: type) -> tuple[type, ...]:

@@ -40,6 +40,13 @@ def positive_integer(text: str) -> int:
     return int(text)
 
 
+def port_number(text: str) -> int:
+    """The type of an argument that must be a port to listen on."""
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text}")
+    return int(text)
+
+
 def add_code_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--trust-remote-code`, for checkpoints whose model is neither one of this package nor of Transformers."""
     parser.add_argument(

@@ -1,5 +1,7 @@
+import os
 import re
 import shlex
+import signal
 import subprocess
 import sys
 
@@ -7,6 +9,8 @@ import pytest
 
 from onlstm_hf import __version__
 from onlstm_hf.cli.main import build_parser, main
+from onlstm_hf.cli.version import FAST_PATH_IS_MISSING, describe_paths
+from onlstm_hf.ops.recurrence.library_search import FoundLibrary
 
 SUBCOMMANDS = ["parse", "score", "demo", "convert", "export", "push", "push-metric"]
 # What pip writes for the entry point of setup.cfg.
@@ -59,7 +63,13 @@ def test_the_installed_command_knows_the_models_of_the_package(run_installed, ch
 def test_the_command_is_a_module_as_well(module, project_root):
     command = [sys.executable, "-m", module, "--version"]
     process = subprocess.run(command, cwd=project_root, capture_output=True, text=True, timeout=300)
-    assert (process.stdout, process.stderr) == (f"onlstm-hf {__version__}\n", "")
+    assert process.stdout.splitlines()[0] == f"onlstm-hf {__version__}" and not process.stderr
+
+
+def test_as_a_module_it_waits_for_no_large_library_either(project_root):
+    command = [sys.executable, "-X", "importtime", "-m", "onlstm_hf", "--version"]
+    process = subprocess.run(command, cwd=project_root, capture_output=True, text=True, timeout=300)
+    assert " onlstm_hf\n" in process.stderr and " torch\n" not in process.stderr
 
 
 @pytest.mark.parametrize("arguments", [[], *[[subcommand] for subcommand in SUBCOMMANDS]])
@@ -76,7 +86,20 @@ def test_every_example_of_the_help_is_a_valid_command(capsys, arguments):
 def test_version_is_that_of_the_package(capsys):
     with pytest.raises(SystemExit):
         main(["--version"])
-    assert capsys.readouterr().out == f"onlstm-hf {__version__}\n"
+    assert capsys.readouterr().out.startswith(f"onlstm-hf {__version__}\non CPUs: ")
+
+
+def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_operator(monkeypatch):
+    def find_library(operator):
+        return FoundLibrary(None, "avx2") if operator in built else None
+
+    monkeypatch.setattr("onlstm_hf.cli.version.find_library", find_library)
+    built = {"ordered_neurons", "memory_reading"}
+    assert describe_paths() == "on CPUs: ON-LSTM compiled for avx2, PRPN compiled for avx2"
+    built = {"memory_reading"}
+    assert describe_paths() == "on CPUs: PRPN compiled for avx2, ON-LSTM PyTorch operations"
+    built = set()
+    assert describe_paths() == FAST_PATH_IS_MISSING
 
 
 @pytest.mark.parametrize(
@@ -88,6 +111,7 @@ def test_version_is_that_of_the_package(capsys):
         ["parse", "text", "--format", "xml"],
         ["parse", "text", "--batch-size", "0"],
         ["parse", "text", "--layer", "second"],
+        ["demo", "--port", "99999"],
         ["convert", "source"],
         ["convert", "source", "out", "--model-type", "gpt2"],
     ],
@@ -97,6 +121,15 @@ def test_wrong_usage_exits_with_2(capsys, arguments):
         main(arguments)
     assert exit_.value.code == 2
     assert "usage: onlstm-hf" in capsys.readouterr().err
+
+
+def test_interruption_while_the_command_is_imported_leaves_no_traceback(tmp_path, project_root):
+    interrupt = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+    script = tmp_path / "onlstm-hf"
+    script.write_text(f"import onlstm_hf\n{interrupt}\n")
+    environment = {**os.environ, "PYTHONPATH": str(project_root)}
+    process = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
+    assert (process.returncode, process.stderr) == (-signal.SIGINT, "")
 
 
 @pytest.mark.parametrize("step", ["onlstm_hf.cli.main.import_module", "onlstm_hf.utils.checkpoints.load_checkpoint"])

@@ -44,13 +44,18 @@ def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
     monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "test-model"))
     monkeypatch.chdir(tmp_path)
-    message = error_of("parse", "the cat")
-    assert "--model" in message and "ONLSTM_MODEL" in message and "quickstart" in message
-
+    assert checkpoints.default_model() == str(checkpoints.PACKED_MODEL)
     shutil.copytree(checkpoint, tmp_path / "model_cards" / "test-model")
     assert run("parse", "the cat") == "(the cat)\n"
     monkeypatch.setenv("ONLSTM_MODEL", str(tmp_path / "other"))
     assert "other" in error_of("parse", "the cat")
+
+
+def test_without_a_checkout_the_model_inside_the_package_parses(run, tmp_path, monkeypatch):
+    monkeypatch.delenv("ONLSTM_MODEL", raising=False)
+    monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "absent"))
+    monkeypatch.chdir(tmp_path)
+    assert run("parse", "the cat sat on the mat") == "(((the cat) sat) (on (the mat)))\n"
 
 
 def test_missing_checkpoints_are_named(error_of, tmp_path):

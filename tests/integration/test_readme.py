@@ -38,11 +38,15 @@ LESS_WORK = {
     "training/quickstart.py": ["--train_split", "train[:60]", "--test_split", "test[:20]", "--max_steps", "2"],
     "training/train_lm.py": ["--max_steps", "1", *TINY_STACK],
     "training/train_seeds.py": ["--max_steps", "1", *TINY_STACK],
+    # A training and a parsing case in their processes; the tests of the ablations compare what each of them computes.
+    "eval/benchmark_ablations.py": ["--rounds", "1", "--cases", "training prpn float32", "parsing prpn float32"],
     "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
 }
 # What installs, copies or uploads, or is elsewhere tested as it is run here: without a browser, without the Hub, with
 # all of pytest.
-NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval", "cp", "mkdir", "hf")
+NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval", "cp", "mkdir", "hf", "tar", "cd", "auditwheel")
+# A build takes minutes.
+NOT_RUN_MODULES = ("python -m build",)
 # What is only checked to be a valid command: it needs a Hub (test_hub.py runs it with one), stays up, takes minutes,
 # or reads the authors' files.
 PARSERS = {
@@ -133,7 +137,7 @@ def test_its_code_runs_as_written(page, monkeypatch):
                 ((cat, file),) = feeding
                 assert cat == "cat"
                 monkeypatch.setattr("sys.stdin", TextIOWrapper(BytesIO(Path(file).read_bytes())))
-            if program[0] not in NOT_RUN:
+            if program[0] not in NOT_RUN and " ".join(program) not in NOT_RUN_MODULES:
                 run(program)
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import distributed, multiprocessing, nn
 
 from onlstm_hf.ops.batch_norm import MaskedBatchNorm
+from tests.helpers.forked_processes import forked_context
 
 
 def make_norms() -> tuple[MaskedBatchNorm, nn.BatchNorm1d]:
@@ -90,7 +91,8 @@ def test_two_processes_normalise_as_one_with_the_whole_batch(tmp_path):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    multiprocessing.spawn(_one_process, (port, str(tmp_path)), nprocs=2)
+    forked_context()  # whose server `start_processes` takes
+    multiprocessing.start_processes(_one_process, (port, str(tmp_path)), nprocs=2, start_method="forkserver")
     reports = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
 
     norm, _ = make_norms()

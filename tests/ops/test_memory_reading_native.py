@@ -12,7 +12,8 @@ from onlstm_hf.ops.memory_reading import native as native
 from onlstm_hf.ops.memory_reading import operator as module
 from onlstm_hf.ops.memory_reading.equations import ReadingWeights
 from onlstm_hf.ops.memory_reading.operator import read_sequence
-from onlstm_hf.ops.recurrence.native_library import INSTRUCTION_SETS, NativeOperator
+from onlstm_hf.ops.recurrence.library_search import INSTRUCTION_SETS
+from onlstm_hf.ops.recurrence.native_library import NativeOperator
 from onlstm_hf.ops.recurrence.tensor_tuples import flatten
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.requirements import is_required

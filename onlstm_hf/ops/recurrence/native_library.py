@@ -1,18 +1,15 @@
-"""The compiled CPU operators: finding the library for this CPU, and calling it.
+"""The compiled CPU operators: the library for this CPU, and calls of its functions.
 
 An operator is built with the package where there is a compiler, once for each instruction set, and is given plain
 addresses: it needs no headers of PyTorch and fits any version. Where it is missing, PyTorch operations run instead.
 """
 
 import ctypes
-import importlib.util
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 
-# From the most capable to the plainest. Each library knows which CPUs can run it.
-INSTRUCTION_SETS = ("avx512bf16", "avx512", "avx2", "generic")
+from .library_search import find_library
 
 
 class NativeOperator:
@@ -35,25 +32,9 @@ class NativeOperator:
             instruction_set: one of `INSTRUCTION_SETS`; the most capable one that runs if not given.
         """
         if instruction_set not in self._found:
-            self._found[instruction_set] = self._find(instruction_set)
+            found = find_library(self.name, self.interface, instruction_set)
+            self._found[instruction_set] = None if found is None else found.library
         return self._found[instruction_set]
-
-    def _find(self, instruction_set: str | None) -> ctypes.CDLL | None:
-        try:
-            package = importlib.util.find_spec("onlstm_hf")
-        except (ImportError, ValueError):
-            package = None
-        for folder in package.submodule_search_locations if package else ():
-            for name in INSTRUCTION_SETS if instruction_set is None else (instruction_set,):
-                for path in sorted(Path(folder, "ops").glob(f"_{self.name}_{name}.*")):
-                    try:
-                        library = ctypes.CDLL(str(path))
-                        found = getattr(library, f"{self.name}_interface")()
-                    except (OSError, AttributeError):  # built for another machine
-                        continue
-                    if found == self.interface:
-                        return library
-        return None
 
     def obstacle(self, sequence: torch.Tensor) -> str | None:
         """Why the operator cannot run on a sequence, if it cannot."""

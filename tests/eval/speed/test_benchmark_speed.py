@@ -19,6 +19,7 @@ from eval.speed.prpn_word_by_word import logits_word_by_word
 from eval.speed.rows import Row
 from eval.speed.scales import SCALES
 from eval.speed.training import largest_relative_difference
+from tests.helpers.forked_processes import forked_context
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import PRPN
 
@@ -80,8 +81,10 @@ def test_a_quick_run_prints_ratios_of_the_times_in_its_file(capsys, tmp_path):
 
 
 @pytest.mark.slow
-def test_every_case_runs(capsys, tmp_path):
+def test_every_case_runs(capsys, tmp_path, monkeypatch):
     library("matplotlib")
+    # What is measured does not matter here; a spawned process of each contestant imports all libraries again.
+    monkeypatch.setattr(speed_measurement, "get_context", lambda method: forked_context())
     text, output, plot = tmp_path / "text.txt", tmp_path / "speed.json", tmp_path / "speed.png"
     text.write_text("the cat sat on the mat\nit saw dogs\n" * 20)
     arguments = ["--quick", "--device", "cpu", "--output", str(output), "--plot", str(plot), "--text", str(text)]

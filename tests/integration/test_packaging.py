@@ -1,0 +1,65 @@
+"""What a build makes of the project: wheels for every Python, a page for package indexes, a whole source archive."""
+
+import re
+import runpy
+
+import pytest
+
+setuptools = pytest.importorskip("setuptools")
+
+
+@pytest.fixture(scope="module")
+def build(project_root):
+    """The names of setup.py, and what it gives to setuptools."""
+    given = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(setuptools, "setup", lambda **options: given.update(options))
+        patch.chdir(project_root)
+        names = runpy.run_path("setup.py")
+    return names | {"given": given}
+
+
+@pytest.fixture
+def distribution(build, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "operator.cpp").write_text("int operator_interface() { return 1; }")
+    extension = setuptools.Extension("package._operator", ["operator.cpp"], language="c++", optional=True)
+    return setuptools.Distribution({"name": "package", "version": "1", "ext_modules": [extension]})
+
+
+def test_a_wheel_fits_every_python_of_its_platform(build, distribution):
+    command = build["PlatformWheel"](distribution)
+    command.finalize_options()
+    assert command.get_tag()[:2] == ("py3", "none")
+    assert build["BuildLibraries"](distribution).get_ext_filename("package._operator") == "package/_operator.so"
+
+
+def test_a_build_without_a_compiler_succeeds_and_says_so_in_one_line(build, distribution, monkeypatch, capfd):
+    for variable in ("CC", "CXX"):
+        monkeypatch.setenv(variable, "no-such-compiler")
+    command = build["BuildLibraries"](distribution)
+    command.finalize_options()
+    command.run()
+    assert capfd.readouterr().err.splitlines() == [build["FAST_PATH_IS_MISSING"].format(1, 1)]
+
+
+def test_the_page_on_a_package_index_has_no_links_that_lead_nowhere(build, project_root):
+    page = build["given"]["long_description"]
+    assert "onlstm-hf parse" in page and "https://arxiv.org/abs/1810.09536" in page
+    assert re.findall(r"\]\((?!https?://)[^)]*\)", page) == []
+
+
+def test_the_page_shows_links_and_pictures_by_the_address_of_the_repository(build):
+    page = build["package_index_text"]
+    text = "[code](docs/code.md) ![tree](docs/tree.svg) [paper](https://arxiv.org)\n```py\nx[a](b)\n```\n"
+    assert page(text, None) == "code  [paper](https://arxiv.org)\n```py\nx[a](b)\n```\n"
+    assert page(text, "https://host/name") == (
+        "[code](https://host/name/blob/main/docs/code.md) ![tree](https://host/name/raw/main/docs/tree.svg) "
+        "[paper](https://arxiv.org)\n```py\nx[a](b)\n```\n"
+    )
+
+
+def test_the_source_archive_has_the_tests_and_what_they_read(project_root):
+    lines = (project_root / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
+    grafted = {line.partition(" ")[2] for line in lines if line.startswith("graft ")}
+    assert grafted == {"docs", "eval", "examples", "model_cards", "onlstm_hf", "tests", "training"}

@@ -1,0 +1,46 @@
+"""Writes the model that is inside the installed package: `python training/pack.py [SOURCE TARGET]`.
+
+A wheel must stay small, so matrices are rounded to eight bits (float8, e4m3), and what has one dimension stays as it
+is. `from_pretrained` makes float32 of all of it. docs/installation.md has what the rounding costs.
+"""
+
+import argparse
+import shutil
+import sys
+from pathlib import Path
+
+import torch
+from safetensors.torch import load_file, save_file
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.utils.checkpoints import PACKED_MODEL
+from onlstm_hf.utils.files import written_folder
+
+ROOT = Path(__file__).resolve().parents[1]
+COPIED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", nargs="?", type=Path, default=ROOT / "model_cards" / PACKED_MODEL.name)
+    parser.add_argument("target", nargs="?", type=Path, default=PACKED_MODEL, help="new folder to write")
+    options = parser.parse_args(arguments)
+    pack(options.source, options.target)
+
+
+def pack(source: Path, target: Path) -> None:
+    """Writes a new checkpoint folder with the weights of another one in eight bits."""
+    weights = load_file(source / "model.safetensors")
+    rounded = {
+        name: weight.float().to(torch.float8_e4m3fn) if weight.dim() > 1 else weight
+        for name, weight in weights.items()
+    }
+    with written_folder(target) as folder:
+        for name in COPIED:
+            shutil.copy(source / name, folder / name)
+        save_file(rounded, folder / "model.safetensors", {"format": "pt"})
+
+
+if __name__ == "__main__":
+    main()
