@@ -46,6 +46,7 @@ STATEFUL = "assisted generation is not supported with stateful models"
 FROM_HUB = "requires `trust_remote_code=True`"
 SHARED = "integration/test_other_tools.py::"
 OURS = "integration/test_transformers_integration.py::"
+MODULES = "models/test_modules_of_other_tools.py::"
 ATTENTION = "`num_attention_heads`"
 
 GENERATION = [
@@ -155,7 +156,27 @@ ELSEWHERE = {
         Feature("classifiers of pairs", tested_by="hub/test_onnx.py::test_pairs_are_classified"),
         Feature("trees without PyTorch", tested_by="hub/test_onnx.py::test_the_page_parses_without_pytorch"),
     ],
-    "Accelerate": [Feature("`device_map`", tested_by=f"{OURS}test_device_map")],
+    "Accelerate": [
+        Feature("`device_map`", tested_by=f"{OURS}test_device_map"),
+        Feature("`cpu_offload`, `disk_offload`", tested_by=f"{MODULES}test_offloaded_weights_compute_the_same"),
+    ],
+    "hooks": [
+        Feature(
+            "of every affine map, that look on",
+            tested_by=f"{MODULES}test_forward_hooks_see_all_steps_of_every_affine_map",
+        ),
+        Feature(
+            "gradients of `hidden_states`",
+            tested_by=f"{MODULES}test_hidden_states_get_the_gradient_of_what_reads_them",
+        ),
+    ],
+    "quantisers": [
+        Feature(
+            "torchao, bitsandbytes, `quantize_dynamic`",
+            tested_by=f"{MODULES}test_quantised_weights_are_computed_with",
+            note="not tested with a PRPN",
+        ),
+    ],
     "lm-evaluation-harness": [
         Feature(
             "minimal pairs",
