@@ -54,7 +54,11 @@ def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tu
 
 
 def take_turns(
-    contestants: Mapping[Name, Callable[[], object]], rounds: int, device: torch.device, shortest_turn: float = 0.0
+    contestants: Mapping[Name, Callable[[], object]],
+    rounds: int,
+    device: torch.device,
+    shortest_turn: float = 0.0,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[Name, list[float]]:
     """Seconds of every contestant in every round. Each round starts with another one of them.
 
@@ -67,6 +71,7 @@ def take_turns(
         device: where.
         shortest_turn: seconds that a contestant runs again and again in its turn, of which it gets the mean, so that
             what the one before it left behind (caches, sleeping threads) does not count.
+        clock: tells the seconds; `time.process_time` those that this process had of the CPU.
     """
     names = list(contestants)
     seconds: dict[Name, list[float]] = {name: [] for name in names}
@@ -74,11 +79,11 @@ def take_turns(
         first = number % len(names)
         for name in names[first:] + names[:first]:
             synchronize(device)
-            start, passed, runs = time.perf_counter(), 0.0, 0
+            start, passed, runs = clock(), 0.0, 0
             while runs == 0 or passed < shortest_turn:
                 contestants[name]()
                 synchronize(device)
-                passed, runs = time.perf_counter() - start, runs + 1
+                passed, runs = clock() - start, runs + 1
             seconds[name].append(passed / runs)
     return seconds
 

@@ -15,7 +15,7 @@ import yaml
 from accelerate.state import AcceleratorState, GradientState
 from transformers import GPT2Config, GPT2LMHeadModel
 
-from eval import benchmark_speed
+from eval import benchmark_quantization, benchmark_speed
 from eval.report.tables import markdown_table
 from eval.speed.rows import HEADER, Row, with_rows_over_all_runs
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
@@ -54,6 +54,7 @@ PARSERS = {
     "onlstm-hf push-metric": command_line.build_parser,
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf convert": command_line.build_parser,
+    "python eval/benchmark_quantization.py": benchmark_quantization.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,
 }
 
