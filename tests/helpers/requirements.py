@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = ("data", "compiler", "browser", "axe", "instructions", "libraries", "common")
+KINDS = ("data", "compiler", "browser", "axe", "instructions", "libraries", "common", "quantizers")
 
 
 def missing(kind: str, reason: str) -> NoReturn:
@@ -20,7 +20,7 @@ def missing(kind: str, reason: str) -> NoReturn:
 
     Args:
         kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
-            instructions of the CPU, libraries of Python, the common tests of Transformers.
+            instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that quantise.
         reason: what is missing, and how to get it.
     """
     if kind not in KINDS:
@@ -41,9 +41,9 @@ def is_required(kind: str) -> bool:
     return kind in names
 
 
-def library(name: str, reason: str | None = None) -> ModuleType:
+def library(name: str, reason: str | None = None, kind: str = "libraries") -> ModuleType:
     """An optional library; a test that lacks it is skipped or fails."""
     try:
         return import_module(name)
     except ImportError:
-        missing("libraries", reason or f"{name} is not installed")
+        missing(kind, reason or f"{name} is not installed")

@@ -182,13 +182,13 @@ def quantized_by_pytorch(kind: Kind, folder) -> AutoModelForCausalLM:
 
 
 def quantized_by_torchao(kind: Kind, folder) -> AutoModelForCausalLM:
-    quantization, model = library("torchao.quantization"), kind.make(**WIDE)
+    quantization, model = library("torchao.quantization", kind="quantizers"), kind.make(**WIDE)
     quantization.quantize_(model, quantization.Int8WeightOnlyConfig())
     return model
 
 
 def quantized_by_bitsandbytes(kind: Kind, folder, **options) -> AutoModelForCausalLM:
-    library("bitsandbytes")
+    library("bitsandbytes", kind="quantizers")
     kind.make(**WIDE).save_pretrained(folder)
     config = BitsAndBytesConfig(**(options or {"load_in_8bit": True}))
     return AutoModelForCausalLM.from_pretrained(folder, quantization_config=config, device_map="cpu")

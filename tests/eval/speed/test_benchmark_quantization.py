@@ -20,8 +20,8 @@ TREES = (
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_every_quantiser_is_measured_beside_float32(tmp_path, monkeypatch, capsys):
-    library("torchao")
-    library("bitsandbytes")
+    library("torchao", kind="quantizers")
+    library("bitsandbytes", kind="quantizers")
     monkeypatch.setattr(benchmark_quantization, "SHORTEST_TURN", 0)
     checkpoint, text, treebank = (tmp_path / name for name in ("checkpoint", "text.txt", "trees.mrg"))
     tokenizer = build_word_tokenizer(LINES)
