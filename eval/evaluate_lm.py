@@ -12,20 +12,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 
-import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
 from eval.data.columns import read_string_column
-from eval.extras import import_extra
+from eval.report.perplexities import PUBLISHED, load_perplexity, report, score_tokens, text_units
 from eval.report.results_files import check_writable, describe_checkpoint
-from eval.report.tables import format_table
 from eval.report.tasks import LANGUAGE_MODELLING
-from onlstm_hf.hub.cards.published import published_figures
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
@@ -35,9 +31,6 @@ PROTOCOLS = {
     "stream": "one stream, the state carried from line to line; every token counts, the <eos> of each line included",
     "sentence": "every line stands alone after one <eos>; every token counts, the <eos> of each line included",
 }
-PUBLISHED = published_figures(LANGUAGE_MODELLING)
-# The columns of the table, and how many decimal places they have.
-UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
 BATCH_SIZES = {"stream": 1, "sentence": 64}
 
 
@@ -140,8 +133,8 @@ def score_text(
         `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words between spaces and an `<eos>` a line),
         `bits_per_character` (line ends included), and `mean_perplexity` for sentences.
     """
-    num_words, num_characters = _units(lines)
-    scores = _load_perplexity("texts").compute(
+    num_words, num_characters = text_units(lines)
+    scores = load_perplexity("texts").compute(
         predictions=lines,
         protocol=protocol,
         model=model,
@@ -152,61 +145,6 @@ def score_text(
     )
     scores.pop("perplexities", None)
     return scores
-
-
-def score_tokens(log_probabilities: torch.Tensor, lines: list[str]) -> dict[str, float]:
-    """What `score_text` returns for a stream, from the log probabilities `[N]` of its tokens."""
-    num_words, num_characters = _units(lines)
-    return _load_perplexity("log_probabilities").compute(
-        predictions=[log_probabilities.tolist()], num_words=[sum(num_words)], num_characters=[sum(num_characters)]
-    )
-
-
-def _units(lines: list[str]) -> tuple[list[int], list[int]]:
-    """The words of each line, an `<eos>` included, and its characters, with the line's end."""
-    return [len(line.split()) + 1 for line in lines], [len(line) + 1 for line in lines]
-
-
-def _load_perplexity(configuration: str):
-    evaluate = import_extra("evaluate")
-    return evaluate.load(str(Path(__file__).resolve().parent / "perplexity"), configuration, keep_in_memory=True)
-
-
-def report(models: Sequence[dict]) -> str:
-    """The table of the texts' scores by each model, those with adaptation, and the published ones."""
-    by_text: dict[str, dict[str, dict]] = {}
-    for model in models:
-        adapted = model["adaptation"] or {"method": None, "scores": {}}
-        scores = model["scores"] | {f"{text}, {adapted['method']}": row for text, row in adapted["scores"].items()}
-        for text, row in scores.items():
-            by_text.setdefault(text, {})[model["model"]] = row
-    rows = []
-    for text, scores in by_text.items():
-        for name, row in scores.items():
-            label = text if len(models) == 1 else f"{text}, {name}"
-            rows.append([label, str(row["num_tokens"]), *(places.format(row[unit]) for unit, places in UNITS.items())])
-        if len(scores) > 1:
-            columns = {unit: [row[unit] for row in scores.values()] for unit in UNITS}
-            rows += [
-                [f"{text}, {name}", "", *(places.format(function(columns[unit])) for unit, places in UNITS.items())]
-                for name, function in {"mean": mean, "standard deviation": stdev}.items()
-            ]
-    published = [
-        [f"{row['system']}, {row['text']} (published)", "", *[str(row["perplexity"])] * 2, ""] for row in PUBLISHED
-    ]
-    table = format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
-    settings = [describe_adaptation(model, len(models) > 1) for model in models if model["adaptation"]]
-    return "\n".join([table, *([""] if settings else []), *settings])
-
-
-def describe_adaptation(model: dict, is_named: bool) -> str:
-    """The settings of a model's adaptation, and what they were chosen by, in one line."""
-    adapted = model["adaptation"]
-    settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
-    line = f"{adapted['description']}: {settings}"
-    if tuning := adapted["tuning"]:
-        line += f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
-    return f"{model['model']}: {line}" if is_named else line
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.evaluate_lm import PUBLISHED, report, score_tokens
+from eval.report.perplexities import PUBLISHED, report, score_tokens
 from eval.report.results_files import check_writable
 from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
@@ -67,7 +67,7 @@ def evaluate_ngrams(options: argparse.Namespace, arguments: Sequence[str]) -> No
             {"model": name, "num_parameters": ngrams.num_ngrams, "seed": None, "scores": scores, "adaptation": None}
         )
     print(f"{', '.join(model['model'] for model in models)} of {options.training_text}: {PROTOCOL}\n")
-    print(report(models))
+    print(report(models, are_alike=False))
     if options.output:
         results = {
             "task": LANGUAGE_MODELLING,

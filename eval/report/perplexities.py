@@ -1,0 +1,76 @@
+"""The perplexities of texts: by the metric of this project, and their table."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import mean, stdev
+
+import torch
+
+from eval.extras import import_extra
+from eval.report.tables import format_table
+from eval.report.tasks import LANGUAGE_MODELLING
+from onlstm_hf.hub.cards.published import published_figures
+
+PUBLISHED = published_figures(LANGUAGE_MODELLING)
+# The columns of the table, and how many decimal places they have.
+UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
+
+
+def score_tokens(log_probabilities: torch.Tensor, lines: list[str]) -> dict[str, float]:
+    """The scores of a stream from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`."""
+    num_words, num_characters = text_units(lines)
+    return load_perplexity("log_probabilities").compute(
+        predictions=[log_probabilities.tolist()], num_words=[sum(num_words)], num_characters=[sum(num_characters)]
+    )
+
+
+def text_units(lines: list[str]) -> tuple[list[int], list[int]]:
+    """The words of each line, an `<eos>` included, and its characters, with the line's end."""
+    return [len(line.split()) + 1 for line in lines], [len(line) + 1 for line in lines]
+
+
+def load_perplexity(configuration: str):
+    evaluate = import_extra("evaluate")
+    return evaluate.load(str(Path(__file__).resolve().parents[1] / "perplexity"), configuration, keep_in_memory=True)
+
+
+def report(models: Sequence[dict], are_alike: bool = True) -> str:
+    """The table of the texts' scores by each model, those with adaptation, and the published ones.
+
+    Args:
+        models: of each its name (`model`), the `scores` of every text, and its `adaptation`, as results files have it.
+        are_alike: whether mean and standard deviation over several models mean something.
+    """
+    by_text: dict[str, dict[str, dict]] = {}
+    for model in models:
+        adapted = model["adaptation"] or {"method": None, "scores": {}}
+        scores = model["scores"] | {f"{text}, {adapted['method']}": row for text, row in adapted["scores"].items()}
+        for text, row in scores.items():
+            by_text.setdefault(text, {})[model["model"]] = row
+    rows = []
+    for text, scores in by_text.items():
+        for name, row in scores.items():
+            label = text if len(models) == 1 else f"{text}, {name}"
+            rows.append([label, str(row["num_tokens"]), *(places.format(row[unit]) for unit, places in UNITS.items())])
+        if len(scores) > 1 and are_alike:
+            columns = {unit: [row[unit] for row in scores.values()] for unit in UNITS}
+            rows += [
+                [f"{text}, {name}", "", *(places.format(function(columns[unit])) for unit, places in UNITS.items())]
+                for name, function in {"mean": mean, "standard deviation": stdev}.items()
+            ]
+    published = [
+        [f"{row['system']}, {row['text']} (published)", "", *[str(row["perplexity"])] * 2, ""] for row in PUBLISHED
+    ]
+    table = format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
+    settings = [describe_adaptation(model, len(models) > 1) for model in models if model["adaptation"]]
+    return "\n".join([table, *([""] if settings else []), *settings])
+
+
+def describe_adaptation(model: dict, is_named: bool) -> str:
+    """The settings of a model's adaptation, and what they were chosen by, in one line."""
+    adapted = model["adaptation"]
+    settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
+    line = f"{adapted['description']}: {settings}"
+    if tuning := adapted["tuning"]:
+        line += f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
+    return f"{model['model']}: {line}" if is_named else line
