@@ -30,6 +30,7 @@ def text_units(lines: list[str]) -> tuple[list[int], list[int]]:
 
 
 def load_perplexity(configuration: str):
+    """A configuration of the metric `eval/perplexity`, with everything in memory."""
     evaluate = import_extra("evaluate")
     return evaluate.load(str(Path(__file__).resolve().parents[1] / "perplexity"), configuration, keep_in_memory=True)
 
