@@ -58,7 +58,7 @@ def take_turns(
     rounds: int,
     device: torch.device,
     shortest_turn: float = 0.0,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> dict[Name, list[float]]:
     """Seconds of every contestant in every round. Each round starts with another one of them.
 
@@ -71,9 +71,9 @@ def take_turns(
         device: where.
         shortest_turn: seconds that a contestant runs again and again in its turn, of which it gets the mean, so that
             what the one before it left behind (caches, sleeping threads) does not count.
-        clock: tells the seconds; `time.process_time` those that this process had of the CPU.
+        clock: tells the seconds: `time.perf_counter` by default, or `time.process_time` for those of the CPU.
     """
-    names = list(contestants)
+    clock, names = clock or time.perf_counter, list(contestants)
     seconds: dict[Name, list[float]] = {name: [] for name in names}
     for number in range(rounds):
         first = number % len(names)
