@@ -2,11 +2,11 @@
 
     python eval/benchmark_quantization.py model_cards/onlstm-ptb-small --text test.txt --treebank wsj/
 
-It needs the extra `tools`. Perplexity is that of the text in ten rows, F1 that of sentences (the model's own layer),
-the size that of the saved weights. All variants take turns at parsing the first 160 sentences, at a pass over 10 x 256
-tokens of the text, and at generating 20 tokens one by one. What is compared is the time of the CPU in one thread,
-which other programs on the machine hardly change: the table has it relative to float32 in the same round, the median
-and the quartiles over the rounds.
+It needs the extra `quantizers`. Perplexity is that of the text in ten rows, F1 that of sentences (the model's own
+layer), the size that of the saved weights. All variants take turns at parsing the first 160 sentences, at a pass over
+10 x 256 tokens of the text, and at generating 20 tokens one by one. What is compared is the time of the CPU in one
+thread, which other programs on the machine hardly change: the table has it relative to float32 in the same round, the
+median and the quartiles over the rounds.
 """
 
 import argparse
@@ -95,7 +95,7 @@ def load_variants(name: str) -> tuple[PreTrainedTokenizerBase, dict[str, PreTrai
     Raises:
         ImportError: if a quantiser is not installed.
     """
-    torchao, _ = (import_extra(library, extra="tools") for library in ("torchao.quantization", "bitsandbytes"))
+    torchao, _ = (import_extra(library, extra="quantizers") for library in ("torchao.quantization", "bitsandbytes"))
     model, tokenizer = load_checkpoint(name)
     model = model.cpu()
     variants = {
