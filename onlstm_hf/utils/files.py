@@ -75,7 +75,8 @@ def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
             yield file
         temporary.replace(path)
     except OSError as error:
-        error.filename = error.filename or str(path)
+        if error.errno is not None:  # otherwise Python would not show the error's own words beside a name
+            error.filename = error.filename or str(path)
         raise
     finally:
         temporary.unlink(missing_ok=True)

@@ -128,7 +128,15 @@ def test_interruption_while_the_command_is_imported_leaves_no_traceback(tmp_path
     script = tmp_path / "onlstm-hf"
     script.write_text(f"import onlstm_hf\n{interrupt}\n")
     environment = {**os.environ, "PYTHONPATH": str(project_root)}
-    process = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, timeout=300)
+    process = subprocess.run(
+        [sys.executable, script],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        # A job in the background of a shell is deaf to interruptions, and so would this one be.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert (process.returncode, process.stderr) == (-signal.SIGINT, "")
 
 
