@@ -32,7 +32,11 @@ def linear(
     tensors = [inputs, weight] if bias is None else [inputs, weight, bias]
     if implementation == "reference" or not uses_onednn(*tensors):
         return F.linear(inputs, weight, bias)
-    return _Linear.apply(inputs, weight, bias) if _is_differentiated(*tensors) else _linear(inputs, weight, bias)
+    if not _is_differentiated(*tensors):
+        return _linear(inputs, weight, bias)
+    # By rows: of more dimensions oneDNN gives a view, and a view that a Function returns cannot be changed in place.
+    rows = _Linear.apply(inputs.reshape(-1, inputs.shape[-1]), weight, bias)
+    return rows.view(*inputs.shape[:-1], -1)
 
 
 class Linear(nn.Linear):
@@ -91,22 +95,18 @@ class _Product(torch.autograd.Function):
 
 class _Linear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
-        ctx.save_for_backward(inputs, weight)
-        return _linear(inputs, weight, bias)
+    def forward(ctx, rows: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None) -> torch.Tensor:
+        ctx.save_for_backward(rows, weight)
+        return _linear(rows, weight, bias)
 
     @staticmethod
     def backward(ctx, grad_outputs: torch.Tensor):
-        inputs, weight = ctx.saved_tensors
-        grad_inputs = grad_weight = grad_bias = None
-        rows = grad_outputs.flatten(0, -2)
-        if ctx.needs_input_grad[0]:
-            grad_inputs = linear(grad_outputs, weight.t())
-        if ctx.needs_input_grad[1]:
-            grad_weight = matmul(rows.t(), inputs.flatten(0, -2))
-        if ctx.needs_input_grad[2]:
-            grad_bias = rows.sum(0)
-        return grad_inputs, grad_weight, grad_bias
+        rows, weight = ctx.saved_tensors
+        return (
+            linear(grad_outputs, weight.t()) if ctx.needs_input_grad[0] else None,
+            matmul(grad_outputs.t(), rows) if ctx.needs_input_grad[1] else None,
+            grad_outputs.sum(0) if ctx.needs_input_grad[2] else None,
+        )
 
 
 def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:

@@ -106,6 +106,10 @@ MAPS = ["input_projection", "recurrent_projection"]
 PEFT = [
     Feature("LoRA", tested_by=f"{SHARED}test_lora_changes_the_model_as_the_merged_weights_do"),
     Feature("DoRA", {"type": "LoraConfig", "r": 2, "use_dora": True, "init_lora_weights": False}),
+    Feature(
+        "AdaLoRA",
+        {"type": "AdaLoraConfig", "init_r": 2, "target_r": 1, "total_step": 9, "init_lora_weights": False},
+    ),
     Feature("LoHa", {"type": "LoHaConfig", "r": 2, "init_weights": False}),
     Feature("LoKr", {"type": "LoKrConfig", "r": 2, "init_weights": False}),
     Feature("IA3", {"type": "IA3Config", "feedforward_modules": [], "init_ia3_weights": False}),

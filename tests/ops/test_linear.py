@@ -21,6 +21,15 @@ def test_values_and_gradients_are_those_of_the_plain_product(shape, with_bias):
         torch.testing.assert_close(actual.double(), expected, rtol=0, atol=1e-5)
 
 
+def test_what_is_computed_may_be_changed_in_place():
+    inputs, weight = torch.randn(3, 5, 7), torch.randn(9, 7, requires_grad=True)
+    outputs = linear(inputs, weight)
+    outputs += 1
+    (outputs**2).sum().backward()
+    expected = torch.autograd.grad(((F.linear(inputs, weight) + 1) ** 2).sum(), weight)[0]
+    torch.testing.assert_close(weight.grad, expected)
+
+
 LAYOUTS = {
     "by rows": lambda matrix: matrix,
     "transposed": lambda matrix: matrix.t().contiguous().t(),

@@ -327,6 +327,7 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
             return_dict=True,
             **kwargs,
         )
+        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
         kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
         hidden_states = outputs.last_hidden_state[:, kept]
         # Without logits the weight of the head is read, and only our own loss can be computed.
