@@ -1,7 +1,8 @@
 """The tests that Transformers has for every model, run on the models of this package.
 
 Besides what these tests ask of a "model tester", here stand the few that ask for something that the models do not
-have, each with the reason.
+have, each with the reason. `PipelineTesterMixin` is not among the base classes: it runs pipelines for the models of a
+list on the Hub (`tiny_model_summary.json`), and for no others; test_transformers_integration.py runs them here.
 """
 
 import unittest
