@@ -24,6 +24,7 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig, PreTrainedMod
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
+from eval.data.texts import read_sentences
 from eval.extras import import_extra
 from eval.report.tables import markdown_table
 from eval.speed.measurement import Spread, ratios, take_turns
@@ -31,7 +32,6 @@ from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_chunks, stream_log_likelihood
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint, quiet_transformers
-from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import describe_machine
 
@@ -61,7 +61,7 @@ def benchmark_quantization(options: argparse.Namespace) -> None:
     gold = read_treebank(options.treebank)
     sentences = [list(tree.words) for tree in gold]
     tokenizer, variants = load_variants(options.model)
-    stream = encode_sentence_stream(tokenizer, [line for line in read_text_file(options.text) if line.strip()])
+    stream = encode_sentence_stream(tokenizer, read_sentences(options.text))
     inputs, _ = next(stream_chunks(variants[FLOAT32], stream, NUM_ROWS))
     print(", ".join(f"{name}: {value}" for name, value in describe_machine(torch.device("cpu")).items()), flush=True)
 

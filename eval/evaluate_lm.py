@@ -19,11 +19,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
 from eval.data.columns import read_string_column
+from eval.data.texts import read_sentences
 from eval.report.perplexities import PUBLISHED, load_perplexity, report, score_tokens, text_units
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -98,10 +98,10 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
     """The lines that are not blank of each text, by the name of the text."""
-    texts = {path: list(read_text_file(path)) for path in options.files or ()}
+    texts = {path: read_sentences(path) for path in options.files or ()}
     for split, name in _splits(options).items():
-        texts[name] = read_string_column(options.dataset, options.config, split, options.column)
-    texts = {name: [line for line in lines if line.strip()] for name, lines in texts.items()}
+        rows = read_string_column(options.dataset, options.config, split, options.column)
+        texts[name] = [row for row in rows if row.strip()]
     for name, lines in texts.items():
         if not lines:
             raise ValueError(f"{name} is empty: there is no text to score")

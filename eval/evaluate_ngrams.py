@@ -14,13 +14,13 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
+from eval.data.texts import read_sentences
 from eval.report.perplexities import PUBLISHED, report, score_tokens
 from eval.report.results_files import check_writable
 from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.text.tokenization import build_word_tokenizer
-from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -80,7 +80,7 @@ def evaluate_ngrams(options: argparse.Namespace, arguments: Sequence[str]) -> No
 
 
 def _sentences(path: str) -> list[str]:
-    sentences = [line for line in read_text_file(path) if line.strip()]
+    sentences = read_sentences(path)
     if not sentences:
         raise ValueError(f"{path} is empty")
     return sentences

@@ -1,7 +1,7 @@
 """A language model beside the n-grams of its training text, their probabilities mixed."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -29,10 +29,28 @@ class NGramInterpolation(NamedTuple):
             raise ValueError(f"n-grams need an order of at least 1 and a weight from 0 to 1, not {self}")
 
 
+def count_ngrams(
+    model: RecurrentForCausalLM, training_ids: torch.Tensor | Sequence[int], mixtures: Sequence[NGramInterpolation]
+) -> dict[int, KneserNeyNGrams]:
+    """The n-grams of a text, for each order among the settings.
+
+    Args:
+        model: whose vocabulary the text is encoded with.
+        training_ids: token ids, each sentence followed by `<eos>`.
+        mixtures: the settings.
+
+    Raises:
+        ValueError: as `KneserNeyNGrams`.
+    """
+    vocab_size, eos_token_id = model.config.vocab_size, model.config.eos_token_id
+    orders = {mixture.order for mixture in mixtures}
+    return {order: KneserNeyNGrams(training_ids, vocab_size, eos_token_id, order) for order in orders}
+
+
 def interpolated_log_probabilities(
     model: RecurrentForCausalLM,
     input_ids: torch.Tensor | Sequence[int],
-    training_ids: torch.Tensor | Sequence[int],
+    ngrams: Mapping[int, KneserNeyNGrams],
     mixtures: Sequence[NGramInterpolation],
     batch_size: int = 1,
     chunk_length: int = 256,
@@ -45,7 +63,7 @@ def interpolated_log_probabilities(
     Args:
         model: a language model of this package.
         input_ids: `[N]` token ids, each sentence followed by `<eos>`.
-        training_ids: token ids of the text that n-grams are counted in, likewise.
+        ngrams: those of the training text, by their order (`count_ngrams`).
         mixtures: the settings to score the text with.
         batch_size: rows that the text is cut into for the model, each from an empty state.
         chunk_length: tokens of a row in one call of the model. It does not change the result.
@@ -54,7 +72,7 @@ def interpolated_log_probabilities(
         For each of the settings the natural log probabilities of the tokens, `[N]` in float64.
 
     Raises:
-        ValueError: as `stream_log_likelihood` and `KneserNeyNGrams`, and for settings out of their range.
+        ValueError: as `stream_log_likelihood`, and for settings out of their range.
     """
     for mixture in mixtures:
         mixture.check()
@@ -65,11 +83,8 @@ def interpolated_log_probabilities(
             state = output.state
             chunks.append(target_log_probabilities(output.logits, targets).cpu())
     from_model = torch.cat(chunks, dim=1).flatten()[: len(input_ids)]
-    vocab_size, eos_token_id = model.config.vocab_size, model.config.eos_token_id
     from_ngrams = {
-        order: torch.from_numpy(
-            KneserNeyNGrams(training_ids, vocab_size, eos_token_id, order).log_probabilities(input_ids)
-        )
+        order: torch.from_numpy(ngrams[order].log_probabilities(input_ids))
         for order in {mixture.order for mixture in mixtures}
     }
     return [_mix(from_model, from_ngrams[mixture.order], mixture.weight) for mixture in mixtures]

@@ -16,9 +16,9 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
-from eval.adaptation.ngram_interpolation import NGramInterpolation, interpolated_log_probabilities
+from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
+from eval.data.texts import read_sentences
 from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
-from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.programs import positive_integer
 
 
@@ -186,14 +186,9 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
         candidates,
         names.get(options.tune),
         options.tune_tokens,
-        None if options.training_text is None else _lines(options.training_text),
+        None if options.training_text is None else read_sentences(options.training_text),
         options.gradient_tokens,
     )
-
-
-def _lines(path: str) -> list[str]:
-    """The lines that are not blank."""
-    return [line for line in read_text_file(path) if line.strip()]
 
 
 def adapt(
@@ -218,19 +213,21 @@ def adapt(
     """
     method = METHODS[adaptation.name]
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
-    gradient_rms = training_text = None
+    gradient_rms = ngrams = None
     if adaptation.training_lines is not None:
         training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)
-    if adaptation.name == "dynamic-rms":
-        training_text = training_text[: adaptation.gradient_tokens]
-        gradient_rms = gradient_root_mean_squares(model, training_text)
+        if method.settings is NGramInterpolation:
+            ngrams = count_ngrams(model, training_text, [NGramInterpolation(*each) for each in adaptation.candidates])
+        else:
+            training_text = training_text[: adaptation.gradient_tokens]
+            gradient_rms = gradient_root_mean_squares(model, training_text)
 
     def score(stream: torch.Tensor, candidates: Sequence[tuple]) -> list[torch.Tensor | None]:
         settings = [method.settings(*candidate) for candidate in candidates]
         if method.settings is CachePointer:
             return cached_log_probabilities(model, stream, settings, batch_size)
         if method.settings is NGramInterpolation:
-            return interpolated_log_probabilities(model, stream, training_text, settings, batch_size)
+            return interpolated_log_probabilities(model, stream, ngrams, settings, batch_size)
         found = []
         for setting in settings:
             try:

@@ -14,7 +14,7 @@ import torch
 from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing, write_report
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
-from eval.adaptation.ngram_interpolation import NGramInterpolation, interpolated_log_probabilities
+from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
@@ -264,7 +264,8 @@ def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, 
     adapted = json.loads(output.read_text())["adaptation"]
     assert adapted["settings"] == {"order": 3, "ngram_weight": 0.6}  # the n-grams know the text by heart
     stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
-    (expected,) = interpolated_log_probabilities(model, stream, stream, [NGramInterpolation(3, 0.6)])
+    mixtures = [NGramInterpolation(3, 0.6)]
+    (expected,) = interpolated_log_probabilities(model, stream, count_ngrams(model, stream, mixtures), mixtures)
     assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected.sum().item(), abs=1e-6)
 
 

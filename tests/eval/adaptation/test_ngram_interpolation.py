@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from eval.adaptation.ngram_interpolation import NGramInterpolation, interpolated_log_probabilities
+from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from tests.helpers.tiny_models import VOCAB_SIZE
 
@@ -14,7 +14,9 @@ MIXTURES = [NGramInterpolation(order, weight) for order in (1, 3) for weight in 
 @torch.no_grad()
 def test_probabilities_are_the_mixture_of_both(model, stream):
     training = torch.randint(VOCAB_SIZE, (200,), generator=torch.Generator().manual_seed(2))
-    found = interpolated_log_probabilities(model, stream, training, MIXTURES, chunk_length=5)
+    found = interpolated_log_probabilities(
+        model, stream, count_ngrams(model, training, MIXTURES), MIXTURES, chunk_length=5
+    )
     inputs = torch.cat([torch.tensor([EOS]), stream[:-1]])
     from_model = model(inputs[None]).logits[0].softmax(-1)[range(LENGTH), stream]
     for mixture, log_probabilities in zip(MIXTURES, found, strict=True):
@@ -27,4 +29,4 @@ def test_probabilities_are_the_mixture_of_both(model, stream):
 def test_settings_out_of_range_are_refused(stream):
     for mixture in (NGramInterpolation(0, 0.1), NGramInterpolation(3, -0.1), NGramInterpolation(3, math.nan)):
         with pytest.raises(ValueError, match="an order of at least 1 and a weight from 0 to 1"):
-            interpolated_log_probabilities(None, stream, stream, [mixture])
+            interpolated_log_probabilities(None, stream, {}, [mixture])
