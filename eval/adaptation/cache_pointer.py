@@ -105,7 +105,7 @@ def cached_log_probabilities(
         for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state, output.last_hidden_state
-            from_model = target_log_probabilities(model.lm_head(hidden), targets)
+            from_model = target_log_probabilities(model.logits(hidden), targets)
             hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
             past = len(window)
             scores, repeated = _compare(hidden, targets, *window.extend(hidden, targets))

@@ -36,6 +36,10 @@ class PRPNConfig(RecurrentConfig):
         prediction_attention (`bool`, defaults to `True`):
             Without it the predict network sees the newest hidden state alone ("- Predict Net Attention").
         initializer_range (`float`, defaults to 0.01): Embeddings are drawn uniformly from `[-range, range]`.
+        num_softmaxes (`int`, defaults to 1):
+            Softmaxes that are mixed to the probabilities of the next word (Yang et al., "Breaking the Softmax
+            Bottleneck", ICLR 2018); the head then reads a last layer of any size.
+        latent_dropout (`float`, defaults to 0.29): Locked dropout of what these softmaxes are computed from.
         tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
         use_cache (`bool`, defaults to `True`): Whether the model returns its state.
         tokenizer_fingerprint (`str`, *optional*):
@@ -58,7 +62,7 @@ class PRPNConfig(RecurrentConfig):
 
     model_type = "prpn"
     positive_integers = (*RecurrentConfig.positive_integers, "num_slots")
-    probabilities = ("output_dropout", "input_dropout", "recurrent_dropout")
+    probabilities = (*RecurrentConfig.probabilities, "output_dropout", "input_dropout", "recurrent_dropout")
 
     embedding_size: int = 800
     hidden_size: int = 1200

@@ -23,7 +23,7 @@ class RNNConfig(AWDLSTMConfig):
         layer_sizes (`list[int]`, *optional*):
             Units of each layer, lowest first. Follows from the three fields above when it is not given:
             `num_hidden_layers - 1` times `hidden_size`, then `embedding_size`. Tied embeddings need a last layer of
-            `embedding_size` units.
+            `embedding_size` units, unless softmaxes are mixed.
         embedding_dropout (`float`, defaults to 0.1): Probability that a word is dropped everywhere in the batch.
         input_dropout (`float`, defaults to 0.4): Locked dropout of the embedded input.
         hidden_dropout (`float`, defaults to 0.3): Locked dropout between layers.
@@ -35,6 +35,10 @@ class RNNConfig(AWDLSTMConfig):
         temporal_activation_regularization (`float`, defaults to 1.0):
             Weight (beta) of the mean squared change of the last layer's output from step to step in the training loss.
         initializer_range (`float`, defaults to 0.1): Embeddings are drawn uniformly from `[-range, range]`.
+        num_softmaxes (`int`, defaults to 1):
+            Softmaxes that are mixed to the probabilities of the next word (Yang et al., "Breaking the Softmax
+            Bottleneck", ICLR 2018); the head then reads a last layer of any size.
+        latent_dropout (`float`, defaults to 0.29): Locked dropout of what these softmaxes are computed from.
         tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
         use_cache (`bool`, defaults to `True`): Whether the model returns its state.
         tokenizer_fingerprint (`str`, *optional*):

@@ -522,12 +522,7 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
     """
 
     output_class = PRPNCausalLMOutput
-
-    def __init__(self, config: PRPNConfig):
-        super().__init__(config)
-        self.model = PRPNModel(config)
-        self.lm_head = Linear(config.embedding_size, config.vocab_size)
-        self.post_init()
+    model_class = PRPNModel
 
     @property
     def induces_trees(self) -> bool:

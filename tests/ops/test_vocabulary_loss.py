@@ -12,6 +12,18 @@ from onlstm_hf.ops.vocabulary_loss import next_token_loss, projected_next_token_
 VOCAB_SIZE = 11
 
 
+class LargestTensor(TorchDispatchMode):
+    """Looks at the size of whatever is computed."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.numel = max(self.numel, result.numel())
+        return result
+
+
 @pytest.fixture(params=["one block", "many blocks"])
 def block_size(request, monkeypatch):
     """Rows are worked on in blocks; neither one block for all nor blocks of two rows may change anything."""
@@ -154,6 +166,42 @@ def test_the_projected_loss_is_that_of_the_logits(projection, labels, num_items,
         assert torch.equal(projected_next_token_loss(*inputs, labels, num_items), loss)
 
 
+@pytest.fixture
+def mixture(projection) -> list[torch.Tensor]:
+    """`hidden_states`, `weight`, `bias` and the scores that say how much each of three components counts."""
+    hidden_states, weight, bias = (tensor.detach() for tensor in projection)
+    torch.manual_seed(3)
+    latents = torch.randn(*hidden_states.shape[:2], 3, hidden_states.shape[2])
+    return [tensor.requires_grad_() for tensor in (latents, weight, bias, torch.randn(latents.shape[:3]))]
+
+
+def mixed_log_probabilities(hidden_states, weight, bias, prior_scores):
+    components = F.linear(hidden_states, weight, bias).softmax(-1)
+    return (prior_scores.softmax(-1).unsqueeze(-1) * components).sum(dim=-2).log()
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("num_items", [None, 7])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_the_projected_loss_of_a_mixture_is_that_of_the_mixed_probabilities(
+    mixture, labels, num_items, dtype, tolerance
+):
+    inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in mixture]
+    *projection, prior_scores = inputs
+    expected = next_token_loss(mixed_log_probabilities(*inputs), labels, num_items)
+    loss = projected_next_token_loss(*projection, labels, num_items, prior_scores.log_softmax(-1))
+    gradients, expected_gradients = (torch.autograd.grad(3 * value, inputs) for value in (loss, expected))
+    torch.testing.assert_close((loss, *gradients), (expected, *expected_gradients), rtol=tolerance, atol=tolerance)
+
+
+def test_the_projected_loss_of_a_mixture_never_holds_the_logits_of_its_components(mixture, labels, monkeypatch):
+    monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
+    *projection, prior_scores = mixture
+    with LargestTensor() as largest:
+        projected_next_token_loss(*projection, labels, log_priors=prior_scores.log_softmax(-1)).backward()
+    assert largest.numel == max(tensor.numel() for tensor in mixture) < labels.numel() * 3 * VOCAB_SIZE
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.02), (torch.float16, 0.003)])
 @pytest.mark.parametrize("autocast", [True, False])
 def test_the_projected_loss_in_half_precision_is_close_to_that_in_float32(
@@ -174,15 +222,6 @@ def test_the_projected_loss_in_half_precision_is_close_to_that_in_float32(
 
 def test_the_projected_loss_never_holds_all_logits(projection, labels, monkeypatch):
     monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
-
-    class LargestTensor(TorchDispatchMode):
-        numel = 0
-
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            result = function(*args, **(kwargs or {}))
-            if isinstance(result, torch.Tensor):
-                self.numel = max(self.numel, result.numel())
-            return result
 
     with LargestTensor() as largest:
         projected_next_token_loss(*projection, labels).backward()

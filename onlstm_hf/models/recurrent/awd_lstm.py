@@ -143,19 +143,9 @@ class AWDLSTMModel(RecurrentModel):
 
 
 class AWDLSTMForCausalLM(RecurrentForCausalLM):
-    """The stack with the head, and the two activation penalties in the training loss.
-
-    A subclass names its `model_class`, the stack.
-    """
+    """The stack with the head, and the two activation penalties in the training loss."""
 
     output_class: type[AWDLSTMCausalLMOutput] = AWDLSTMCausalLMOutput
-    model_class: type[AWDLSTMModel]
-
-    def __init__(self, config: AWDLSTMConfig):
-        super().__init__(config)
-        self.model = self.model_class(config)
-        self.lm_head = nn.Linear(config.layer_sizes[-1], config.vocab_size)
-        self.post_init()
 
     def penalties(self, outputs: AWDLSTMModelOutput, attention_mask: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """AR and TAR of Merity et al. (2018), means over the units of real tokens (and pairs of real neighbours)."""

@@ -17,8 +17,8 @@ class RecurrentConfig(PreTrainedConfig):
     """
 
     # Which fields, of this class or a subclass, are checked for their range.
-    positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers")
-    probabilities = ()
+    positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_softmaxes")
+    probabilities = ("latent_dropout",)
     not_negative = ("initializer_range",)
     # The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one.
     parse_layer: ClassVar[int | None] = None
@@ -33,6 +33,8 @@ class RecurrentConfig(PreTrainedConfig):
     pad_token_id: int | None = None
     bos_token_id: int | None = None
     eos_token_id: int | list[int] | None = None
+    num_softmaxes: int = 1
+    latent_dropout: float = 0.29
     tie_word_embeddings: bool = True
     use_cache: bool = True
     tokenizer_fingerprint: str | None = None

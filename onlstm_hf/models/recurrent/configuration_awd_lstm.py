@@ -15,6 +15,7 @@ class AWDLSTMConfig(RecurrentConfig):
     """
 
     probabilities = (
+        *RecurrentConfig.probabilities,
         "embedding_dropout",
         "input_dropout",
         "hidden_dropout",
@@ -62,10 +63,12 @@ class AWDLSTMConfig(RecurrentConfig):
                 f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}, whose first layer has "
                 f"{self.layer_sizes[0]} units: give one of the two, or the same number in both"
             )
-        if self.tie_word_embeddings and self.layer_sizes[-1] != self.embedding_size:
+        needs_size = self.tie_word_embeddings and self.num_softmaxes == 1
+        if needs_size and self.layer_sizes[-1] != self.embedding_size:
             raise ValueError(
                 f"tied embeddings need a last layer of embedding_size={self.embedding_size} units, but it has "
-                f"{self.layer_sizes[-1]}; change layer_sizes or set tie_word_embeddings=False"
+                f"{self.layer_sizes[-1]}; change layer_sizes, set tie_word_embeddings=False, or mix softmaxes "
+                "(num_softmaxes), which read a last layer of any size"
             )
 
     @classmethod

@@ -13,12 +13,14 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import CONFIG_NAME, ModelOutput, can_return_tuple
 
 from ...ops.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
+from ...ops.linear import Linear
 from ...ops.projections import is_plain
 from ...ops.vocabulary_loss import next_token_loss, projected_next_token_loss
 from ...utils.download_check import PLACE, check_download
 from ...utils.remote_code import write_code
 from .configuration import RecurrentConfig
 from .generation import RecurrentGenerationMixin
+from .softmax_mixture import SoftmaxMixture
 from .state import ModelState
 
 # Of `save_pretrained`, what `push_to_hub` takes.
@@ -54,7 +56,7 @@ class RecurrentCausalLMOutput(ModelOutput):
         loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
             Mean cross-entropy in nats; in training mode plus the penalties that the model has.
         logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax.
+            Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
         state (`ModelState`, *optional*, returned when `use_cache=True`):
             What the model knows after the last real token of every row, to go on from.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
@@ -159,7 +161,8 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         elif isinstance(module, nn.Linear):
             bound = module.in_features**-0.5
             init.uniform_(module.weight, -bound, bound)
-            init.uniform_(module.bias, -bound, bound)
+            if module.bias is not None:
+                init.uniform_(module.bias, -bound, bound)
 
 
 class RecurrentModel(RecurrentPreTrainedModel):
@@ -243,9 +246,8 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
     `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
     state has not seen: with the whole sequence its beginning would be read twice.
 
-    A subclass builds `self.model` (whose output has the fields of `RecurrentModelOutput`) and the linear
-    `self.lm_head`, and names its `output_class`, a `RecurrentCausalLMOutput` with the further fields of the base
-    model's output that should be passed on.
+    A subclass names its `model_class` (whose output has the fields of `RecurrentModelOutput`), and its `output_class`,
+    a `RecurrentCausalLMOutput` with the further fields of the base model's output that should be passed on.
     """
 
     auto_class_name = "AutoModelForCausalLM"
@@ -254,8 +256,15 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
     _loss_function = staticmethod(next_token_loss)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
 
-    model: RecurrentModel
-    lm_head: nn.Linear
+    model_class: type[RecurrentModel]
+
+    def __init__(self, config: RecurrentConfig):
+        super().__init__(config)
+        self.model = self.model_class(config)
+        is_mixture = config.num_softmaxes > 1
+        self.softmax_mixture = SoftmaxMixture(config.output_size, config) if is_mixture else None
+        self.lm_head = Linear(config.embedding_size if is_mixture else config.output_size, config.vocab_size)
+        self.post_init()
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
@@ -268,6 +277,15 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
 
     def set_output_embeddings(self, new_embeddings: nn.Linear) -> None:
         self.lm_head = new_embeddings
+
+    def logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
+        """What the head makes of `last_hidden_state`, `(batch_size, sequence_length, vocab_size)`.
+
+        Up to a constant for each position these are log probabilities; where softmaxes are mixed they are these.
+        """
+        if self.softmax_mixture is None:
+            return self.lm_head(hidden_states)
+        return self.softmax_mixture(hidden_states, self.lm_head)
 
     @can_return_tuple
     def forward(
@@ -332,13 +350,17 @@ class RecurrentForCausalLM(RecurrentPreTrainedModel, RecurrentGenerationMixin):
         hidden_states = outputs.last_hidden_state[:, kept]
         # Without logits the weight of the head is read, and only our own loss can be computed.
         reads_weight = skip_logits and is_plain(self.lm_head) and self.loss_function is next_token_loss
-        logits = None if reads_weight else self.lm_head(hidden_states)
+        logits = None if reads_weight else self.logits(hidden_states)
         fields = {name: outputs[name] for name in outputs if name in self.output_class.__dataclass_fields__}
         if labels is not None or shift_labels is not None:
             targets = next_token_targets(labels, shift_labels, attention_mask, hidden_states.shape[:2])
             if reads_weight:
-                weight, bias = self.lm_head.weight, self.lm_head.bias
-                cross_entropy = projected_next_token_loss(hidden_states, weight, bias, targets, num_items_in_batch)
+                inputs, log_priors = hidden_states, None
+                if self.softmax_mixture is not None:
+                    inputs, log_priors = self.softmax_mixture.components(hidden_states)
+                cross_entropy = projected_next_token_loss(
+                    inputs, self.lm_head.weight, self.lm_head.bias, targets, num_items_in_batch, log_priors
+                )
             else:
                 cross_entropy = self.loss_function(
                     logits=logits,

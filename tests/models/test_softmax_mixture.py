@@ -1,0 +1,137 @@
+"""Language models whose probabilities are a mixture of softmaxes (Yang et al. 2018)."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM
+
+from tests.helpers.tiny_models import AWD_LSTMS, KINDS, VOCAB_SIZE, Kind
+
+MIXTURE = {"num_softmaxes": 3}
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def model(kind):
+    return kind.make(**MIXTURE)
+
+
+@pytest.fixture
+def input_ids() -> torch.Tensor:
+    torch.manual_seed(2)
+    return torch.randint(VOCAB_SIZE, (3, 6))
+
+
+def mixed_probabilities(model, hidden_states: torch.Tensor) -> torch.Tensor:
+    """The equations of the paper, component by component."""
+    mixture, head = model.softmax_mixture, model.lm_head
+    priors = (hidden_states @ mixture.prior_projection.weight.T).softmax(-1)
+    size = model.config.embedding_size
+    probabilities = 0
+    for component in range(model.config.num_softmaxes):
+        part = slice(component * size, (component + 1) * size)
+        weight, bias = mixture.latent_projection.weight[part], mixture.latent_projection.bias[part]
+        scores = (hidden_states @ weight.T + bias).tanh() @ head.weight.T + head.bias
+        probabilities = probabilities + priors[..., component, None] * scores.softmax(-1)
+    return probabilities
+
+
+def test_logits_are_the_log_probabilities_of_the_papers_equations(model, input_ids):
+    model = model.double()
+    with torch.no_grad():
+        logits = model(input_ids).logits
+        expected = mixed_probabilities(model, model.model(input_ids).last_hidden_state)
+    torch.testing.assert_close(logits.exp(), expected, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(logits.logsumexp(-1), torch.zeros(3, 6, dtype=torch.float64))
+
+
+def test_log_probabilities_have_a_higher_rank_than_the_embedding_allows_a_single_softmax(input_ids):
+    """The bottleneck that the mixture is for: one softmax gives log probabilities of rank `embedding_size + 2`."""
+
+    def rank(model, contexts):
+        with torch.no_grad():
+            return torch.linalg.matrix_rank(model(contexts).logits.log_softmax(-1).flatten(0, 1)).item()
+
+    kind, sizes = AWD_LSTMS["lstm"], {"vocab_size": 40, "embedding_size": 4}
+    contexts = torch.randint(40, (8, 10), generator=torch.Generator().manual_seed(0))
+    assert rank(kind.make(**sizes).double(), contexts) <= 6
+    assert rank(kind.make(**sizes, **MIXTURE).double(), contexts) > 12
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_the_loss_without_logits_is_that_of_the_logits_with_the_same_gradients(model, input_ids, training):
+    model = model.double().train(training)
+    results = []
+    for skip_logits in (True, False):
+        torch.manual_seed(5)
+        output = model(input_ids, labels=input_ids, skip_logits=skip_logits)
+        names, parameters = zip(*model.named_parameters(), strict=True)
+        gradients = torch.autograd.grad(output.loss, parameters, allow_unused=True)
+        results.append({"loss": output.loss, **dict(zip(names, gradients, strict=True))})
+        assert (output.logits is None) == skip_logits
+    assert results[0].keys() == results[1].keys()
+    assert results[0]["softmax_mixture.prior_projection.weight"].abs().sum() > 0
+    for name, value in results[0].items():
+        torch.testing.assert_close(value, results[1][name], rtol=1e-9, atol=1e-12)
+
+
+def test_latents_are_dropped_alike_at_all_positions_in_training_only():
+    model = AWD_LSTMS["lstm"].make(**AWD_LSTMS["lstm"].no_dropout, **MIXTURE, latent_dropout=0.5)
+    hidden_states = torch.rand(2, 7, model.config.output_size)
+    assert (model.softmax_mixture.components(hidden_states)[0] != 0).all()
+    latents, _ = model.train().softmax_mixture.components(hidden_states)
+    dropped = latents == 0
+    assert dropped.any() and not dropped.all()
+    assert (dropped == dropped[:, :1]).all()
+    assert not (dropped[0] == dropped[1]).all()
+
+
+@pytest.mark.parametrize("options", [{}, {"num_beams": 2}])
+def test_generated_text_is_the_likeliest_by_the_mixed_probabilities(model, input_ids, options):
+    generated = model.generate(input_ids[:1], max_new_tokens=4, do_sample=False, pad_token_id=0, **options)
+    if options:
+        assert generated.shape == (1, 10)
+        return
+    for length in range(6, 10):
+        with torch.no_grad():
+            probabilities = mixed_probabilities(model, model.model(generated[:, :length]).last_hidden_state)
+        assert generated[0, length] == probabilities[0, -1].argmax()
+
+
+def test_a_saved_mixture_is_loaded_by_its_auto_class_with_its_tied_head(model, input_ids, tmp_path):
+    model.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert loaded.config.num_softmaxes == 3
+    assert loaded.lm_head.weight is loaded.model.embeddings.weight
+    with torch.no_grad():
+        torch.testing.assert_close(loaded(input_ids).logits, model(input_ids).logits, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
+def test_the_last_layer_of_a_mixture_has_any_size(kind, input_ids):
+    model = kind.make(**MIXTURE, layer_sizes=[12, 12, 20])
+    assert model.lm_head.weight is model.model.embeddings.weight
+    assert model(input_ids, labels=input_ids, skip_logits=True).loss.isfinite()
+    with pytest.raises(ValueError, match="mix softmaxes"):
+        kind.config(layer_sizes=[12, 12, 20])
+
+
+def test_new_words_enter_all_components(model, input_ids):
+    model.resize_token_embeddings(VOCAB_SIZE + 2, mean_resizing=False)
+    with torch.no_grad():
+        logits = model(input_ids + 2).logits
+    assert logits.shape == (3, 6, VOCAB_SIZE + 2)
+    torch.testing.assert_close(logits.logsumexp(-1), torch.zeros(3, 6))
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, True, "two"])
+def test_a_number_of_softmaxes_that_is_not_positive_is_refused(kind, value):
+    with pytest.raises(ValueError, match="num_softmaxes must be a positive integer"):
+        kind.config(num_softmaxes=value)
+
+
+def test_a_model_with_one_softmax_has_no_further_weights(kind):
+    assert not [name for name, _ in kind.make().named_parameters() if "softmax" in name]
