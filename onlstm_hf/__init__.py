@@ -32,6 +32,7 @@ _MODULES = {
     "RNNForSequencePairClassification": "models.modeling_rnn",
     "RNNModel": "models.modeling_rnn",
     "TreeLSTMConfig": "models.configuration_tree_lstm",
+    "TreeLSTMForSequenceClassification": "models.modeling_tree_lstm",
     "TreeLSTMForSequencePairClassification": "models.modeling_tree_lstm",
     "TreeLSTMModel": "models.modeling_tree_lstm",
     "build_word_tokenizer": "text.tokenization",
@@ -64,7 +65,11 @@ if TYPE_CHECKING:  # The same names, for editors and type checkers, which do not
         RNNForSequencePairClassification,
         RNNModel,
     )
-    from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification, TreeLSTMModel
+    from .models.modeling_tree_lstm import (
+        TreeLSTMForSequenceClassification,
+        TreeLSTMForSequencePairClassification,
+        TreeLSTMModel,
+    )
     from .parsing.pipeline import ConstituencyParsingPipeline
     from .text.tokenization import build_word_tokenizer
     from .trees.distances import tree_from_distances

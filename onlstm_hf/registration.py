@@ -23,7 +23,11 @@ from .models.modeling_rnn import (
     RNNForSequencePairClassification,
     RNNModel,
 )
-from .models.modeling_tree_lstm import TreeLSTMForSequencePairClassification, TreeLSTMModel
+from .models.modeling_tree_lstm import (
+    TreeLSTMForSequenceClassification,
+    TreeLSTMForSequencePairClassification,
+    TreeLSTMModel,
+)
 from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 
 # Of two classes the one that a checkpoint names is taken, and the first for a checkpoint of another kind of model.
@@ -45,7 +49,7 @@ MODEL_CLASSES = {
     },
     TreeLSTMConfig: {
         AutoModel: TreeLSTMModel,
-        AutoModelForSequenceClassification: TreeLSTMForSequencePairClassification,
+        AutoModelForSequenceClassification: (TreeLSTMForSequenceClassification, TreeLSTMForSequencePairClassification),
     },
 }
 

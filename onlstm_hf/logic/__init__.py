@@ -1,1 +1,1 @@
-"""Propositional logic (Bowman et al. 2015): formulas, their relations, pairs of them, and scores of predictions."""
+"""Formal languages whose meaning depends on structure: propositional logic and ListOps, with their scores."""

@@ -4,17 +4,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from numbers import Integral
+from typing import Any
 
 from .formulas import RELATIONS
 
 
 @dataclass(frozen=True)
 class Accuracy:
-    """Accuracy on one group of pairs.
+    """Accuracy on one group of examples.
 
     Attributes:
-        correct: number of pairs whose relation was predicted right.
-        total: number of pairs.
+        correct: how many were predicted right.
+        total: how many there are.
         accuracy: `correct / total`.
     """
 
@@ -80,8 +81,8 @@ def score_logic(predictions: Sequence[str], references: Sequence[str], num_opera
     counts = Counter(zip(references, predictions, strict=True))
     confusion = {gold: {predicted: counts[gold, predicted] for predicted in RELATIONS} for gold in RELATIONS}
     correct = [predicted == gold for predicted, gold in zip(predictions, references, strict=True)]
-    by_relation = _accuracies(correct, references)
-    by_operators = _accuracies(correct, [int(number) for number in num_operators])
+    by_relation = group_accuracies(correct, references)
+    by_operators = group_accuracies(correct, [int(number) for number in num_operators])
     return LogicScores(
         accuracy=sum(correct) / len(correct),
         num_pairs=len(correct),
@@ -92,7 +93,8 @@ def score_logic(predictions: Sequence[str], references: Sequence[str], num_opera
     )
 
 
-def _accuracies(correct: list[bool], groups: Sequence) -> dict:
+def group_accuracies(correct: Sequence[bool], groups: Sequence) -> dict[Any, Accuracy]:
+    """The accuracy of each group, from whether every example is right and the group that it is in."""
     totals = Counter(groups)
     rights = Counter(group for group, is_correct in zip(groups, correct, strict=True) if is_correct)
     return {group: Accuracy(rights[group], total, rights[group] / total) for group, total in totals.items()}

@@ -34,6 +34,11 @@ class TreeLSTMConfig(RecurrentConfig):
     classifier_dropout: float = 0.2
     tie_word_embeddings: bool = False
 
+    @property
+    def output_size(self) -> int:
+        """Units of what the model without a head makes of a sequence."""
+        return self.hidden_size
+
     def __post_init__(self, **kwargs):
         super().__post_init__(**kwargs)
         if self.num_hidden_layers != 1:

@@ -6,10 +6,13 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from torch.nn import functional as F
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import can_return_tuple
 
 from .configuration_tree_lstm import TreeLSTMConfig
 from .recurrent.language_model import RecurrentModel
 from .recurrent.pair_classification import ForSequencePairClassification, PairClassifier
+from .recurrent.sequence_classification import ForSequenceClassification
 
 
 class TreeLevels(NamedTuple):
@@ -168,4 +171,33 @@ class TreeLSTMForSequencePairClassification(ForSequencePairClassification):
         return self.model(input_ids, attention_mask)
 
 
-__all__ = ["TreeLSTMForSequencePairClassification", "TreeLSTMModel"]
+class TreeLSTMForSequenceClassification(ForSequenceClassification):
+    """A Tree-LSTM that composes one sequence, and a linear map that classifies what it made of it."""
+
+    config: TreeLSTMConfig
+    config_class = TreeLSTMConfig
+    model_class = TreeLSTMModel
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor,
+        attention_mask: torch.Tensor | None = None,
+        labels: torch.Tensor | None = None,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids: `(batch_size, sequence_length)`, words and brackets.
+            attention_mask: the same shape, 0 at padding on either side.
+            labels: as for the other models that classify sequences, by `config.problem_type`: the classes
+                `(batch_size,)`, 0 or 1 of each class `(batch_size, num_labels)`, or numbers.
+
+        With `return_dict=False` it returns a tuple.
+
+        Raises:
+            ValueError: if the brackets of a sequence make no binary tree.
+        """
+        return self.classify(self.model(input_ids, attention_mask), labels)
+
+
+__all__ = ["TreeLSTMForSequenceClassification", "TreeLSTMForSequencePairClassification", "TreeLSTMModel"]

@@ -24,7 +24,7 @@ from onlstm_hf.hub.cards.language_model import main_row
 from onlstm_hf.hub.cards.published import published_f1, published_figures, published_perplexity
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from training.logic.batches import split_by_operators
+from training.logic.pairs import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]

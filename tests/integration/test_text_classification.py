@@ -10,7 +10,8 @@ from onlstm_hf import generate_logic_pairs
 from onlstm_hf.logic.formulas import RELATIONS
 from tests.helpers.logic_checkpoints import MODELS, make_logic_model
 from tests.helpers.requirements import library
-from training.logic.batches import build_logic_tokenizer, collate, encode_pairs
+from training.classification.batches import collate
+from training.logic.pairs import build_logic_tokenizer, encode_pairs
 
 
 class Accuracy(evaluate.Metric):

@@ -14,8 +14,11 @@ from onlstm_hf import generate_logic_pairs
 from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
+from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
 from training import train_logic
-from training.logic.batches import LogicBatches, build_logic_tokenizer, collate, encode_pairs, load_logic_splits
+from training.classification.batches import ExampleBatches, collate
+from training.classification.task import build_classifier
+from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits
 from training.logic.recipe import LogicDataArguments, parse_logic_recipe
 from training.loop.run import TrainingRun
 from training.loop.task import Share
@@ -164,37 +167,37 @@ def test_pairs_that_cannot_be_loaded_are_an_error():
 @pytest.mark.parametrize("num_processes", [1, 3])
 def test_all_processes_together_see_every_pair_once_an_epoch(pairs, num_processes):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
-    sources = [LogicBatches(encoded, Share(7, index, num_processes), seed=1) for index in range(num_processes)]
+    sources = [ExampleBatches(encoded, Share(7, index, num_processes), seed=1) for index in range(num_processes)]
     seen, num_batches = Counter(), 0
     for batches in zip(*(source.batches(2) for source in sources), strict=True):
-        seen.update(id(pair) for batch in batches for pair in batch.pairs)
-        num_rows = sum(len(batch.pairs) for batch in batches)
+        seen.update(id(pair) for batch in batches for pair in batch.examples)
+        num_rows = sum(len(batch.examples) for batch in batches)
         assert {batch.num_items for batch in batches} == {num_rows / num_processes}
         num_batches += 1
     assert seen == Counter(map(id, encoded))
     assert num_batches == sources[0].num_batches(2)
-    orders = [[id(pair) for batch in sources[0].batches(epoch) for pair in batch.pairs] for epoch in (2, 2, 3)]
+    orders = [[id(pair) for batch in sources[0].batches(epoch) for pair in batch.examples] for epoch in (2, 2, 3)]
     assert orders[0] == orders[1] != orders[2]
-    later = [batch.pairs for batch in sources[0].batches(2, start=3)]
-    assert later == [batch.pairs for batch in sources[0].batches(2)][3:]
+    later = [batch.examples for batch in sources[0].batches(2, start=3)]
+    assert later == [batch.examples for batch in sources[0].batches(2)][3:]
 
 
 def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
     encoded = encode_pairs(pairs, build_logic_tokenizer())
-    batches = [batch.pairs for batch in LogicBatches(encoded, Share(8), seed=0).batches(0)]
+    batches = [batch.examples for batch in ExampleBatches(encoded, Share(8), seed=0).batches(0)]
     spreads = [max(p.lengths[0] for p in rows) - min(p.lengths[0] for p in rows) for rows in batches]
     assert sum(spreads) / len(spreads) < 5
     inputs = collate(batches[0])
-    for index, pair in enumerate(batches[0]):
-        assert inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist() == pair.left.tolist()
-        assert inputs["input_ids_pair"][index, : len(pair.right)].tolist() == pair.right.tolist()
-        assert inputs["attention_mask_pair"][index].sum() == len(pair.right)
+    for index, (left, right) in enumerate(pair.sequences for pair in batches[0]):
+        assert inputs["input_ids"][index][inputs["attention_mask"][index].bool()].tolist() == left.tolist()
+        assert inputs["input_ids_pair"][index, : len(right)].tolist() == right.tolist()
+        assert inputs["attention_mask_pair"][index].sum() == len(right)
 
 
 @pytest.mark.parametrize("name", ["logic_onlstm", "logic_lstm", "logic_tree_lstm"])
 def test_the_recipes_have_the_authors_settings(project_root, name):
     recipe = parse_logic_recipe([str(project_root / "training" / "recipes" / f"{name}.yaml")])
-    model = train_logic.build_pair_model(recipe, build_logic_tokenizer())
+    model = build_classifier(recipe, build_logic_tokenizer(), RELATIONS, ForSequencePairClassification)
     assert model.classifier.output.in_features == 400 and model.config.num_labels == 7
     assert {model.config.input_dropout, model.config.classifier_dropout} == {0.2}
     assert model.model.embeddings.weight.abs().max() <= 0.1

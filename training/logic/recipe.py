@@ -3,15 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from training.loop.recipe import (
-    NewModelArguments,
-    Recipe,
-    RunArguments,
-    UpdateArguments,
-    fixed,
-    recorded,
-    with_default,
-)
+from training.classification.recipe import ClassifierOptimizationArguments, ClassifierRunArguments
+from training.loop.recipe import NewModelArguments, Recipe, fixed, recorded
 from training.loop.recipe_parser import parse_groups
 
 
@@ -33,35 +26,6 @@ class LogicDataArguments:
 
 
 @dataclass
-class LogicOptimizationArguments(UpdateArguments):
-    """Adam, the learning rate halved where validation does not improve."""
-
-    optimizer: ClassVar[str] = "adam"
-    schedule: ClassVar[str] = "plateau"
-    warmup_steps: ClassVar[int] = 0
-
-    learning_rate: float = with_default(UpdateArguments, "learning_rate", 0.001)
-    adam_epsilon: float = with_default(UpdateArguments, "adam_epsilon", 1e-9)
-    max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 1.0)
-    batch_size: int = with_default(UpdateArguments, "batch_size", 128)
-    num_epochs: int = with_default(UpdateArguments, "num_epochs", 50)
-    patience: int = recorded(
-        "The learning rate is halved after more checks than these without improvement.", 2, at_least=1
-    )
-
-    @property
-    def plateau_patience(self) -> int:
-        return self.patience
-
-
-@dataclass
-class LogicRunArguments(RunArguments):
-    """As for every run."""
-
-    eval_batch_size: int = with_default(RunArguments, "eval_batch_size", 512)
-
-
-@dataclass
 class LogicRecipe(Recipe):
     """All arguments of a run, by group.
 
@@ -71,11 +35,11 @@ class LogicRecipe(Recipe):
 
     data: LogicDataArguments
     model: NewModelArguments
-    optimization: LogicOptimizationArguments
-    run: LogicRunArguments
+    optimization: ClassifierOptimizationArguments
+    run: ClassifierRunArguments
 
 
 def parse_logic_recipe(arguments: list[str]) -> LogicRecipe:
     """Reads a recipe as `parse_groups` does, with the same errors and those of `LogicRecipe`."""
-    groups = (LogicDataArguments, NewModelArguments, LogicOptimizationArguments, LogicRunArguments)
+    groups = (LogicDataArguments, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
     return LogicRecipe(*parse_groups(arguments, groups, "train_logic.py", "Trains a model of logical inference."))

@@ -9,10 +9,10 @@ from .configuration import RecurrentConfig
 from .language_model import RecurrentModel, RecurrentPreTrainedModel
 
 
-class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
-    """A linear map around a recurrent `self.model`, of its output after the last real token of each sequence.
+class ForSequenceClassification(RecurrentPreTrainedModel):
+    """A linear map around `self.model`, of the encoding that it makes of each sequence.
 
-    A subclass names its `model_class`, the model without a head.
+    A subclass names its `model_class`, and hands the encodings to `classify`.
     """
 
     auto_class_name = "AutoModelForSequenceClassification"
@@ -25,6 +25,20 @@ class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
         self.model = self.model_class(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
         self.post_init()
+
+    def classify(
+        self, encodings: torch.Tensor, labels: torch.Tensor | None, **further_outputs
+    ) -> SequenceClassifierOutput:
+        """The scores of encodings `(batch_size, size)`, and their loss where there are labels (see `forward`)."""
+        logits = self.score(encodings)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits, **further_outputs)
+
+
+class RecurrentForSequenceClassification(ForSequenceClassification):
+    """Classifies what a recurrent model gives after the last real token of each sequence."""
 
     @can_return_tuple
     def forward(
@@ -63,13 +77,9 @@ class RecurrentForSequenceClassification(RecurrentPreTrainedModel):
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
         options = {"use_cache": False} | kwargs | {"return_dict": True}
         outputs = self.model(input_ids, attention_mask=attention_mask, inputs_embeds=inputs_embeds, **options)
-        logits = self.score(_at_last_token(outputs.last_hidden_state, attention_mask))
-        loss = None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
-        return SequenceClassifierOutput(
-            loss=loss,
-            logits=logits,
+        return self.classify(
+            _at_last_token(outputs.last_hidden_state, attention_mask),
+            labels,
             hidden_states=outputs.hidden_states,
             attentions=outputs.get("attentions"),
         )

@@ -1,0 +1,41 @@
+import json
+
+import pytest
+
+from onlstm_hf.logic.listops import generate_listops, read_expression
+from onlstm_hf.scoring.listops import score_listops, score_listops_trees
+from onlstm_hf.trees.induced_tree import InducedTree
+
+EXPRESSIONS = list(map(read_expression, ["7", "[MAX 2 9 ]", "[MIN [MAX 1 5 ] 3 0 [SM 9 9 ] ]", "[MED 1 2 2 ]"]))
+
+
+def test_accuracy_is_counted_by_depth_and_length():
+    scores = score_listops(["7", "9", "3", "1"], EXPRESSIONS)
+    assert scores.accuracy == 0.5
+    assert {depth: (group.correct, group.total) for depth, group in scores.by_depth.items()} == {
+        0: (1, 1),
+        1: (1, 2),
+        2: (0, 1),
+    }
+    assert {length: (group.correct, group.total) for length, group in scores.by_length.items()} == {
+        "1-10": (2, 3),
+        "11-20": (0, 1),
+    }
+    assert json.loads(json.dumps(scores.to_dict()))["by_depth"]["1"]["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("predictions", [[], ["1"], ["1", "2", "3", "x"]])
+def test_predictions_that_do_not_fit_are_refused(predictions):
+    with pytest.raises(ValueError, match="prediction"):
+        score_listops(predictions, EXPRESSIONS)
+
+
+def test_the_trees_of_the_expressions_have_the_best_f1_by_their_own_constituents():
+    expressions = [expression for expression in generate_listops(100, seed=2) if expression.depth > 1]
+    gold = [expression.gold_tree() for expression in expressions]
+    trees = [InducedTree.from_spans(tree.words, tree.spans()) for tree in gold]
+    scores = score_listops_trees(trees, expressions)
+    assert scores["binary"]["induced"] == pytest.approx(1)
+    assert scores["binary"]["upper bound"] == pytest.approx(1)
+    assert scores["lists"]["induced"] < scores["lists"]["upper bound"] + 1e-9 < 1
+    assert scores["binary"]["left branching"] > scores["binary"]["right branching"]

@@ -1,0 +1,35 @@
+"""Groups of the recipes of classifiers, with their defaults."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from training.loop.recipe import RunArguments, UpdateArguments, recorded, with_default
+
+
+@dataclass
+class ClassifierOptimizationArguments(UpdateArguments):
+    """Adam, the learning rate halved where validation does not improve."""
+
+    optimizer: ClassVar[str] = "adam"
+    schedule: ClassVar[str] = "plateau"
+    warmup_steps: ClassVar[int] = 0
+
+    learning_rate: float = with_default(UpdateArguments, "learning_rate", 0.001)
+    adam_epsilon: float = with_default(UpdateArguments, "adam_epsilon", 1e-9)
+    max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 1.0)
+    batch_size: int = with_default(UpdateArguments, "batch_size", 128)
+    num_epochs: int = with_default(UpdateArguments, "num_epochs", 50)
+    patience: int = recorded(
+        "The learning rate is halved after more checks than these without improvement.", 2, at_least=1
+    )
+
+    @property
+    def plateau_patience(self) -> int:
+        return self.patience
+
+
+@dataclass
+class ClassifierRunArguments(RunArguments):
+    """As for every run."""
+
+    eval_batch_size: int = with_default(RunArguments, "eval_batch_size", 512)

@@ -1,0 +1,148 @@
+"""Training a classifier: everything that does not depend on what is classified."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from transformers import (
+    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
+    AutoConfig,
+    AutoModelForSequenceClassification,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from onlstm_hf.utils.evaluation_mode import evaluation_mode
+from onlstm_hf.utils.results_file import write_results
+from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate
+from training.loop.model_setup import changed_config, trained_class
+from training.loop.progress import Progress
+from training.loop.task import BatchSource, Share, Task
+
+
+class Classification(Task):
+    """Gives each sequence, or pair of sequences, one of a few labels.
+
+    Attributes:
+        labels: those that there are.
+        base_class: of the models that can be trained.
+        script: the name of that which trains, for its results.
+        validation: examples, set by `load_examples`.
+    """
+
+    logs_learning_rate = True
+    labels: ClassVar[Sequence[str]]
+    base_class: ClassVar[type[PreTrainedModel]]
+    script: ClassVar[str]
+
+    validation: list[Example]
+
+    @abstractmethod
+    def build_tokenizer(self) -> PreTrainedTokenizerBase:
+        """Of words, with all that occur."""
+
+    @abstractmethod
+    def load_examples(self) -> list[Example]:
+        """Reads all data; sets `validation` and `fingerprints`, and returns the training examples.
+
+        Raises:
+            ValueError, OSError: where data are missing.
+        """
+
+    @abstractmethod
+    def test_results(self, model: PreTrainedModel) -> dict[str, Any]:
+        """What `results.json` has of this task alone, with the scores of the best model as `test`."""
+
+    def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
+        self.tokenizer = self.build_tokenizer()
+        return build_classifier(self.recipe, self.tokenizer, self.labels, self.base_class)
+
+    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+        return ExampleBatches(self.load_examples(), share, self.recipe.optimization.seed)
+
+    def num_classes(self, model: PreTrainedModel) -> int:
+        return len(self.labels)
+
+    def loss(
+        self, model: torch.nn.Module, batch: ExampleBatch, num_items: float, device: torch.device
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        mean_loss = model(**_to_device(collate(batch.examples), device)).loss
+        loss = mean_loss * (len(batch.examples) / num_items)
+        return loss, loss
+
+    def validate(self, model: PreTrainedModel) -> dict[str, float]:
+        predicted = predict_labels(model, self.validation, self.recipe.run.eval_batch_size)
+        right = sum(p == self.labels[example.label] for p, example in zip(predicted, self.validation, strict=True))
+        return {"validation_accuracy": right / len(predicted)}
+
+    def validation_loss(self, scores: dict[str, float]) -> float:
+        return -scores["validation_accuracy"]
+
+    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
+        model = AutoModelForSequenceClassification.from_pretrained(output_dir / "best").to(device)
+        results = {
+            "task": self.name.replace("_", " "),
+            "name": output_dir.name,
+            "model_type": model.config.model_type,
+            "parameters": model.num_parameters(),
+            "validation_accuracy": -progress.best_loss,
+            "best_epoch": progress.best_epoch,
+            "epochs": progress.epoch,
+            "updates": progress.step,
+            **self.test_results(model),
+            **self.record(progress),
+        }
+        return write_results(output_dir / "results.json", results, f"training/{self.script}", self.command_line)
+
+    def summary(self, results: dict) -> str:
+        accuracies = {"validation": results["validation_accuracy"], "test": results["test"]["accuracy"]}
+        return ", ".join(f"{name} accuracy {100 * accuracy:.1f} %" for name, accuracy in accuracies.items())
+
+
+def build_classifier(
+    recipe: Any, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str], base_class: type[PreTrainedModel]
+) -> PreTrainedModel:
+    """A new classifier of the recipe's type.
+
+    Args:
+        recipe: has the group `model`.
+        tokenizer: of the model.
+        labels: in the order of their numbers.
+        base_class: that the model must derive from.
+
+    Raises:
+        ValueError: if there is none of this type.
+    """
+    known = AutoConfig.for_model(recipe.model.model_type)
+    model_class = trained_class(known, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, base_class)
+    fields = {
+        "vocab_size": len(tokenizer),
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+        "id2label": dict(enumerate(labels)),
+        "label2id": {label: index for index, label in enumerate(labels)},
+    }
+    return model_class(changed_config(known, fields, recipe.model.model))
+
+
+def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_size: int) -> list[str]:
+    """The most probable label of each example, in evaluation mode; examples of similar length run together."""
+    predicted: list[str] = [""] * len(examples)
+    with evaluation_mode(model):
+        for rows in rows_by_length(examples, batch_size):
+            inputs = _to_device(collate([examples[index] for index in rows]), model.device)
+            for index, label in zip(rows, model(**inputs).logits.argmax(dim=-1).tolist(), strict=True):
+                predicted[index] = model.config.id2label[label]
+    return predicted
+
+
+def rows_by_length(examples: Sequence[Example], batch_size: int) -> list[list[int]]:
+    """The places of all examples, so many at a time, of similar length."""
+    order = sorted(range(len(examples)), key=lambda index: examples[index].lengths)
+    return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
+
+
+def _to_device(inputs: dict[str, torch.Tensor], device: torch.device) -> dict[str, torch.Tensor]:
+    return {name: tensor.to(device) for name, tensor in inputs.items()}

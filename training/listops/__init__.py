@@ -1,0 +1,1 @@
+"""ListOps: expressions as training data, the recipe, and the trees of a trained model."""

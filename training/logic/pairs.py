@@ -1,0 +1,75 @@
+"""Pairs of formulas to train, validate and test on."""
+
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from transformers import PreTrainedTokenizerBase
+
+from onlstm_hf import build_word_tokenizer, generate_logic_pairs
+from onlstm_hf.logic.formulas import MAX_OPERATORS, OPERATORS, RELATIONS, VARIABLES, LogicPair, split_by_operators
+from onlstm_hf.logic.pairs import SPLITS, read_logic_dataset, read_logic_files
+from onlstm_hf.utils.dataset_errors import reported_dataset_errors
+from training.classification.batches import Example, encode_examples
+from training.logic.recipe import LogicDataArguments
+
+
+class LogicSplits(NamedTuple):
+    """Training and validation pairs, and test pairs by number of operators."""
+
+    train: list[LogicPair]
+    validation: list[LogicPair]
+    test: dict[int, list[LogicPair]]
+
+
+def build_logic_tokenizer() -> PreTrainedTokenizerBase:
+    """Brackets, operators and variables, in this order; for pairs, so that pipelines can classify text."""
+    return build_word_tokenizer(vocabulary=["(", ")", *OPERATORS, *VARIABLES], token_type_ids=True)
+
+
+def load_logic_splits(arguments: LogicDataArguments) -> LogicSplits:
+    """The pairs of a recipe, read or generated.
+
+    Raises:
+        ValueError: if they cannot be read, or leave nothing to train on.
+    """
+    source = arguments.pairs
+    if source is None:
+        splits = split_by_operators(generate_logic_pairs(arguments.num_pairs, arguments.pairs_seed))
+    elif any(Path(source, name).is_file() for name in SPLITS):
+        splits = read_logic_files(source)
+    else:
+        splits = read_logic_dataset(_load_dataset(source))
+    known = chain.from_iterable(
+        splits[f"train{number}"] for number in range(min(arguments.max_train_operators, MAX_OPERATORS) + 1)
+    )
+    train, validation = [], []
+    for number, pair in enumerate(known, start=1):
+        (train if number % arguments.holdout_every else validation).append(pair)
+    if not train or not validation:
+        raise ValueError(
+            f"there are {len(train)} training and {len(validation)} validation pairs of at most "
+            f"{arguments.max_train_operators} operators: both are needed"
+        )
+    test = {number: splits[f"test{number}"] for number in range(MAX_OPERATORS + 1)}
+    return LogicSplits(train, validation, {number: pairs for number, pairs in test.items() if pairs})
+
+
+def _load_dataset(source: str):
+    import datasets
+
+    with reported_dataset_errors(source, f"the pairs {source}"):
+        if Path(source, "dataset_dict.json").is_file():
+            return datasets.load_from_disk(source)
+        return datasets.load_dataset(source)
+
+
+def encode_pairs(pairs: Sequence[LogicPair], tokenizer: PreTrainedTokenizerBase) -> list[Example]:
+    """The token ids of pairs, and the numbers of their relations in `RELATIONS`.
+
+    Raises:
+        ValueError: if a formula has a token that is not in the vocabulary.
+    """
+    texts = (((pair.left, pair.right), RELATIONS.index(pair.relation)) for pair in pairs)
+    return encode_examples(texts, tokenizer, "bracket, operator or variable")

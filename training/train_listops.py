@@ -1,0 +1,78 @@
+"""Trains a model of ListOps: `accelerate launch training/train_listops.py RECIPE.yaml [--name value ...]`.
+
+The value of an expression with nested lists (Nangia & Bowman 2018) is one of ten classes. A model without trees must
+find the lists itself; the results say how well, where it induces trees.
+
+A run leaves in its `output_dir`:
+    best/         the checkpoint with the highest validation accuracy, for `from_pretrained`
+    last/         the newest checkpoint, also for `from_pretrained`, with the training state to resume from
+    log.jsonl     one line for every log entry and validation
+    results.json  accuracy of best/ on the test expressions by depth and length, F1 of its trees, with the recipe
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.logic.listops import VALUES
+from onlstm_hf.models.recurrent.sequence_classification import ForSequenceClassification
+from onlstm_hf.scoring.listops import score_listops, score_listops_trees
+from training.classification.batches import Example
+from training.classification.task import Classification, predict_labels
+from training.listops.expressions import build_listops_tokenizer, encode_expressions, load_listops_splits
+from training.listops.recipe import ListOpsRecipe, parse_listops_recipe
+from training.listops.trees import induced_trees
+from training.loop.run import TrainingRun, run_script
+from training.loop.task import fingerprint
+
+
+class ListOps(Classification):
+    """Tells what an expression comes to."""
+
+    name, unit, script = "listops", "expressions", "train_listops.py"
+    labels, base_class = VALUES, ForSequenceClassification
+    recipe: ListOpsRecipe
+
+    def build_tokenizer(self) -> PreTrainedTokenizerBase:
+        return build_listops_tokenizer()
+
+    def load_examples(self) -> list[Example]:
+        self.splits = load_listops_splits(self.recipe.data)
+        self.fingerprints = {
+            f"{name} expressions": fingerprint(" ".join(expression.tokens) for expression in expressions)
+            for name, expressions in self.splits._asdict().items()
+        }
+        brackets = self.recipe.data.round_brackets
+        self.validation = encode_expressions(self.splits.validation, self.tokenizer, brackets)
+        return encode_expressions(self.splits.train, self.tokenizer, brackets)
+
+    def test_results(self, model: PreTrainedModel) -> dict[str, Any]:
+        expressions, brackets = self.splits.test, self.recipe.data.round_brackets
+        batch_size = self.recipe.run.eval_batch_size
+        examples = encode_expressions(expressions, self.tokenizer, brackets)
+        predictions = predict_labels(model, examples, batch_size)
+        trees = None if brackets else induced_trees(model, examples, expressions, batch_size)
+        return {
+            "test": score_listops(predictions, expressions).to_dict(),
+            "tree_f1": None if trees is None else score_listops_trees(trees, expressions),
+            "training_expressions": len(self.splits.train),
+        }
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`.
+
+    Raises:
+        ValueError, OSError: for bad input, before training begins.
+        TrainingDiverged: where training cannot go on.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    return TrainingRun(ListOps(parse_listops_recipe(arguments), arguments)).train()
+
+
+if __name__ == "__main__":
+    run_script("train_listops.py", main)
