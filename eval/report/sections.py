@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from eval.report.listops_table import PUBLISHED_NOTE as LISTOPS_NOTE
+from eval.report.listops_table import accuracy_table, depth_table, trees_table
 from eval.report.logic_table import PUBLISHED as PUBLISHED_ACCURACIES
 from eval.report.logic_table import PUBLISHED_NOTE as LOGIC_NOTE
 from eval.report.logic_table import logic_table
@@ -12,7 +14,16 @@ from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, accuracies, marvin_li
 from eval.report.syntax_table import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.syntax_table import PUBLISHED_NOTE as SYNTAX_NOTE
 from eval.report.tables import markdown_table
-from eval.report.tasks import LANGUAGE_MODELLING, LOGICAL_INFERENCE, PARSING, SPEED, SYNTAX, TOY_ENGLISH, WORD_ORDER
+from eval.report.tasks import (
+    LANGUAGE_MODELLING,
+    LISTOPS,
+    LOGICAL_INFERENCE,
+    PARSING,
+    SPEED,
+    SYNTAX,
+    TOY_ENGLISH,
+    WORD_ORDER,
+)
 from eval.speed.rows import HEADER as SPEED_HEADER
 from eval.speed.rows import SETTINGS_NOTE, Row, with_rows_over_all_runs
 from onlstm_hf.hub.cards.published import published_figures
@@ -156,6 +167,13 @@ def logical_inference(runs: Sequence[Run]) -> str:
     return f"Accuracy in per cent; {LOGIC_NOTE}.\n\n{markdown_table(header, rows)}"
 
 
+def listops(runs: Sequence[Run]) -> str:
+    """Accuracy by length and by depth, and the F1 of induced trees."""
+    names, results = [f"{run.results['name']} [{run.number}]" for run in runs], [run.results for run in runs]
+    tables = (table(names, results) for table in (accuracy_table, trees_table, depth_table))
+    return "\n\n".join([f"In per cent; {LISTOPS_NOTE}.", *(markdown_table(*table) for table in tables)])
+
+
 def speed(runs: Sequence[Run]) -> str:
     """The rows of the benchmark's summary, and of what several runs measured rows over all their rounds."""
     rows = [
@@ -212,6 +230,7 @@ SECTIONS = {
     SYNTAX: ("Targeted syntactic evaluation", syntax),
     WORD_ORDER: ("Word order", word_order),
     LOGICAL_INFERENCE: ("Logical inference", logical_inference),
+    LISTOPS: ("ListOps", listops),
     TOY_ENGLISH: ("Toy English", toy_english),
     SPEED: ("Speed", speed),
 }

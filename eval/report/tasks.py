@@ -7,5 +7,6 @@ PARSING = "unsupervised constituency parsing"
 SYNTAX = "targeted syntactic evaluation"
 WORD_ORDER = "word order"
 LOGICAL_INFERENCE = LOGIC
+LISTOPS = "listops"
 SPEED = "speed"
 TOY_ENGLISH = "toy English"
