@@ -7,7 +7,7 @@ A run leaves in its `output_dir`:
     best/         the checkpoint with the highest validation accuracy, for `from_pretrained`
     last/         the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl     one line for every log entry and validation
-    results.json  accuracy of best/ on the test expressions by depth and length, F1 of its trees, with the recipe
+    results.json  accuracy of best/ on the test expressions by depth and length, how well its trees fit, and the recipe
 """
 
 import sys
@@ -58,7 +58,7 @@ class ListOps(Classification):
         trees = None if brackets else induced_trees(model, examples, expressions, batch_size)
         return {
             "test": score_listops(predictions, expressions).to_dict(),
-            "tree_f1": None if trees is None else score_listops_trees(trees, expressions),
+            "trees": None if trees is None else score_listops_trees(trees, expressions),
             "training_expressions": len(self.splits.train),
         }
 

@@ -1,4 +1,4 @@
-"""The tables of ListOps: accuracy by length of the expressions, and the F1 of induced trees."""
+"""The tables of ListOps: accuracy by length of the expressions, and how induced trees fit."""
 
 from collections.abc import Sequence
 
@@ -46,17 +46,16 @@ def depth_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], 
 
 
 def trees_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows: sentence F1 in per cent, one for each run that induces trees, then one for each baseline."""
+    """Header and rows, in per cent: one for each run that induces trees, then one for each baseline."""
     rows, baselines = [], {}
     for name, run in zip(names, runs, strict=True):
-        scores = run["tree_f1"] or {"binary": {}, "lists": {}}
-        for system in scores["binary"]:
-            figures = (f"{100 * scores['binary'][system]:.1f}", f"{100 * scores['lists'][system]:.1f}")
+        for system, scores in (run["trees"] or {}).items():
+            figures = [f"{100 * scores['f1']:.1f}", f"{100 * scores['list_recall']:.1f}"]
             if system == "induced":
                 rows.append([name, *figures])
             else:
-                baselines[system, *figures] = None
-    return ["trees", "F1, binary trees", "F1, lists"], rows + [list(row) for row in baselines]
+                baselines[(system, *figures)] = None
+    return ["trees", "F1, binary trees", "recall of lists"], rows + [list(row) for row in baselines]
 
 
 def _first(length: str) -> int:

@@ -72,24 +72,29 @@ def _group_name(group: int) -> str:
     return f"{first}-{LENGTH_LIMITS[group] if group < len(LENGTH_LIMITS) else ''}"
 
 
-def score_listops_trees(trees: Sequence[InducedTree], expressions: Sequence[ListOpsExpression]) -> dict[str, dict]:
-    """F1 of trees, and of trees that know nothing, against the structure of expressions.
+def score_listops_trees(
+    trees: Sequence[InducedTree], expressions: Sequence[ListOpsExpression]
+) -> dict[str, dict[str, float]]:
+    """How well trees, and trees that know nothing, fit the structure of expressions.
 
     Args:
         trees: of the tokens of the expressions.
         expressions: as many.
 
     Returns:
-        By what is taken for the constituents, `"binary"` (lists and their parts from the left, as in the authors'
-        files) and `"lists"`, the sentence F1 from 0 to 1 (see `ParsingScores`) of `"induced"` trees and of each
-        baseline.
+        For the `"induced"` trees and those of each baseline `f1`, the sentence F1 (see `ParsingScores`) by lists and
+        their parts from the left, which are the binary trees of the authors' files, and `list_recall`, the share of
+        the lists inside others that the trees have; both from 0 to 1.
 
     Raises:
         ValueError: if trees and expressions do not fit together.
     """
-    results = {}
-    for name, binary in (("binary", True), ("lists", False)):
+    scores = {}
+    for figure, binary in (("sentence_f1", True), ("corpus_recall", False)):
         gold = [expression.gold_tree(binary) for expression in expressions]
-        scores = {"induced": score_parses(trees, gold, num_resamples=0), **score_baselines(gold, num_resamples=0)}
-        results[name] = {system: found.sentence_f1 for system, found in scores.items()}
-    return results
+        by_system = {"induced": score_parses(trees, gold, num_resamples=0), **score_baselines(gold, num_resamples=0)}
+        scores[figure] = {system: getattr(found, figure) for system, found in by_system.items()}
+    return {
+        system: {"f1": f1, "list_recall": scores["corpus_recall"][system]}
+        for system, f1 in scores["sentence_f1"].items()
+    }

@@ -60,7 +60,7 @@ def test_a_run_leaves_a_classifier_and_results_that_one_can_compute_again(model_
         right += model.config.id2label[logits.argmax().item()] == str(expression.value)
     assert results["test"]["accuracy"] == right / 60
     assert results["training_expressions"] == len(splits.train)
-    assert (results["tree_f1"] is None) == (model_type != "onlstm")
+    assert (results["trees"] is None) == (model_type != "onlstm")
 
 
 def test_expressions_are_in_one_split_only_and_only_those_of_training_are_short():
