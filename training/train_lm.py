@@ -20,8 +20,10 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 import onlstm_hf
+from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
+from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.files import write_json
 from training.language_models.model_setup import build_model, build_tokenizer, check_model_arguments
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
@@ -36,7 +38,12 @@ from training.language_models.text_batches import (
     load_texts,
     text_of,
 )
-from training.language_models.validation import gold_sentence_distances, load_gold_trees, load_held_out_text
+from training.language_models.validation import (
+    gold_sentence_distances,
+    load_gold_trees,
+    load_held_out_text,
+    treebank_preprocessing,
+)
 from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
 from training.loop.task import BatchSource, Share, Task, fingerprint
@@ -60,11 +67,14 @@ class LanguageModeling(Task):
             data, arguments = replace(data, tokenizer=str(checkpoint)), ModelArguments(init_from=str(checkpoint))
         check_model_arguments(arguments)
         self.tokenizer = build_tokenizer(data, arguments.init_from)
-        return build_model(arguments, self.tokenizer)
+        model = build_model(arguments, self.tokenizer)
+        preprocessing = treebank_preprocessing(data, model.config)
+        model.config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
+        return model
 
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
         data = self.recipe.data
-        self.treebank = load_gold_trees(data)
+        self.treebank = load_gold_trees(data, treebank_preprocessing(data, model.config))
         if self.treebank and not getattr(model, "induces_trees", False):
             raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out the gold trees')
         self.validation = load_held_out_text(data, "validation", self.tokenizer)
@@ -119,9 +129,15 @@ class LanguageModeling(Task):
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         run = self.recipe.run
         model = AutoModelForCausalLM.from_pretrained(output_dir / "best").to(device)
-        results = {"validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity}
+        results = {
+            "validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity,
+            "validation_unknown_words": unknown_words(self.tokenizer, self.validation.sentences),
+        }
         if self.test is not None:
-            results["test_perplexity"] = self.test.score(model, run.test_batch_size, progress=True).perplexity
+            results |= {
+                "test_perplexity": self.test.score(model, run.test_batch_size, progress=True).perplexity,
+                "test_unknown_words": unknown_words(self.tokenizer, self.test.sentences),
+            }
         if self.treebank:
             results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
         results |= {
@@ -155,7 +171,11 @@ class LanguageModeling(Task):
             for layer in stored.by_layer
         }
         scores = score_parses(stored.trees(), self.treebank)
-        return {"parsing": scores.to_dict(), "sentence_f1_by_layer": f1_by_layer}
+        return {
+            "parsing": scores.to_dict(),
+            "sentence_f1_by_layer": f1_by_layer,
+            "parsing_unknown_words": unknown_words(self.tokenizer, (tree.words for tree in self.treebank)),
+        }
 
     def _sentence_f1(self, stored: SentenceDistances, layer: int | None, rule: str = "right") -> float:
         return score_parses(stored.trees(layer, rule), self.treebank, num_resamples=0).sentence_f1

@@ -45,6 +45,9 @@ class PRPNConfig(RecurrentConfig):
         tokenizer_fingerprint (`str`, *optional*):
             That of the tokenizer that the model was made with, so that another one does not go unnoticed (see
             `tokenizer_fingerprint` in `utils/tokenizer_check.py`).
+        treebank_preprocessing (`dict`, *optional*):
+            How treebanks are read that the model is scored on, as `Preprocessing.to_dict` in `trees/treebank.py` gives
+            it; by default as in the papers.
 
     Raises:
         ValueError: if a value is out of its range or two of them contradict each other.

@@ -50,6 +50,8 @@ _PRE_TOKENIZERS = {
     "treebank": pre_tokenizers.Split(Regex(_TREEBANK_WORD), behavior="removed", invert=True),
     "characters": pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated"),
 }
+# Works on the words that another one has split a text into.
+_WITHOUT_PUNCTUATION = pre_tokenizers.Split(Regex(r"^[^\p{L}\p{M}\p{N}]+$"), behavior="removed")
 
 # What `digits_to_n` replaces: (pattern, replacement) pairs. The percent sign is an N too in the Penn Treebank text.
 _NUMBER_RULES = {
@@ -74,6 +76,7 @@ def build_word_tokenizer(
     min_count: int = 1,
     lowercase: bool = False,
     digits_to_n: bool = False,
+    drop_punctuation: bool = False,
     split: str = "whitespace",
     text_column: str = "text",
     eos_token: str = "<eos>",
@@ -105,6 +108,8 @@ def build_word_tokenizer(
         digits_to_n: Write `N` for each word that is a number, as the Penn Treebank language-modelling text does: 61,
             9.8, 1,000, 1/2, 1986-87 and 3:15, but not 1990s or 30-year. Also as there, `%` is written `N`: "5 %" is
             "N N".
+        drop_punctuation: Leave out words that have neither a letter nor a digit, as the Penn Treebank text for
+            language modelling does. In a sentence that is given as a list of words they are unknown words.
         split: "whitespace": words are what white space separates. "treebank": also separates punctuation and the
             clitics of English (`do n't`, `John 's`), as the Penn Treebank does. "characters": each character is a
             token, the space included.
@@ -141,6 +146,8 @@ def build_word_tokenizer(
 
     backend = Tokenizer(models.WordLevel(unk_token=unk_token))
     backend.pre_tokenizer = _PRE_TOKENIZERS[split]
+    if drop_punctuation:
+        backend.pre_tokenizer = pre_tokenizers.Sequence([_PRE_TOKENIZERS[split], _WITHOUT_PUNCTUATION])
     backend.normalizer = _normalizer(lowercase, digits_to_n, split)
     if split == "characters":
         backend.decoder = decoders.Fuse()

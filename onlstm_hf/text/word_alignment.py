@@ -9,6 +9,9 @@ from itertools import accumulate
 
 from transformers import PreTrainedTokenizerBase
 
+# What may stand in front of the last digit of a number.
+_IN_NUMBERS = frozenset("0123456789.,:/\\-")
+
 
 def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tuple[list[int], list[int]]:
     """Encodes a sentence that is split into words, without special tokens.
@@ -121,11 +124,11 @@ def _with_every_word(
 
 
 def _whole_words(text: str, token_offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Widens offsets to the left where a normaliser wrote fewer characters than the word has (9.8 -> N)."""
+    """Widens offsets to the left where a normaliser wrote fewer characters than a number has (9.8 -> N)."""
     offsets = []
     previous_end = 0
     for start, end in token_offsets:
-        while start > previous_end and not text[start - 1].isspace():
+        while start > previous_end and text[end - 1].isdigit() and text[start - 1] in _IN_NUMBERS:
             start -= 1
         offsets.append((start, end))
         previous_end = end

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from ..utils.files import refuse_nul
 from .brackets import BracketNode, read_brackets
@@ -60,9 +61,54 @@ class Preprocessing:
         separators = [text.find(separator) for separator in self.function_tag_separators]
         return text[: min((position for position in separators if position > 0), default=len(text))]
 
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values, which `Preprocessing.from_dict` reads."""
+        return asdict(self) | {"dropped_tags": sorted(self.dropped_tags)}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Preprocessing:
+        """The inverse of `to_dict`; what is missing is as in the papers' protocol.
+
+        Raises:
+            ValueError: for an unknown field or a value that a field cannot have.
+        """
+        unknown = sorted(set(values) - {item.name for item in fields(cls)})
+        if unknown:
+            raise ValueError(f"the preprocessing of a treebank has no {', '.join(unknown)}")
+        known = {name: frozenset(value) if name == "dropped_tags" else value for name, value in values.items()}
+        return cls(**known)
+
 
 # Keeps every leaf as a word, and words and labels as they are written.
 AS_WRITTEN = Preprocessing(dropped_tags=frozenset(), lowercase=False, digits="keep", function_tag_separators="")
+# By name: the papers' protocol; the tags of the Chinese Treebank; punctuation with the tag of Universal Dependencies,
+# in any language; and trees all of whose leaves are words.
+PRESETS = {
+    "ptb": Preprocessing(),
+    "ctb": Preprocessing(dropped_tags=frozenset({"PU"}) | EMPTY_ELEMENT_TAGS, lowercase=False, digits="keep"),
+    "universal": Preprocessing(dropped_tags=frozenset({"PUNCT"}) | EMPTY_ELEMENT_TAGS, digits="keep"),
+    "plain": AS_WRITTEN,
+}
+
+
+def preprocessing_of(
+    preset: str | None, known: Mapping[str, Any] | None = None, dropped_tags: Iterable[str] | None = None
+) -> Preprocessing:
+    """How a treebank is read for a model.
+
+    Args:
+        preset: one of `PRESETS`, or `None`.
+        known: without a preset, what the model's configuration says (`treebank_preprocessing`); the papers' protocol
+            where it says nothing.
+        dropped_tags: in the place of those of either.
+
+    Raises:
+        ValueError: for an unknown preset, or values that the configuration cannot have.
+    """
+    if preset is not None and preset not in PRESETS:
+        raise ValueError(f"unknown treebank preset {preset!r}; there are {', '.join(PRESETS)}")
+    preprocessing = Preprocessing.from_dict(known or {}) if preset is None else PRESETS[preset]
+    return preprocessing if dropped_tags is None else replace(preprocessing, dropped_tags=frozenset(dropped_tags))
 
 
 @dataclass(frozen=True)

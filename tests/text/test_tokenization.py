@@ -336,3 +336,16 @@ def test_datasets_that_do_not_fit_are_refused():
         build_word_tokenizer({"train": [], "test": []})
     with pytest.raises(ValueError, match="not int"):
         build_word_tokenizer([1, 2])
+
+
+@pytest.mark.parametrize("split", ["whitespace", "treebank"])
+def test_words_without_a_letter_or_digit_are_left_out(split):
+    text = ["O gato , que dorme . ( 12 %", "-- ... !?"]
+    tokenizer = build_word_tokenizer(text, drop_punctuation=True, lowercase=True, split=split)
+    assert tokenizer.tokenize("O gato , que dorme . <eos> -- 12 ... $ % !? ( q.") == [
+        *["o", "gato", "que", "dorme", "<eos>", "12"],
+        "<unk>",
+    ]
+    assert set(tokenizer.get_vocab()) == {"<eos>", "<unk>", "<pad>", "o", "gato", "que", "dorme", "12"}
+    with_numbers = build_word_tokenizer(text, drop_punctuation=True, digits_to_n=True, split=split)
+    assert with_numbers.tokenize("12 , % .") == ["N", "N"]

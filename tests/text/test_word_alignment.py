@@ -232,3 +232,12 @@ def test_ten_thousand_words():
 
 def test_word_level_tokenizers_are_recognised():
     assert {name for name in TOKENIZERS if is_word_level(built(name))} == WORD_LEVEL
+
+
+def test_words_around_punctuation_that_is_left_out_are_reported_without_it():
+    tokenizer = build_word_tokenizer(["o gato que dorme N"], drop_punctuation=True, digits_to_n=True, split="treebank")
+    text = "(o gato, «que» (9.8 dorme.) 5%, .5"
+    words, ids, _, offsets = encode_sentence(tokenizer, text)
+    assert words == ["o", "gato", "que", "9.8", "dorme", "5", "%", ".5"]
+    assert [text[start:end] for start, end in offsets] == words
+    assert tokenizer.convert_ids_to_tokens(ids) == ["o", "gato", "que", "N", "dorme", "N", "N", "N"]

@@ -20,7 +20,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
-from onlstm_hf.trees.treebank import gold_trees_from_brackets
+from onlstm_hf.trees.treebank import PRESETS, Preprocessing, gold_trees_from_brackets
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.requirements import library
 from training import train_lm
@@ -347,6 +347,31 @@ def test_the_seed_decides_the_weights(project):
         train(name, *ADAMW, "--seed", seed, "--num_epochs", 1)
     assert_same_run("a", "b")
     assert not torch.equal(weights_of("a")["lm_head.bias"], weights_of("c")["lm_head.bias"])
+
+
+def test_another_language_is_trained_and_scored_by_its_own_tags_which_the_checkpoint_remembers(project):
+    """Punctuation is left out of text and trees, and sentences of nothing else do not count."""
+    Path("train.txt").write_text("O Gato , que dorme .\nA Ana vê 12 gatos !\n" * 20)
+    Path("valid.txt").write_text("O Gato dorme .\n. . .\n")
+    Path("gold.mrg").write_text(
+        "((fcl (np (art O) (n Gato)) (PUNCT ,) (vp (v vê) (np (num 12) (n Ratos))) (PUNCT .)))\n((x (PUNCT .)))\n"
+    )
+    options = ["--drop_punctuation", "true", "--lowercase", "true", "--digits_to_n", "true"]
+    results = train("run", *ADAMW, *options, "--gold_trees", "gold.mrg", "--treebank_preset", "universal")
+    assert results["parsing"]["num_sentences"] == 1
+    assert results["parsing_unknown_words"] == pytest.approx(1 / 5)  # ratos
+    assert results["validation_unknown_words"] == 0
+    model, tokenizer = (kind.from_pretrained("run/best") for kind in (AutoModelForCausalLM, AutoTokenizer))
+    assert Preprocessing.from_dict(model.config.treebank_preprocessing) == PRESETS["universal"]
+    assert ("." in tokenizer.get_vocab(), "gato" in tokenizer.get_vocab()) == (False, True)
+    assert model.parse("O Gato, que dorme.", tokenizer).words == ("O", "Gato,", "que", "dorme.")
+
+    finetuned = train("finetuned", *ADAMW, "--init_from", "run/best", "--gold_trees", "gold.mrg")
+    assert finetuned["parsing"]["num_sentences"] == 1
+    dropped = ["--dropped_tags", "PUNCT", "n"]
+    train("other", *ADAMW, *options, "--gold_trees", "gold.mrg", *dropped)
+    remembered = AutoModelForCausalLM.from_pretrained("other/best").config.treebank_preprocessing
+    assert remembered["dropped_tags"] == ["PUNCT", "n"]
 
 
 def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project):

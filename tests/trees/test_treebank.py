@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 from onlstm_hf.trees.treebank import (
     AS_WRITTEN,
     EMPTY_ELEMENT_TAGS,
+    PRESETS,
     GoldTree,
     Preprocessing,
     gold_trees_from_brackets,
+    preprocessing_of,
     read_treebank,
 )
 from tests.helpers.requirements import library
@@ -228,3 +230,33 @@ def test_sample_has_the_words_of_the_golden_trees(shared_dir):
     with gzip.open(shared_dir / "golden/wsj_sample_random_trees.jsonl.gz", "rt", encoding="utf-8") as lines:
         golden = [words(json.loads(line)) for line in lines]
     assert [list(tree.words) for tree in read_treebank(shared_dir / "data/wsj_sample")] == golden
+
+
+def test_presets_say_what_a_word_is():
+    text = "(S (NP (NNP Ana)) (PUNCT ,) (VP (PU .) (CD 12) (-NONE- *T*)))"
+    words = {name: GoldTree.from_bracket(text, preprocessing).words for name, preprocessing in PRESETS.items()}
+    assert words == {
+        "ptb": ("ana", ",", ".", "N"),
+        "ctb": ("Ana", ",", "12"),
+        "universal": ("ana", ".", "12"),
+        "plain": ("Ana", ",", ".", "12", "*T*"),
+    }
+
+
+@pytest.mark.parametrize("name", list(PRESETS))
+def test_preprocessing_is_the_same_after_it_was_plain_values(name):
+    plain = json.loads(json.dumps(PRESETS[name].to_dict()))
+    assert Preprocessing.from_dict(plain) == PRESETS[name]
+    assert preprocessing_of(None, plain) == preprocessing_of(name) == PRESETS[name]
+
+
+def test_what_a_model_remembers_gives_way_to_a_preset_and_tags_to_those_that_are_given():
+    remembered = PRESETS["universal"].to_dict()
+    assert preprocessing_of(None) == Preprocessing()
+    assert preprocessing_of("ctb", remembered) == PRESETS["ctb"]
+    chosen = preprocessing_of(None, remembered, ["Z"])
+    assert (chosen.dropped_tags, chosen.digits) == (frozenset({"Z"}), "keep")
+    with pytest.raises(ValueError, match="unknown treebank preset 'xtb'; there are ptb, ctb, universal, plain"):
+        preprocessing_of("xtb")
+    with pytest.raises(ValueError, match="has no colour"):
+        Preprocessing.from_dict({"colour": 1})

@@ -49,6 +49,7 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
         min_count=data.min_count,
         lowercase=data.lowercase,
         digits_to_n=data.digits_to_n,
+        drop_punctuation=data.drop_punctuation,
         split=data.split,
         text_column=data.text_column,
         padding_side="left",  # as text generation needs it

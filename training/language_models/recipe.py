@@ -28,6 +28,12 @@ class DataArguments:
     gold_tree_column: str | None = recorded(
         "The same from a column of the validation split: one bracketed tree a sentence.", None
     )
+    treebank_preset: Literal["ptb", "ctb", "universal", "plain"] | None = recorded(
+        "How gold trees are read: what is a word, and its case and digits (`PRESETS` in onlstm_hf/trees/treebank.py). "
+        "The checkpoint remembers it. Otherwise as that of init_from remembers, or ptb.",
+        None,
+    )
+    dropped_tags: list[str] | None = recorded("Tags of the gold trees' leaves that are no words, if others.", None)
     tokenizer: str | None = fixed(
         "Name or folder of a tokenizer. Otherwise that of init_from, or one built from the text.", None
     )
@@ -35,6 +41,7 @@ class DataArguments:
     min_count: int = fixed("Least count of a word of the tokenizer that is built.", 1, at_least=1)
     lowercase: bool = fixed("The tokenizer that is built lower-cases.", False)
     digits_to_n: bool = fixed("The tokenizer that is built writes numbers as N.", False)
+    drop_punctuation: bool = fixed("The tokenizer that is built leaves out words without a letter or digit.", False)
     split: Literal["whitespace", "treebank", "characters"] = fixed(
         "What the words of the tokenizer that is built are.", "whitespace"
     )

@@ -4,12 +4,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
 from onlstm_hf.trees.tree_files import SentenceDistances
-from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
+from onlstm_hf.trees.treebank import GoldTree, Preprocessing, gold_trees_from_brackets, preprocessing_of, read_treebank
 from training.language_models.recipe import DataArguments
 from training.language_models.text_batches import encode_text, load_dataset_column, load_texts, text_of
 
@@ -52,14 +52,24 @@ def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedToke
     return HeldOutText(sentences, stream, tokenizer, data.independent_sentences)
 
 
-def load_gold_trees(data: DataArguments) -> list[GoldTree] | None:
-    """Gold trees from a file or from a column of the validation split, `None` where the recipe names none."""
+def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Preprocessing:
+    """How gold trees are read: as the recipe says, as the checkpoint remembers, or by the papers' protocol."""
+    return preprocessing_of(data.treebank_preset, config.treebank_preprocessing, data.dropped_tags)
+
+
+def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[GoldTree] | None:
+    """Gold trees from a file or from a column of the validation split, `None` where the recipe names none.
+
+    Sentences without a word are left out.
+    """
     if data.gold_trees is not None:
-        return read_treebank(data.gold_trees)
-    if data.gold_tree_column is not None:
+        trees = read_treebank(data.gold_trees, preprocessing)
+    elif data.gold_tree_column is not None:
         rows = load_dataset_column(data, "validation", data.gold_tree_column)
-        return gold_trees_from_brackets(row[data.gold_tree_column] for row in rows)
-    return None
+        trees = gold_trees_from_brackets((row[data.gold_tree_column] for row in rows), preprocessing)
+    else:
+        return None
+    return [tree for tree in trees if tree.words]
 
 
 def gold_sentence_distances(

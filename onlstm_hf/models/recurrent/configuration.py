@@ -38,6 +38,7 @@ class RecurrentConfig(PreTrainedConfig):
     tie_word_embeddings: bool = True
     use_cache: bool = True
     tokenizer_fingerprint: str | None = None
+    treebank_preprocessing: dict | None = None
 
     @property
     def output_size(self) -> int:
@@ -62,6 +63,10 @@ class RecurrentConfig(PreTrainedConfig):
             raise ValueError(
                 f'tokenizer_fingerprint must be a number and a hash, such as "10001:6459d285e5ce8e86", not '
                 f"{fingerprint!r}"
+            )
+        if not isinstance(self.treebank_preprocessing, dict | None):
+            raise ValueError(
+                f"treebank_preprocessing must be a mapping of fields, not {self.treebank_preprocessing!r}"
             )
         # Of several classes for one Auto class Transformers takes the one that this names; `None` it does not expect.
         self.architectures = self.architectures or []

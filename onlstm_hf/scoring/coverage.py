@@ -1,0 +1,33 @@
+"""How much of a text a model knows: the share of its words that are not in the vocabulary."""
+
+from collections.abc import Iterable, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
+from ..text.word_alignment import encode_sentence, encode_words
+
+
+def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
+    """The share of words for which the tokenizer has the unknown token, also where the text itself is so written.
+
+    Of a word in several tokens one that is unknown is enough.
+
+    Args:
+        tokenizer: of the model.
+        sentences: strings, or lists of words.
+
+    Returns:
+        From 0 to 1; 0 where the tokenizer has no unknown token, and `None` where there are no words.
+    """
+    total = unknown = 0
+    for sentence in sentences:
+        if isinstance(sentence, str):
+            words, ids, word_indices, _ = encode_sentence(tokenizer, sentence)
+        else:
+            words = sentence
+            ids, word_indices = encode_words(tokenizer, sentence)
+        total += len(words)
+        unknown += len(
+            {index for index, token in zip(word_indices, ids, strict=True) if token == tokenizer.unk_token_id}
+        )
+    return unknown / total if total else None
