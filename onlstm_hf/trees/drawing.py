@@ -264,13 +264,24 @@ def left_of_columns(layers: Sequence[Layer]) -> float:
 
 
 def word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
-    """The middle of each word's column, from `left` on, and where the last one ends."""
+    """The middle of each word's column, from `left` on, and where the last one ends.
+
+    A sentence in a script that is written from right to left has its first word on the right.
+    """
     centers, right = [], left
     for word in words:
         column_width = max(text_width(word, WORD_FONT), 12) + _WORD_GAP
         centers.append(right + column_width / 2)
         right += column_width
+    if is_right_to_left(words):
+        centers = [left + right - center for center in centers]
     return centers, right
+
+
+def is_right_to_left(words: Sequence[str]) -> bool:
+    """Whether more letters are of scripts that are written from right to left, as Arabic and Hebrew, than are not."""
+    directions = [unicodedata.bidirectional(character) for word in words for character in word]
+    return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
 
 def save_figure(svg: str, path: str | os.PathLike) -> None:
@@ -322,7 +333,7 @@ def png_zoom(svg: str) -> int:
 
 
 class _Place(NamedTuple):
-    """Where a word or constituent is in a drawing, from left to right and in levels above the words."""
+    """Where a word or constituent is in a drawing: its place along the words, and its level above them."""
 
     center: float
     level: int
@@ -371,7 +382,7 @@ def _draw_constituents(
 
 def bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
     """The SVG path of a constituent: a line at the height `y` with a leg down to the place of each part."""
-    (left, left_y), *middle, (right, right_y) = parts
+    (left, left_y), *middle, (right, right_y) = sorted(parts)
     path = (
         f"M{left:.1f} {left_y:.1f}V{y + radius:.1f}Q{left:.1f} {y:.1f} {left + radius:.1f} {y:.1f}"
         f"H{right - radius:.1f}Q{right:.1f} {y:.1f} {right:.1f} {y + radius:.1f}V{right_y:.1f}"

@@ -280,3 +280,10 @@ def test_nothing_on_the_page_is_measured_in_nats(models):
         text = shown(models, **fields).text
         assert "bits" in text and "nats" not in text and "natural logarithm" not in text
     assert "their surprisal is that of <unk>" in " ".join(shown(models, text="the zebra sat").text.split())
+
+
+def test_text_from_right_to_left_keeps_its_direction_on_the_page(models):
+    html, _ = page_html(models, {"text": "القطة السوداء نامت"})
+    for element in ("textarea", "h2", "ul", "td"):
+        assert re.search(rf'<{element}\b[^>]*\bdir="auto"', html), element
+    assert "<bdi>القطة</bdi>" in html  # an unknown word within an English sentence

@@ -1,4 +1,5 @@
 import math
+import re
 import sys
 from xml.etree import ElementTree
 
@@ -13,6 +14,7 @@ from onlstm_hf.trees.drawing import (
     compared_trees_to_svg,
     distances_to_svg,
     figure_style,
+    is_right_to_left,
     save_figure,
     tree_to_svg,
     tree_to_text,
@@ -260,3 +262,29 @@ def test_trees_of_no_word_and_one_word_can_be_compared():
 def test_only_trees_of_the_same_words_can_be_compared():
     with pytest.raises(ValueError, match="induced is a tree of other words than the gold tree: 'a b'"):
         compared_trees_to_svg(TREE, {"induced": InducedTree.from_nested(["a", "b"])})
+
+
+def legs(svg):
+    """For each constituent the places of its outer legs, left and right."""
+    paths = [element.get("d") for element in ElementTree.fromstring(svg).iter(f"{SVG}path")]
+    found = [re.fullmatch(r"M([\d.]+) .*?Q.*?H([\d.]+)Q([\d.]+) .*", path) for path in paths]
+    return [(float(match[1]), float(match[3])) for match in found if match]
+
+
+def test_text_from_right_to_left_has_its_first_word_on_the_right():
+    words = ["القطة", "السوداء", "نامت", "على", "N"]
+    tree = InducedTree.from_nested([[words[0], words[1]], [words[2], [words[3], words[4]]]])
+    svg = tree_to_svg(tree, distances=[1, 2, 3, 4, 5])
+    place = {element.text: float(element.get("x")) for element in ElementTree.fromstring(svg).iter(f"{SVG}text")}
+    assert [place[word] for word in words] == sorted((place[word] for word in words), reverse=True)
+    assert all(left < right for left, right in legs(svg))
+    assert (place[words[1]], place[words[0]]) in legs(svg)
+    pins = [float(circle.get("cx")) for circle in ElementTree.fromstring(svg).iter(f"{SVG}circle")][1:]
+    assert pins == [place[word] for word in words]
+
+
+@pytest.mark.parametrize("words", [["the", "cat"], ["猫", "が"], ["the", "قط", "sat"], ["1", "2"]])
+def test_other_text_has_its_first_word_on_the_left(words):
+    assert not is_right_to_left(words)
+    places = [float(text.get("x")) for text in ElementTree.fromstring(words_to_svg(words, [])).iter(f"{SVG}text")]
+    assert places == sorted(places)
