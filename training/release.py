@@ -26,10 +26,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
 from onlstm_hf.hub.cards.model_descriptions import describe_model
 from onlstm_hf.hub.cards.text_descriptions import read_descriptions
+from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_baselines
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
-from onlstm_hf.trees.treebank import GoldTree, read_treebank
+from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
@@ -67,12 +68,13 @@ def main(arguments: list[str] | None = None) -> dict:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # a missing description should not show after all that is measured
         treebank = _read_treebank(options.treebank, model)
+        files = {"validation": options.validation_files, "test": options.test_files}
+        rows = {"validation": VALIDATION_ROWS, "test": 1}
         results = {
             "parameters": model.num_parameters(),
-            "perplexity": {
-                "validation": _perplexity(model, tokenizer, options.validation_files, VALIDATION_ROWS),
-                "test": _perplexity(model, tokenizer, options.test_files, 1),
-            },
+            "perplexity": {part: _perplexity(model, tokenizer, files[part], rows[part]) for part in files},
+            "unknown_words": {part: unknown_words(tokenizer, TextLines(files[part])) for part in files}
+            | ({"treebank": unknown_words(tokenizer, (tree.words for tree in treebank))} if treebank else {}),
             **({"parsing": _parsing(model, tokenizer, treebank)} if treebank else {}),
             "data": data,
             "command": release_command.format(**names),
@@ -116,15 +118,17 @@ def _read_data(options: argparse.Namespace) -> dict:
 
 
 def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
-    """The gold trees for a model that induces trees, `None` for another.
+    """The gold trees, read as the model's configuration says, without sentences that have no word.
 
     Raises:
-        ValueError: if the first has none, or the second has some.
+        ValueError: if there are some, and the model induces no trees.
     """
-    if model.induces_trees == (path is None):
-        advice = "induce trees: give --treebank" if model.induces_trees else "induce no trees: leave out --treebank"
-        raise ValueError(f'models of type "{model.config.model_type}" {advice}')
-    return None if path is None else read_treebank(path)
+    if path is None:
+        return None
+    if not model.induces_trees:
+        raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out --treebank')
+    preprocessing = preprocessing_of(None, model.config.treebank_preprocessing)
+    return [tree for tree in read_treebank(path, preprocessing) if tree.words]
 
 
 def _perplexity(
@@ -176,8 +180,7 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--test_files", nargs="+", required=True)
     parser.add_argument(
         "--treebank",
-        help="Penn-style gold trees, a .mrg file or a folder of them: needed for a model that induces trees, and only "
-        "then",
+        help="Penn-style gold trees, a .mrg file or a folder of them, for the card to state parsing scores",
     )
     parser.add_argument("--note", help="what else the card should say about the training")
     return parser.parse_args(arguments)

@@ -1,5 +1,6 @@
 import json
 import re
+import shutil
 
 import pytest
 import torch
@@ -8,7 +9,7 @@ from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf.hub.export import export_checkpoint
-from onlstm_hf.trees.treebank import GoldTree
+from onlstm_hf.trees.treebank import PRESETS, GoldTree
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training import release, train_lm
 from training.toy_english import generate_toy_treebank, write_toy_corpus
@@ -122,12 +123,38 @@ def test_the_card_of_a_model_that_induces_no_trees_has_no_parsing(released):
     assert ("parsing" in results) == induces_trees
 
 
-def test_gold_trees_are_asked_for_where_the_model_induces_trees_and_refused_where_not(run, data, tmp_path):
+def test_a_card_without_gold_trees_says_nothing_of_parsing_scores_and_trees_are_refused_without_distances(
+    run, data, tmp_path
+):
     folder, options, model_type = run
-    treebank = ["--treebank", str(data / "trees.mrg")] if model_type == "rnn" else []
-    with pytest.raises(ValueError, match="leave out --treebank" if treebank else "give --treebank"):
-        release.main([str(folder), str(tmp_path / "model"), *options, *treebank])
-    assert not (tmp_path / "model").exists()
+    if model_type == "rnn":
+        with pytest.raises(ValueError, match="leave out --treebank"):
+            release.main([str(folder), str(tmp_path / "model"), *options, "--treebank", str(data / "trees.mrg")])
+        assert not (tmp_path / "model").exists()
+        return
+    results = release.main([str(folder), str(tmp_path / "model"), *options])
+    text = (tmp_path / "model" / "README.md").read_text()
+    assert "parsing" not in results and "Unsupervised parsing" not in text and "--treebank" not in text
+    assert "| toy English test (one stream) |" in text and "model.parse(" in text
+
+
+def test_the_card_says_how_many_words_are_unknown_and_trees_are_read_as_the_model_remembers(run, data, tmp_path):
+    folder, options, model_type = run
+    if model_type == "rnn":
+        pytest.skip("it induces no trees")
+    shutil.copytree(folder, tmp_path / "run")
+    config = json.loads((tmp_path / "run/best/config.json").read_text())
+    config["treebank_preprocessing"] = PRESETS["universal"].to_dict()
+    (tmp_path / "run/best/config.json").write_text(json.dumps(config))
+    (tmp_path / "trees.mrg").write_text("((S (NP (N the) (N Wug)) (PUNCT ,) (V sees)))\n((x (PUNCT .)))\n")
+    results = release.main(
+        [str(tmp_path / "run"), str(tmp_path / "model"), *options, "--treebank", str(tmp_path / "trees.mrg")]
+    )
+    assert results["parsing"]["all"][next(iter(results["parsing"]["all"]))]["num_sentences"] == 1
+    assert 0 <= results["unknown_words"]["test"] < 0.05
+    assert results["unknown_words"]["treebank"] == pytest.approx(1 / 3)
+    text = (tmp_path / "model" / "README.md").read_text()
+    assert "| text | perplexity | unknown words |" in text and "33.3 % of their words are unknown." in text
 
 
 def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):

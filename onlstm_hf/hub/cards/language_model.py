@@ -77,6 +77,7 @@ def _filled_template(
         validation_rows=VALIDATION_ROWS,
         validation=f"{results['perplexity']['validation']:.2f}",
         test=f"{results['perplexity']['test']:.2f}",
+        unknown={part: f"{100 * share:.1f} %" for part, share in results.get("unknown_words", {}).items()},
         updates=f"{results['training']['updates']:,}",
         note=results["training"]["note"],
         limits=text.limits.format(vocab_size=f"{config.vocab_size:,}"),
