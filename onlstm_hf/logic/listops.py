@@ -6,13 +6,16 @@ down, and the sum modulo 10.
 
 import os
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..trees.treebank import GoldTree
 from ..utils.files import read_text_file
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 OPERATIONS: dict[str, Callable[[list[int]], int]] = {
     "[MAX": max,
@@ -171,3 +174,45 @@ def read_listops_file(path: str | os.PathLike) -> list[ListOpsExpression]:
             raise ValueError(f"{path}, line {number}: the expression has the value {expression.value}, not {value!r}")
         expressions.append(expression)
     return expressions
+
+
+def build_listops_dataset(splits: Mapping[str, Sequence[ListOpsExpression]]) -> "DatasetDict":
+    """Makes a Hugging Face dataset of expressions, to save with `save_to_disk` or share with `push_to_hub`.
+
+    Args:
+        splits: expressions by the name of their split.
+
+    Returns:
+        For each split a dataset with the columns `text` (without round brackets), `brackets` (with those of the binary
+        tree), `label` (a `ClassLabel` of the values), `depth` and `num_tokens`.
+
+    Example:
+
+    ```python
+    >>> from onlstm_hf.logic.listops import build_listops_dataset, generate_listops
+    >>> dataset = build_listops_dataset({"train": list(generate_listops(100, seed=1))})
+    >>> dataset["train"].column_names
+    ['text', 'brackets', 'label', 'depth', 'num_tokens']
+
+    ```
+    """
+    from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+    text, number = Value("string"), Value("int32")
+    label = ClassLabel(names=list(VALUES))
+    features = Features({"text": text, "brackets": text, "label": label, "depth": number, "num_tokens": number})
+    columns = {
+        "text": lambda expression: " ".join(expression.tokens),
+        "brackets": lambda expression: expression.brackets,
+        "label": lambda expression: expression.value,
+        "depth": lambda expression: expression.depth,
+        "num_tokens": lambda expression: len(expression.tokens),
+    }
+    return DatasetDict(
+        {
+            name: Dataset.from_dict(
+                {column: list(map(of, expressions)) for column, of in columns.items()}, features=features
+            )
+            for name, expressions in splits.items()
+        }
+    )

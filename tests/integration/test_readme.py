@@ -41,6 +41,9 @@ LESS_WORK = {
     # A training and a parsing case in their processes; the tests of the ablations compare what each of them computes.
     "eval/benchmark_ablations.py": ["--rounds", "1", "--cases", "training prpn float32", "parsing prpn float32"],
     "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
+    "training/train_listops.py": [
+        *["--num_epochs", "1", "--num_train", "100", "--num_validation", "20", "--num_test", "50"],
+    ],
 }
 # What installs, copies or uploads, or is elsewhere tested as it is run here: without a browser, without the Hub, with
 # all of pytest.

@@ -2,8 +2,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlstm_hf.logic.listops import OPERATIONS, VALUES, generate_listops, read_expression, read_listops_file
+from onlstm_hf.logic.listops import (
+    OPERATIONS,
+    VALUES,
+    build_listops_dataset,
+    generate_listops,
+    read_expression,
+    read_listops_file,
+)
 from onlstm_hf.trees.induced_tree import InducedTree
+from tests.helpers.requirements import library
 
 # An expression as nested lists: a digit, or an operation with its arguments.
 NESTED = st.recursive(
@@ -121,3 +129,15 @@ def test_the_binary_tree_is_one_of_two_parts_everywhere():
     for expression in generate_listops(200, seed=1):
         tree = expression.gold_tree()
         assert InducedTree.from_spans(tree.words, tree.spans()).is_binary
+
+
+def test_a_dataset_has_every_expression_with_its_value_and_tree():
+    library("datasets")
+    expressions = list(generate_listops(30, seed=2))
+    dataset = build_listops_dataset({"train": expressions[:20], "test": expressions[20:]})
+    rows = [*dataset["train"], *dataset["test"]]
+    assert [read_expression(row["brackets"]) for row in rows] == expressions
+    for row, expression in zip(rows, expressions, strict=True):
+        assert read_expression(row["text"]) == expression
+        assert dataset["train"].features["label"].int2str(row["label"]) == str(expression.value)
+        assert (row["depth"], row["num_tokens"]) == (expression.depth, len(expression.tokens))
