@@ -220,16 +220,14 @@ def parse_layers(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
 ) -> Trees:
     """The trees that each layer asked for gives the sentences; "induced trees" of a model without such layers."""
-    chosen: dict[str, dict] = {"induced trees": {}}
-    if options.layer != "all" and (layer := chosen_layer(options, model.parse_layer)) is not None:
-        chosen = {layer_name(layer): {"layer": layer}}
+    layers: Sequence[int | None] = [None]
+    if options.layer != "all":
+        layers = [chosen_layer(options, model.parse_layer)]
     elif model.parse_layer is not None:
-        chosen = {layer_name(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
+        layers = range(model.config.num_hidden_layers)
     sentences = [list(tree.words) for tree in gold]
-    return {
-        source: model.parse(sentences, tokenizer, branching_bias=options.branching_bias, **layer)
-        for source, layer in chosen.items()
-    }
+    trees = model.parse_layers(sentences, tokenizer, layers, branching_bias=options.branching_bias)
+    return dict(zip(map(source_name, layers), trees, strict=True))
 
 
 def stored_layers(name: str, stored: SentenceDistances, gold: list[GoldTree], options: argparse.Namespace) -> Trees:
@@ -241,10 +239,7 @@ def stored_layers(name: str, stored: SentenceDistances, gold: list[GoldTree], op
     if stored.sentences != [tree.words for tree in gold]:
         raise ValueError(f"{name} has other sentences than {options.treebank}, or other words in them")
     layers = stored.by_layer if options.layer == "all" else [chosen_layer(options, stored.parse_layer)]
-    return {
-        "induced trees" if layer is None else layer_name(layer): stored.trees(layer, options.branching_bias)
-        for layer in layers
-    }
+    return {source_name(layer): stored.trees(layer, options.branching_bias) for layer in layers}
 
 
 def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | None:
@@ -262,9 +257,9 @@ def summarize_agreement(names: Sequence[str], models: list[dict], members: list[
     return agreement_summary(parsers, tree_agreement(members))
 
 
-def layer_name(layer: int) -> str:
-    """What a layer, counted from 0, is called."""
-    return f"layer {layer + 1} (--layer {layer})"
+def source_name(layer: int | None) -> str:
+    """What a layer, counted from 0, is called; `None` is a model with the same distances for all layers."""
+    return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
 
 
 def read_gold_trees(options: argparse.Namespace) -> list[GoldTree]:

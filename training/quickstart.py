@@ -51,13 +51,10 @@ def main(arguments: list[str] | None = None) -> dict:
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     gold = gold_trees_from_brackets(load_dataset(str(corpus), split="test")["tree"])
     sentences = [list(tree.words) for tree in gold]
-    induced = model.parse(sentences, tokenizer)
+    induced, by_layer = model.parse_by_layer(sentences, tokenizer)
     rows = {main_row(model.config): score_parses(induced, gold)}
     if model.parse_layer is not None:
-        rows = {
-            layer_row(layer): score_parses(model.parse(sentences, tokenizer, layer=layer), gold)
-            for layer in range(model.config.num_hidden_layers)
-        }
+        rows = {layer_row(layer): score_parses(trees, gold) for layer, trees in enumerate(by_layer.values())}
     rows |= score_baselines(gold)
 
     print(f"\nheld-out sentences: {len(gold)}, perplexity {training['test_perplexity']:.2f}")

@@ -5,23 +5,31 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..utils.files import written_folder
 from ..utils.programs import positive_integer
-from .output import check_is_new, text_output
-from .sentences import add_sentence_options, load_model, read_sentences, sentence_batches
+from ..version import __version__
+from .output import check_is_new, partial_output
+from .sentences import Sentences, add_sentence_options, load_model, read_sentences
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
     from ..trees.induced_tree import InducedTree
+
+# Sentences of that many batches are sorted by length together, so that little of a batch is padding.
+BATCHES_AT_A_TIME = 8
 
 DESCRIPTION = """\
 Writes the tree that the model finds in each sentence, in the order of the sentences. A tree has the words as they were
 typed, also where the model does not know a word and reads <unk> in its place. The formats brackets and jsonl write one
-line a sentence; an empty line has the tree without words, ().
+line a sentence; an empty line has the tree without words, (). Where the input pauses, all that has come is answered.
+
+While --output FILE is written, what is done lies in the folder FILE.partial. If the command is interrupted or killed,
+the same command goes on from there.
 """
 EXAMPLES = """\
 examples:
@@ -86,7 +94,10 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="run at most N tokens of a sentence at a time, to save memory on very long ones; the trees are the same",
     )
     parser.add_argument(
-        "--output", metavar="PATH", help="write a new file (or folder of pictures) instead of standard output"
+        "--output",
+        metavar="PATH",
+        help="write a new file (or folder of pictures) instead of standard output; the same command goes on with one "
+        "that was interrupted",
     )
     parser.set_defaults(run=run)
 
@@ -97,12 +108,25 @@ def run(options: argparse.Namespace) -> None:
     if options.format == "svg":
         _draw(options, sentences)
         return
-    with text_output(options.output) as output:
-        model, tokenizer = load_model(options)
-        for batch in sentence_batches(options, sentences):
-            for tree in model.parse(batch, tokenizer, progress=False, **_parse_options(options)):
-                print(TREE_FORMATS[options.format](tree), file=output)
-            output.flush()
+    path = None if options.output is None else Path(options.output)
+    if path is not None:
+        check_is_new(path)
+    model, tokenizer = load_model(options)
+    size = BATCHES_AT_A_TIME * options.batch_size
+
+    def text_of(batch: list[str]) -> str:
+        trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
+        return "".join(f"{TREE_FORMATS[options.format](tree)}\n" for tree in trees)
+
+    if path is None:
+        for batch in sentences.batches(size):
+            print(text_of(batch), end="", flush=True)
+        return
+    with partial_output(path, _settings(options, model, tokenizer), sentences) as output:
+        for batch in sentences.batches(size, wait=True):
+            output.write(text_of(batch))
+            if len(batch) == size:  # the parts of a whole output are the same wherever it was interrupted
+                output.record(batch)
 
 
 def _drawing(tree: InducedTree) -> str:
@@ -128,34 +152,47 @@ TREE_FORMATS: dict[str, Callable[[InducedTree], str]] = {
 }
 
 
-def _draw(options: argparse.Namespace, sentences: Iterator[str]) -> None:
-    from ..trees.drawing import save_figure
+def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
+    from ..trees.drawing import distances_to_svg, save_figure
 
-    output = None if options.output is None else Path(options.output)
-    if output is not None:
-        check_is_new(output)
-    if output is not None and output.suffix.lower() not in (".svg", ".png"):
-        with written_folder(output) as folder:
-            for number, figure in enumerate(_figures(options, sentences), start=1):
-                save_figure(figure, folder / f"{number}.svg")
+    path = None if options.output is None else Path(options.output)
+    if path is not None:
+        check_is_new(path)
+    if path is None or path.suffix.lower() in (".svg", ".png"):
+        only = list(islice(sentences, 2))
+        if len(only) > 1:
+            raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
+        model, tokenizer = load_model(options)
+        figure = model.draw_distances(only[0], tokenizer, **_parse_options(options))
+        if path is None:
+            print(figure)
+        else:
+            save_figure(figure, path)
         return
-    only = list(islice(sentences, 2))
-    if len(only) > 1:
-        raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
-    figure = next(_figures(options, iter(only)))
-    if output is None:
-        print(figure)
-    else:
-        save_figure(figure, output)
-
-
-def _figures(options: argparse.Namespace, sentences: Iterator[str]) -> Iterator[str]:
-    """An SVG document for each sentence: its tree above the distances of every layer."""
     model, tokenizer = load_model(options)
-    for sentence in sentences:
-        yield model.draw_distances(sentence, tokenizer, **_parse_options(options))
+    with partial_output(path, _settings(options, model, tokenizer), sentences, is_folder=True) as output:
+        for batch in sentences.batches(options.batch_size, wait=True):
+            trees, by_layer = model.parse_by_layer(batch, tokenizer, progress=False, **_parse_options(options))
+            for index, tree in enumerate(trees):
+                distances = [of_layer[index].distances for of_layer in by_layer.values()]
+                number = output.num_sentences + index + 1
+                save_figure(distances_to_svg(tree, distances, list(by_layer)), output.answers / f"{number}.svg")
+            output.record(batch)
 
 
 def _parse_options(options: argparse.Namespace) -> dict:
     names = ("layer", "branching_bias", "units", "batch_size", "max_length")
     return {name: getattr(options, name) for name in names}
+
+
+def _settings(options: argparse.Namespace, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict:
+    """What the answers to a sentence depend on, by the names that a user gave it."""
+    from ..utils.checkpoints import checkpoint_hash
+
+    return {
+        "version of this package": __version__,
+        "--model": checkpoint_hash(model, tokenizer),
+        "--format": options.format,
+        **{f"--{name.replace('_', '-')}": value for name, value in _parse_options(options).items()},
+        "width of the terminal": shutil.get_terminal_size((120, 24)).columns if options.format == "tree" else None,
+    }

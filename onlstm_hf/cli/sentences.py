@@ -5,16 +5,102 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
-from ..utils.files import read_lines, read_text_file
+from ..utils.files import check_is_text_file, read_lines
 from ..utils.programs import add_code_option, positive_integer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+BYTES_AT_A_TIME = 1 << 20
+
+
+class ArrivingLines:
+    """The lines of a stream as they come, at most `max_bytes` long, and whether the next one has come already.
+
+    Args:
+        open_stream: opens the stream, in binary mode and with `read1`.
+        source: the name of the text in error messages.
+        max_bytes: the length of the longest line that is read; there is never more in memory than that and what is
+            read at a time.
+
+    Attributes:
+        pauses: whether there is no further line yet after the one that was read last.
+    """
+
+    def __init__(self, open_stream: Callable[[], AbstractContextManager[BinaryIO]], source: str, max_bytes: int):
+        self._open_stream, self._source, self._max_bytes = open_stream, source, max_bytes
+        self.pauses = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Raises a `ValueError` in the place of a line that is too long."""
+        number, unfinished = 0, bytearray()
+        with self._open_stream() as stream:
+            while chunk := stream.read1(BYTES_AT_A_TIME):
+                unfinished += chunk
+                if b"\n" in chunk:
+                    *lines, unfinished = unfinished.split(b"\n")
+                    for position, line in enumerate(lines, start=1):
+                        number += 1
+                        self._check_length(line, number)
+                        self.pauses = position == len(lines)
+                        yield bytes(line)
+                self._check_length(unfinished, number + 1)
+        if unfinished:
+            yield bytes(unfinished)
+
+    def _check_length(self, line: bytes, number: int) -> None:
+        if len(line) > self._max_bytes:
+            raise ValueError(
+                f"line {number} of {self._source} has more than {self._max_bytes} bytes; put every sentence on a line "
+                "of its own, or allow longer ones with --max-line"
+            )
+
+
+class Sentences:
+    """The sentences of a command's input, an iterator.
+
+    Args:
+        lines: their bytes.
+        source: the name of the text in error messages.
+        pauses: tells whether there is no further line yet after the one that was read last.
+    """
+
+    def __init__(self, lines: Iterable[bytes], source: str, pauses: Callable[[], bool] = lambda: False):
+        self._texts = read_lines(lines, source)
+        self.pauses = pauses
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        return next(self._texts)
+
+    def batches(self, size: int, wait: bool = False) -> Iterator[list[str]]:
+        """Lists of `size` sentences: shorter ones where the input pauses or ends, and before a line with an error.
+
+        Args:
+            size: the longest list.
+            wait: fill the lists also where the input pauses, so that it does not depend on time what is in them.
+        """
+        batch: list[str] = []
+        try:
+            for sentence in self:
+                batch.append(sentence)
+                if len(batch) == size or (not wait and self.pauses()):
+                    yield batch
+                    batch = []
+        except ValueError:  # of the next line
+            if any(map(str.strip, batch)):
+                yield batch
+            raise
+        if batch:
+            yield batch
 
 
 def add_sentence_options(parser: argparse.ArgumentParser) -> None:
@@ -42,33 +128,41 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
         type=positive_integer,
         default=64,
         metavar="N",
-        help="read, run and write N sentences at a time (default: %(default)s)",
+        help="run N sentences at a time (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--max-line",
+        type=positive_integer,
+        default=1_000_000,
+        metavar="BYTES",
+        help="refuse a line of more bytes than that, which no sentence has: memory grows with the longest line "
+        "(default: %(default)s)",
     )
 
 
-def read_sentences(options: argparse.Namespace) -> Iterator[str]:
+def read_sentences(options: argparse.Namespace) -> Sentences:
     """The sentences of the arguments, the file or standard input.
 
-    A file is read through once before this returns, so that an error in it shows before a model is loaded.
+    A file is read up to its first word before this returns, so that one without any shows before a model is loaded.
     """
     if _reads_standard_input(options):
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
-        return read_lines(sys.stdin.buffer, "standard input")
+        return _arriving_sentences(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line)
     if options.text:
-        return read_lines((os.fsencode(text) for text in options.text), "the text")
+        return Sentences((os.fsencode(text) for text in options.text), "the text")
+    check_is_text_file(options.file)
+    file = partial(open, options.file, "rb")
     if Path(options.file).is_file():  # and not, for instance, a named pipe, which can be read only once
-        for _ in read_text_file(options.file):
-            pass
-    return read_text_file(options.file)
+        any(map(str.strip, _arriving_sentences(file, options.file, options.max_line)))
+    return _arriving_sentences(file, options.file, options.max_line)
 
 
-def sentence_batches(options: argparse.Namespace, sentences: Iterator[str]) -> Iterator[list[str]]:
-    """Lists of `--batch-size` sentences; of one, where somebody types them and waits for each answer."""
-    is_typed = _reads_standard_input(options) and sys.stdin.isatty()
-    size = 1 if is_typed else options.batch_size
-    while batch := list(islice(sentences, size)):
-        yield batch
+def _arriving_sentences(
+    open_stream: Callable[[], AbstractContextManager[BinaryIO]], source: str, max_bytes: int
+) -> Sentences:
+    lines = ArrivingLines(open_stream, source, max_bytes)
+    return Sentences(lines, source, lambda: lines.pauses)
 
 
 def load_model(options: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

@@ -9,11 +9,13 @@ from typing import NamedTuple
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from ..parsing.sentences import first_of_each_unit
 from ..scoring.parsing_scores import ParsingScores, score_parses
-from ..scoring.sentences import score_encoded_sentences
+from ..scoring.sentences import SentenceScore, score_encoded_sentences, score_with_distances
 from ..text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from ..text.word_alignment import encode_sentence, encode_words
 from ..trees.baselines import baseline_trees
+from ..trees.distances import tree_from_distances
 from ..trees.induced_tree import InducedTree
 from ..trees.treebank import GoldTree
 
@@ -144,7 +146,7 @@ def analyze_sentences(
     layer: int | None = None,
     branching_bias: str = "right",
 ) -> list[SentenceAnalysis]:
-    """Parses sentences with every layer of a model and measures the surprisals of their words.
+    """Parses sentences with every layer of a model and measures the surprisals of their words, in one pass.
 
     Args:
         model: a language model of this package.
@@ -157,13 +159,22 @@ def analyze_sentences(
     Raises:
         ValueError: if an option or the tokenizer does not fit the model.
     """
-    readings = read_sentences(model, tokenizer, sentences)
-    texts = [list(sentence.words) if isinstance(sentence, GoldTree) else sentence for sentence in sentences]
+    encoded = [encode(tokenizer, sentence) for sentence in sentences]
+    ids = [input_ids for _, input_ids, _ in encoded]
     if not model.induces_trees:
-        trees, layers = [None] * len(texts), {}
+        scores = score_encoded_sentences(model, tokenizer, ids)
+        trees, layers = [None] * len(sentences), {}
     else:
-        options = {"layer": layer, "branching_bias": branching_bias, "progress": False}
-        trees, layers = model.parse_by_layer(texts, tokenizer, **options)
+        scores, distances = zip(*score_with_distances(model, tokenizer, ids), strict=True)
+        by_layer = [
+            [
+                tree_from_distances(first_of_each_unit(row, word_of_token), words, branching_bias)
+                for row, (words, _, word_of_token) in zip(rows, encoded, strict=True)
+            ]
+            for rows in zip(*distances, strict=True)
+        ]
+        trees, layers = model.name_layers(layer, by_layer)
+    readings = [_reading(tokenizer, *sentence) for sentence in zip(encoded, scores, strict=True)]
     return [
         SentenceAnalysis(
             reading=reading,
@@ -198,16 +209,20 @@ def read_sentences(
     """
     encoded = [encode(tokenizer, sentence) for sentence in sentences]
     scores = score_encoded_sentences(model, tokenizer, [ids for _, ids, _ in encoded])
-    readings = []
-    for (words, ids, word_of_token), score in zip(encoded, scores, strict=True):
-        surprisals = [0.0] * len(words)
-        unknown = [False] * len(words)
-        *word_tokens, end = score.log_probabilities
-        for token, word, log_probability in zip(ids, word_of_token, word_tokens, strict=True):
-            surprisals[word] -= log_probability / math.log(2)
-            unknown[word] |= token == tokenizer.unk_token_id
-        readings.append(SentenceReading(tuple(words), tuple(surprisals), -end / math.log(2), tuple(unknown)))
-    return readings
+    return [_reading(tokenizer, *sentence) for sentence in zip(encoded, scores, strict=True)]
+
+
+def _reading(
+    tokenizer: PreTrainedTokenizerBase, encoded: tuple[list[str], list[int], list[int]], score: SentenceScore
+) -> SentenceReading:
+    words, ids, word_of_token = encoded
+    surprisals = [0.0] * len(words)
+    unknown = [False] * len(words)
+    *word_tokens, end = score.log_probabilities
+    for token, word, log_probability in zip(ids, word_of_token, word_tokens, strict=True):
+        surprisals[word] -= log_probability / math.log(2)
+        unknown[word] |= token == tokenizer.unk_token_id
+    return SentenceReading(tuple(words), tuple(surprisals), -end / math.log(2), tuple(unknown))
 
 
 def encode(tokenizer: PreTrainedTokenizerBase, sentence: str | GoldTree) -> tuple[list[str], list[int], list[int]]:

@@ -1,5 +1,6 @@
 """ON-LSTM: an LSTM whose neurons are ordered by how long they remember (Shen, Tan, Sordoni & Courville, ICLR 2019)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -161,37 +162,44 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM)
         input_ids: torch.LongTensor,
         attention_mask: torch.Tensor | None = None,
         state: RecurrentState | None = None,
-        layer: int | None = None,
+        layer: int | None | Sequence[int | None] = None,
     ) -> tuple[torch.Tensor, RecurrentState]:
-        """What `parse` builds trees from: the forget distances of one layer.
+        """What `parse` builds trees from: the forget distances of one layer, or of several.
 
         Args:
             input_ids: `(batch_size, sequence_length)`.
             attention_mask: the same shape, 0 at padding.
             state: where to go on from.
-            layer: which layer, counted from 0; `config.parse_layer` when not given.
+            layer: which layer, counted from 0, or a sequence of them; `config.parse_layer` for `None`.
 
         Returns:
-            The distances `(batch_size, sequence_length)`, and the state to go on from. The layers above are not run,
-            and their state stays as it was.
+            The distances, `(batch_size, sequence_length)` of one layer and `(layers, batch_size, sequence_length)` of
+            several, and the state to go on from. The layers above are not run, and their state stays as it was.
 
         Raises:
             ValueError: if there is no such layer.
         """
-        layer = self.config.parse_layer if layer is None else layer
-        if not 0 <= layer < self.config.num_hidden_layers:
-            raise ValueError(
-                f"layer {layer} does not exist: this model's layers are 0 to {self.config.num_hidden_layers - 1}"
-            )
+        is_one = not isinstance(layer, Sequence)
+        layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
+        for one in layers:
+            if not 0 <= one < self.config.num_hidden_layers:
+                raise ValueError(
+                    f"layer {one} does not exist: this model's layers are 0 to {self.config.num_hidden_layers - 1}"
+                )
         outputs = self.model(
             input_ids,
             attention_mask=attention_mask,
             state=state,
             use_cache=True,
             output_distances=True,
-            num_layers=layer + 1,
+            num_layers=max(layers) + 1,
         )
-        return outputs.forget_distances[layer], outputs.state
+        return outputs.forget_distances[layers[0] if is_one else layers], outputs.state
+
+    @staticmethod
+    def distances_by_layer(output: ONLSTMCausalLMOutput) -> torch.Tensor:
+        """What trees are built from in an output with `output_distances=True`: `(layers, batch_size, length)`."""
+        return output.forget_distances
 
 
 class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel, RecurrentForSequencePairClassification):

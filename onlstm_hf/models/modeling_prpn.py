@@ -580,6 +580,11 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
             )
         return self.model.distances(input_ids, attention_mask, state)
 
+    @staticmethod
+    def distances_by_layer(output: PRPNCausalLMOutput) -> torch.Tensor:
+        """What trees are built from in an output with `output_distances=True`: `(1, batch_size, length)`."""
+        return output.distances.unsqueeze(0)
+
 
 class PRPNForSequenceClassification(PRPNPreTrainedModel, RecurrentForSequenceClassification):
     """A PRPN that reads one sequence, and a linear map that classifies what it made of it."""

@@ -197,7 +197,7 @@ class RNNForCausalLM(RNNPreTrainedModel, AWDLSTMForCausalLM):
             "syntactic distances; parse with an ON-LSTM or a PRPN"
         )
 
-    syntactic_distances = draw_distances = parse
+    syntactic_distances = sentence_distances = parse_layers = parse_by_layer = draw_distances = parse
 
 
 class RNNForSequencePairClassification(RNNPreTrainedModel, RecurrentForSequencePairClassification):

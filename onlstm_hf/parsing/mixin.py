@@ -1,6 +1,7 @@
 """`parse()`: from sentences to the trees that a language model induces."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
@@ -31,7 +32,10 @@ PROGRESS_AFTER_SECONDS = 2.0
 
 
 class ParsingMixin:
-    """Adds `parse` to a model with `syntactic_distances(input_ids, attention_mask, state, layer, ...)`."""
+    """Adds `parse` to a model with `syntactic_distances(input_ids, attention_mask, state, layer, ...)`.
+
+    `distances_by_layer(output)` are the distances in an output of the model that also has logits.
+    """
 
     induces_trees = True
     pipelines = {CONSTITUENCY_PARSING: (ConstituencyParsingPipeline, "AutoModelForCausalLM")}
@@ -80,15 +84,6 @@ class ParsingMixin:
         Raises:
             ValueError: if the input, an option or the tokenizer does not fit, or the model computes NaN.
         """
-        if units not in ("words", "tokens"):
-            raise ValueError(f'units must be "words" or "tokens", not {units!r}')
-        max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
-        for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
-        tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
-        if tokenizer is not None:
-            check_tokenizer(tokenizer, self.config)
         if isinstance(sentences, Mapping) or not isinstance(sentences, Iterable):
             raise ValueError(
                 "sentences must be a string, token ids or a list of sentences, not a "
@@ -96,8 +91,86 @@ class ParsingMixin:
             )
 
         is_single = is_one_sentence(sentences)
-        if is_single:
-            sentences = [sentences]
+        (trees,) = self.parse_layers(
+            [sentences] if is_single else sentences,
+            tokenizer,
+            [layer],
+            branching_bias=branching_bias,
+            units=units,
+            batch_size=batch_size,
+            max_length=max_length,
+            progress=progress,
+            **distance_options,
+        )
+        return trees[0] if is_single else trees
+
+    def parse_layers(
+        self,
+        sentences: Iterable[str | Sequence[str] | Sequence[int] | torch.Tensor],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        layers: Sequence[int | None] = (None,),
+        *,
+        branching_bias: str = "right",
+        **options,
+    ) -> list[list[InducedTree]]:
+        """The trees that each of some layers gives, for which the model reads the sentences once.
+
+        Args:
+            sentences: any number of them; see `parse`.
+            tokenizer: see `parse`.
+            layers: see `sentence_distances`.
+            branching_bias: see `parse`.
+            options: further ones of `sentence_distances`.
+
+        Returns:
+            For each of the layers the trees of the sentences.
+        """
+        tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
+        trees: list[list[InducedTree]] = [[] for _ in layers]
+        for units, distances_by_layer in self.sentence_distances(sentences, tokenizer, layers, **options):
+            for trees_of_layer, distances in zip(trees, distances_by_layer, strict=True):
+                trees_of_layer.append(tree_from_distances(distances, units, branching_bias))
+        return trees
+
+    def sentence_distances(
+        self,
+        sentences: Iterable[str | Sequence[str] | Sequence[int] | torch.Tensor],
+        tokenizer: PreTrainedTokenizerBase | None = None,
+        layers: Sequence[int | None] = (None,),
+        *,
+        units: str = "words",
+        batch_size: int = 64,
+        max_length: int | None = None,
+        progress: bool | None = None,
+        **distance_options,
+    ) -> Iterator[tuple[list[str], list[list[float]]]]:
+        """What the trees of some layers are made from, of one sentence after the other.
+
+        The model reads every sentence once. Sentences are read as the work goes on, a window of them at a time, so
+        that memory is bounded for any number of them.
+
+        Args:
+            sentences: any number of them; see `parse`.
+            tokenizer: see `parse`.
+            layers: counted from 0; `None` is the one of the configuration, or that of a model with the same distances
+                for all layers.
+            units, batch_size, max_length, progress: see `parse`.
+            distance_options: passed on to the model's `syntactic_distances`.
+
+        Yields:
+            The units of a sentence (its words or tokens), and for each of the layers the distance of each unit.
+
+        Raises:
+            ValueError: see `parse`.
+        """
+        if units not in ("words", "tokens"):
+            raise ValueError(f'units must be "words" or "tokens", not {units!r}')
+        max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
+        for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
+            if value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        if tokenizer is not None:
+            check_tokenizer(tokenizer, self.config)
         encoded = (self._encode(sentence, tokenizer, units) for sentence in sentences)
         start_ids = [*token_ids(self.config, "eos"), *token_ids(tokenizer, "eos")][:1]
         bar = tqdm(
@@ -106,22 +179,17 @@ class ParsingMixin:
             disable=progress is False,
             delay=0 if progress else PROGRESS_AFTER_SECONDS,
         )
-        trees: list[InducedTree] = []
-        with bar, evaluation_mode(self):
+        with bar:
             for window in windows(encoded, batch_size * BATCHES_PER_WINDOW):
-                distances: dict[int, list[float]] = {}
-                for batch in batches(window, batch_size):
-                    rows = [window[index] for index in batch]
-                    batch_distances = self._unit_distances(
-                        rows, start_ids, max_length, layer=layer, **distance_options
-                    )
-                    distances.update(zip(batch, batch_distances, strict=True))
-                    bar.update(len(batch))
-                trees += [
-                    tree_from_distances(distances[index], sentence.units, branching_bias)
-                    for index, sentence in enumerate(window)
-                ]
-        return trees[0] if is_single else trees
+                distances: dict[int, list[list[float]]] = {}
+                with evaluation_mode(self):  # not while a sentence is yielded: the mode is that of the whole thread
+                    for batch in batches(window, batch_size):
+                        rows = [window[index] for index in batch]
+                        of_batch = self._unit_distances(rows, start_ids, max_length, layers, **distance_options)
+                        distances.update(zip(batch, of_batch, strict=True))
+                        bar.update(len(batch))
+                for index, sentence in enumerate(window):
+                    yield sentence.units, distances.pop(index)
 
     def draw_distances(
         self,
@@ -166,15 +234,28 @@ class ParsingMixin:
             layer: the layer whose trees come first; the configuration's `parse_layer` by default.
             options: further ones of `parse`.
         """
-        if layer is None and self.parse_layer is None:
-            trees = self.parse(sentences, tokenizer, **options)
-            return trees, {"syntactic distances": trees}
-        chosen = self.parse_layer if layer is None else layer
+        if self.parse_layer is None:
+            return self.name_layers(None, [self.parse(sentences, tokenizer, layer=layer, **options)])
         layers = range(self.config.num_hidden_layers)
-        by_layer = [self.parse(sentences, tokenizer, layer=layer, **options) for layer in layers]
-        if chosen not in layers:
-            raise ValueError(f"layer {chosen} does not exist: this model's layers are 0 to {layers[-1]}")
-        names = [f"layer {layer + 1}{', which makes the tree' if layer == chosen else ''}" for layer in layers]
+        self.name_layers(layer, layers)  # refuses an unknown layer before anything is read
+        return self.name_layers(layer, self.parse_layers(sentences, tokenizer, layers, **options))
+
+    def name_layers(self, layer: int | None, by_layer: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
+        """What one layer has, and what every layer has by the layer's name in a figure.
+
+        Args:
+            layer: the layer that makes the tree; the configuration's `parse_layer` by default.
+            by_layer: anything for each layer; one thing for a model with the same distances for all layers.
+
+        Raises:
+            ValueError: if there is no such layer.
+        """
+        if self.parse_layer is None:
+            return by_layer[0], {"syntactic distances": by_layer[0]}
+        chosen = self.parse_layer if layer is None else layer
+        if not 0 <= chosen < len(by_layer):
+            raise ValueError(f"layer {chosen} does not exist: this model's layers are 0 to {len(by_layer) - 1}")
+        names = [f"layer {n + 1}{', which makes the tree' if n == chosen else ''}" for n in range(len(by_layer))]
         return by_layer[chosen], dict(zip(names, by_layer, strict=True))
 
     def _encode(self, sentence, tokenizer: PreTrainedTokenizerBase | None, units: str) -> SentenceUnits:
@@ -223,25 +304,34 @@ class ParsingMixin:
         return ids[inside[0] : inside[-1] + 1] if inside else []
 
     def _unit_distances(
-        self, batch: list[SentenceUnits], start_ids: list[int], max_length: int, **distance_options
-    ) -> list[list[float]]:
-        """The distance of each unit of each sentence of a batch."""
+        self,
+        batch: list[SentenceUnits],
+        start_ids: list[int],
+        max_length: int,
+        layers: Sequence[int | None],
+        **distance_options,
+    ) -> list[list[list[float]]]:
+        """For each sentence of a batch and each of the layers the distance of each unit."""
         if not any(sentence.input_ids for sentence in batch):
-            return [[] for _ in batch]
+            return [[[] for _ in layers] for _ in batch]
         rows = [torch.tensor(start_ids + sentence.input_ids, dtype=torch.long) for sentence in batch]
         input_ids = pad_sequence(rows, batch_first=True)
         attention_mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
 
         pieces, state = [], None
+        layer = layers[0] if len(layers) == 1 else layers
         if self.device.type != "meta":  # offloaded weights say nothing, and are brought to where they are needed
             input_ids, attention_mask = input_ids.to(self.device), attention_mask.to(self.device)
         for ids, mask in zip(input_ids.split(max_length, dim=1), attention_mask.split(max_length, dim=1), strict=True):
-            distances, state = self.syntactic_distances(ids, attention_mask=mask, state=state, **distance_options)
+            distances, state = self.syntactic_distances(
+                ids, attention_mask=mask, state=state, layer=layer, **distance_options
+            )
             pieces.append(distances.float().cpu())
-        distances = torch.cat(pieces, dim=1)
+        distances = torch.cat(pieces, dim=-1).view(len(layers), *input_ids.shape)
         if not distances.isfinite().all():
             raise ValueError("the model computed distances that are not finite: its weights contain NaN or infinity")
+        by_sentence = distances[..., len(start_ids) :].transpose(0, 1).tolist()
         return [
-            first_of_each_unit(row, sentence.unit_of_token)
-            for row, sentence in zip(distances[:, len(start_ids) :].tolist(), batch, strict=True)
+            [first_of_each_unit(row, sentence.unit_of_token) for row in rows]
+            for rows, sentence in zip(by_sentence, batch, strict=True)
         ]

@@ -58,6 +58,38 @@ def score_encoded_sentences(
     Raises:
         ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
     """
+    return [score for score, _ in _read_sentences(model, tokenizer, encoded, batch_size, with_distances=False)]
+
+
+def score_with_distances(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: Sequence[Sequence[int]],
+    batch_size: int = 64,
+) -> list[tuple[SentenceScore, list[list[float]]]]:
+    """`score_encoded_sentences`, and what trees are made from; the model reads every sentence once for both.
+
+    Args:
+        model, tokenizer, encoded, batch_size: see there. The model must induce trees.
+
+    Returns:
+        For each sentence its score, and for each layer the syntactic distances of its tokens. A model with the same
+        distances for all layers counts as one layer.
+
+    Raises:
+        ValueError: see `score_encoded_sentences`.
+    """
+    return _read_sentences(model, tokenizer, encoded, batch_size, with_distances=True)
+
+
+def _read_sentences(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    encoded: Sequence[Sequence[int]],
+    batch_size: int,
+    with_distances: bool,
+) -> list[tuple[SentenceScore, list[list[float]]]]:
+    """The score of each sentence, and with distances those of its tokens by layer."""
     check_tokenizer(tokenizer, model.config)
     eos = tokenizer.eos_token_id
     if eos is None:
@@ -65,30 +97,44 @@ def score_encoded_sentences(
     framed = [torch.tensor([eos, *ids, eos]) for ids in encoded]
     if framed:
         check_token_ids(torch.cat(framed), model)
-    scores: list[SentenceScore | None] = [None] * len(framed)
+    read: list[tuple[SentenceScore, list[list[float]]] | None] = [None] * len(framed)
     order = sorted(range(len(framed)), key=lambda index: len(framed[index]))
     for start in range(0, len(order), batch_size):
         indices = order[start : start + batch_size]
-        for index, row in zip(indices, _log_probabilities(model, [framed[i] for i in indices]), strict=True):
-            scores[index] = SentenceScore(tokenizer.convert_ids_to_tokens(framed[index][1:].tolist()), row)
-    return scores
+        rows = _read_batch(model, [framed[index] for index in indices], with_distances)
+        for index, (log_probabilities, distances) in zip(indices, rows, strict=True):
+            tokens = tokenizer.convert_ids_to_tokens(framed[index][1:].tolist())
+            read[index] = SentenceScore(tokens, log_probabilities), distances
+    return read
 
 
-def _log_probabilities(model: PreTrainedModel, sequences: list[torch.Tensor]) -> list[list[float]]:
-    """The log probability of every token of each sequence but its first."""
+def _read_batch(
+    model: PreTrainedModel, sequences: list[torch.Tensor], with_distances: bool
+) -> list[tuple[list[float], list[list[float]]]]:
+    """Of each sequence the log probability of every token but its first, and by layer the distances of its words."""
     padded = pad_sequence(sequences, batch_first=True).to(model.device)
     lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=model.device)
     inputs, targets = padded[:, :-1], padded[:, 1:]
     mask = (torch.arange(inputs.shape[1], device=model.device) < lengths[:, None]).long()
-    pieces, state = [], None
+    options = {"output_distances": True} if with_distances else {}
+    pieces, distance_pieces, state = [], [], None
     length = max(1, MAX_TOKENS_PER_CALL // len(sequences))
     with evaluation_mode(model):
         for start in range(0, inputs.shape[1], length):
             piece = slice(start, start + length)
-            output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True)
+            output = model(inputs[:, piece], attention_mask=mask[:, piece], state=state, use_cache=True, **options)
             state = output.state
             pieces.append(target_log_probabilities(output.logits, targets[:, piece]))
+            if with_distances:
+                distance_pieces.append(model.distances_by_layer(output).float())
     rows = torch.cat(pieces, dim=1)
     if not rows[mask.bool()].isfinite().all():
         raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
-    return [row[:length] for row, length in zip(rows.tolist(), lengths.tolist(), strict=True)]
+    if with_distances:  # of the words alone, not of the <eos> before them
+        distances = torch.cat(distance_pieces, dim=-1)[..., 1:].transpose(0, 1).tolist()
+    else:
+        distances = [[] for _ in sequences]
+    return [
+        (row[:length], [of_layer[: length - 1] for of_layer in by_layer])
+        for row, by_layer, length in zip(rows.tolist(), distances, lengths.tolist(), strict=True)
+    ]

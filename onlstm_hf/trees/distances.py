@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .induced_tree import InducedTree, as_words
 
@@ -37,31 +37,40 @@ def tree_from_distances(
     if hasattr(distances, "tolist"):
         distances = distances.tolist()
     try:
-        distances = [float(distance) for distance in distances]
+        distances = tuple(map(float, distances))
     except TypeError as error:
         raise ValueError("distances must be one flat sequence of numbers, one per word") from error
     if len(distances) != len(words):
         raise ValueError(f"expected one distance per word, got {len(distances)} distances for {len(words)} words")
-    for word, distance in zip(words, distances, strict=True):
-        if math.isnan(distance):
-            raise ValueError(f"the distance of the word {word!r} is NaN; check the model's weights and input")
+    if any(map(math.isnan, distances)):
+        word = next(word for word, distance in zip(words, distances, strict=True) if math.isnan(distance))
+        raise ValueError(f"the distance of the word {word!r} is NaN; check the model's weights and input")
+    bracket_counts = [0] * len(words)
+    for start, end in _constituents(distances, branching_bias):
+        bracket_counts[start] += 1
+        bracket_counts[end - 1] -= 1
+    return InducedTree(words, tuple(bracket_counts), distances)
 
+
+def _constituents(distances: Sequence[float], branching_bias: str) -> Iterator[tuple[int, int]]:
+    """The constituents of two words or more, each once: no two ranges have the same first maximum."""
     if branching_bias == "right":
-        spans = []
         for word_index, (start, end) in enumerate(_ranges_of_maxima(distances)):
-            spans += [(start, end), (word_index, end)]
+            if end - start > 1:
+                yield start, end
+            if start < word_index < end - 1:
+                yield word_index, end
     elif branching_bias == "none":
-        spans = [(start, end + 1) for start, end in _ranges_of_maxima(distances[1:])]
+        yield from ((start, end + 1) for start, end in _ranges_of_maxima(distances[1:]))
     elif branching_bias == "ranges":
-        last_word = len(words) - 1
+        last_word = len(distances) - 1
         backwards = _ranges_of_maxima(distances[:0:-1])
-        spans = [(last_word - end, last_word - start + 1) for start, end in backwards]
+        yield from ((last_word - end, last_word - start + 1) for start, end in backwards)
     else:
         raise ValueError(f'branching_bias must be "right", "none" or "ranges", got {branching_bias!r}')
-    return InducedTree.from_spans(words, spans, distances)
 
 
-def _ranges_of_maxima(values: Sequence[float]) -> list[tuple[int, int]]:
+def _ranges_of_maxima(values: Sequence[float]) -> Iterator[tuple[int, int]]:
     """For each index, the widest range `(start, end)` around it in which its value is the first maximum."""
     starts, ends = [0] * len(values), [len(values)] * len(values)
     still_maxima: list[int] = []  # maxima of ranges that reach the present index; their values never increase
@@ -71,4 +80,4 @@ def _ranges_of_maxima(values: Sequence[float]) -> list[tuple[int, int]]:
         if still_maxima:
             starts[index] = still_maxima[-1] + 1
         still_maxima.append(index)
-    return list(zip(starts, ends, strict=True))
+    return zip(starts, ends, strict=True)

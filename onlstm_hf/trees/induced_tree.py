@@ -195,9 +195,9 @@ class InducedTree:
 
 
 def as_words(words: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(words, str) or not all(isinstance(word, str) for word in words):
+    if isinstance(words, str) or not all(issubclass(kind, str) for kind in set(map(type, words))):
         raise ValueError("words must be a sequence of strings, one per word; split the sentence first")
-    return tuple(str(word) for word in words)
+    return tuple(map(str, words))
 
 
 def _outermost_first(span: tuple[int, int]) -> tuple[int, int]:

@@ -1,5 +1,6 @@
 """Checkpoints as the command line and the evaluation scripts load them: checked, with errors that name the cause."""
 
+import hashlib
 import logging
 import os
 import re
@@ -13,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, P
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
 from .download_check import check_download
-from .tokenizer_check import check_tokenizer
+from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
 DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
@@ -96,6 +97,17 @@ def load_checkpoint(
         check_download(name)
     check_tokenizer(tokenizer, model.config, f"the tokenizer of {name}")
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
+
+
+def checkpoint_hash(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
+    """A hash of a model's configuration and weights and of its tokenizer, wherever they were loaded from."""
+    is_fast = tokenizer.is_fast
+    of_tokenizer = tokenizer.backend_tokenizer.to_str() if is_fast else tokenizer_fingerprint(tokenizer)
+    digest = hashlib.sha256(f"{model.config.to_json_string()}\n{of_tokenizer}\n".encode())
+    for name, tensor in model.state_dict().items():
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
+        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    return digest.hexdigest()
 
 
 def quiet_transformers() -> AbstractContextManager[None]:

@@ -16,11 +16,16 @@ def read_text_file(path: str | os.PathLike) -> Iterator[str]:
         FileNotFoundError, IsADirectoryError: if there is no such file.
         ValueError: see `read_lines`.
     """
+    check_is_text_file(path)
+    return read_lines(_binary_lines(path), str(path))
+
+
+def check_is_text_file(path: str | os.PathLike) -> None:
+    """Raises an `IsADirectoryError` for a folder, and a `FileNotFoundError` where there is nothing of this name."""
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a text file")
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no file {path}")
-    return read_lines(_binary_lines(path), str(path))
 
 
 def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:

@@ -113,13 +113,6 @@ def test_output_goes_to_a_new_file(run, error_of, checkpoint, tmp_path):
     assert names_in(tmp_path) == ["trees"]
 
 
-def test_nothing_is_left_of_an_output_that_fails_midway(error_of, checkpoint, tmp_path, monkeypatch):
-    type_in(monkeypatch, b"the cat\nthe dog\n\xff\n")
-    message = error_of("parse", "--model", checkpoint, "--batch-size", 1, "--output", tmp_path / "trees")
-    assert "byte 0xff in line 3" in message
-    assert names_in(tmp_path) == []
-
-
 def test_the_batch_size_is_that_of_the_model_calls(run, checkpoint, tmp_path, monkeypatch):
     seen, syntactic_distances = [], ONLSTMForCausalLM.syntactic_distances
 

@@ -84,6 +84,13 @@ def test_the_chosen_layer_and_bias_make_the_tree_and_every_layer_is_measured(onl
             assert of_layer == pytest.approx(expected, abs=1e-6)
 
 
+def test_the_model_reads_sentences_once_for_surprisals_and_all_trees(model, monkeypatch):
+    lengths, read = [], model.model.forward
+    monkeypatch.setattr(model.model, "forward", lambda *a, **k: lengths.append(k["input_ids"].shape) or read(*a, **k))
+    analyze_sentences(model, TOKENIZER, SENTENCES)
+    assert lengths == [(3, 8)]
+
+
 def test_a_prpn_has_one_measure_of_distance_and_an_rnn_none():
     (prpn,) = analyze_sentences(MODEL_TYPES["prpn"].make(eos_token_id=0), TOKENIZER, SENTENCES[:1])
     assert prpn.trees_by_layer == {"syntactic distances": prpn.tree}

@@ -411,6 +411,15 @@ def test_induced_trees_are_written_beside_the_gold_trees(capsys, tmp_path, check
         assert induced == model.parse([list(tree.words) for tree in gold], tokenizer, layer=layer)
 
 
+def test_a_checkpoint_reads_the_treebank_once_for_all_layers(monkeypatch, checkpoint, treebank):
+    passes, read = [], ONLSTMForCausalLM.syntactic_distances
+    monkeypatch.setattr(
+        ONLSTMForCausalLM, "syntactic_distances", lambda *a, **options: passes.append(options) or read(*a, **options)
+    )
+    assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "all", "--ensemble"]) == 0
+    assert len(passes) == 1
+
+
 @pytest.fixture(scope="module")
 def other_checkpoint(tmp_path_factory, model, tokenizer):
     """The same words, other weights."""

@@ -284,6 +284,25 @@ def test_parsing_by_layer_gives_the_trees_of_the_chosen_one_and_of_all_by_name()
         MODEL.parse_by_layer(sentences, TOKENIZER, layer=7)
 
 
+def test_the_model_reads_a_sentence_once_for_all_layers(model, monkeypatch):
+    sentences = [some_words(6), some_words(4, seed=1), []]
+    expected = [model.parse(sentences, TOKENIZER, layer=layer) for layer in (2, 0, 1)]
+    calls = ModelCalls(model, monkeypatch)
+    trees = model.parse_layers(sentences, TOKENIZER, [2, 0, None])
+    assert trees == expected
+    assert [[tree.distances for tree in each] for each in trees] == [[tree.distances for tree in e] for e in expected]
+    model.parse_by_layer(sentences, TOKENIZER)
+    model.draw_distances(sentences[0], TOKENIZER)
+    assert calls.shapes == [(3, 7), (3, 7), (1, 7)]
+
+
+def test_while_distances_are_handed_out_the_caller_can_train(model):
+    model.train()
+    for words, (distances,) in model.sentence_distances([some_words(5), some_words(3)], TOKENIZER):
+        assert len(words) == len(distances)
+        assert model.training and not torch.is_inference_mode_enabled()
+
+
 def test_the_configuration_says_which_layer_is_the_default():
     model = tiny_model(TOKENIZER, parse_layer=2)
     assert model.parse("w1 w2 w3 w4", TOKENIZER) == MODEL.parse("w1 w2 w3 w4", TOKENIZER, layer=2)

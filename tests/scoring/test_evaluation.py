@@ -6,7 +6,7 @@ import torch
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring import sentences as sentence_scores
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.scoring.sentences import score_encoded_sentences, score_sentences
+from onlstm_hf.scoring.sentences import score_encoded_sentences, score_sentences, score_with_distances
 from onlstm_hf.scoring.stream import StreamScore, check_token_ids, stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree
@@ -236,3 +236,9 @@ def test_sentence_scores_are_those_of_reading_token_by_token(monkeypatch, model,
         assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)
     encoded = tokenizer(sentences, add_special_tokens=False)["input_ids"]
     assert score_encoded_sentences(model, tokenizer, encoded, batch_size) == scores
+    for (score, distances), expected, ids in zip(
+        score_with_distances(model, tokenizer, encoded, batch_size), scores, encoded, strict=True
+    ):
+        assert score == expected
+        for layer, of_layer in enumerate(distances):
+            assert of_layer == pytest.approx(model.parse([ids], layer=layer)[0].distances, abs=1e-6)

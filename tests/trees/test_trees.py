@@ -1,6 +1,7 @@
 import copy
 import json
 import pickle
+import tracemalloc
 from dataclasses import FrozenInstanceError
 
 import numpy
@@ -310,6 +311,19 @@ def test_ten_thousand_words_in_one_chain(distances, right_branching, bias):
     assert len(repr(tree)) < 100
     assert str(tree).count("\n") == NUM_WORDS - 1
     assert tree.to_svg().count("<path") == NUM_WORDS - 1
+
+
+@pytest.mark.parametrize("bias", ["right", "none", "ranges"])
+def test_a_tree_takes_little_more_memory_than_its_numbers(bias):
+    distances = numpy.random.default_rng(0).random(NUM_WORDS).tolist()
+    words = numbered(NUM_WORDS)
+    tracemalloc.start()
+    try:
+        tree_from_distances(distances, words, bias)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 150 * NUM_WORDS
 
 
 def test_labelled_brackets_ten_thousand_deep():

@@ -85,9 +85,9 @@ def gold_sentence_distances(
     """
     words = [list(tree.words) for tree in treebank]
     layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
-    by_layer = {
-        layer: [list(tree.distances) for tree in model.parse(words, tokenizer, layer=layer, progress=False)]
-        for layer in layers
-    }
+    by_layer: dict[int | None, list[list[float]]] = {layer: [] for layer in layers}
+    for _, distances_by_layer in model.sentence_distances(words, tokenizer, layers, progress=False):
+        for stored, distances in zip(by_layer.values(), distances_by_layer, strict=True):
+            stored.append(distances)
     known = {"model_type": model.config.model_type, "num_parameters": model.num_parameters(), **description}
     return SentenceDistances([tree.words for tree in treebank], by_layer, model.parse_layer, known)
