@@ -23,6 +23,8 @@ from eval.data.texts import read_sentences
 from eval.report.perplexities import PUBLISHED, load_perplexity, report, score_tokens, text_units
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tasks import LANGUAGE_MODELLING
+from onlstm_hf.scoring.coverage import unknown_words
+from onlstm_hf.text.word_alignment import kept_words
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
@@ -72,26 +74,33 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     texts = read_texts(options)
     adaptation = read_adaptation(options, {**{path: path for path in options.files or ()}, **_splits(options)})
     batch_size = options.batch_size or BATCH_SIZES[options.protocol]
-    models = []
+    models, is_english = [], True
     for name in options.models:
         model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+        # As in training, a line of which the tokenizer keeps nothing is no sentence.
+        kept = {text: [line for line in lines if kept_words(tokenizer, line)] for text, lines in texts.items()}
         scores = {
-            text: score_text(model, tokenizer, lines, options.protocol, batch_size) for text, lines in texts.items()
+            text: score_text(model, tokenizer, lines, options.protocol, batch_size)
+            | {"unknown_words": unknown_words(tokenizer, lines)}
+            for text, lines in kept.items()
         }
         adapted = None
         if adaptation:
-            adapted, log_probabilities = adapt(adaptation, model, tokenizer, texts, batch_size)
-            adapted["scores"] = {text: score_tokens(log_probabilities[text], lines) for text, lines in texts.items()}
+            adapted, log_probabilities = adapt(adaptation, model, tokenizer, kept, batch_size)
+            adapted["scores"] = {
+                text: score_tokens(log_probabilities[text], lines, tokenizer) for text, lines in kept.items()
+            }
         models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
+        is_english &= getattr(model.config, "treebank_preprocessing", None) is None
     print(f"{', '.join(options.models)}: {PROTOCOLS[options.protocol]}\n")
-    print(report(models))
+    print(report(models, is_english=is_english))
     if options.output:
         results = {
             "task": LANGUAGE_MODELLING,
             **(models[0] if len(models) == 1 else {"models": models}),
             "protocol": {"name": options.protocol, "description": PROTOCOLS[options.protocol]},
             "batch_size": batch_size,
-            "published": PUBLISHED,
+            **({"published": PUBLISHED} if is_english else {}),
         }
         write_results(options.output, results, "eval/evaluate_lm.py", arguments)
 
@@ -133,7 +142,7 @@ def score_text(
         `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words between spaces and an `<eos>` a line),
         `bits_per_character` (line ends included), and `mean_perplexity` for sentences.
     """
-    num_words, num_characters = text_units(lines)
+    num_words, num_characters = text_units(lines, tokenizer)
     scores = load_perplexity("texts").compute(
         predictions=lines,
         protocol=protocol,

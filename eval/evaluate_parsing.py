@@ -5,11 +5,12 @@
     python eval/evaluate_parsing.py SEED1 SEED2 SEED3 --treebank wsj.mrg --layer 1 --table table.tex --ensemble
     python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.xz seed_2222.trees.jsonl.xz --treebank wsj.mrg
     python eval/evaluate_parsing.py --trees-from *.trees.jsonl.xz --treebank wsj.mrg --agreement --ensemble
+    python eval/evaluate_parsing.py MODEL --treebank trees.mrg --preset universal
 
-Words and scores are those of the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
-onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any weights from the files of them that
-training runs leave (onlstm_hf/trees/tree_files.py). Of several checkpoints, such as one model trained with several
-seeds, the table has mean, standard deviation and maximum.
+Unless options or models say otherwise, words and scores are those of the PRPN and ON-LSTM papers
+(onlstm_hf/trees/treebank.py and onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any
+weights from the files of them that training runs leave (onlstm_hf/trees/tree_files.py). Of several checkpoints, such
+as one model trained with several seeds, the table has mean, standard deviation and maximum.
 """
 
 import argparse
@@ -22,7 +23,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.data.columns import read_string_column
+from eval.data.treebanks import Treebank, add_treebank_options
 from eval.report.agreement import ALL, agreement_summary, agreement_table
 from eval.report.parsing_table import (
     PUBLISHED,
@@ -36,21 +37,19 @@ from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import check_table_name, format_table, write_table
 from eval.report.tasks import PARSING
 from onlstm_hf.scoring.agreement import tree_agreement
+from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
-from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets, read_treebank
+from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
-PROTOCOL = (
-    "words only (no punctuation, currency signs, empty elements), lower case, N for digits; every sentence after one "
-    "<eos>; sentence F1 without the whole-sentence span, averaged over sentences"
-)
+PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # The trees of one source (a layer, or the model where it gives only one tree) for all sentences, by its name.
 Trees = dict[str, list[InducedTree]]
 
@@ -72,16 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="trees.jsonl.xz of finished training runs, in the place of their checkpoints or besides others",
     )
-    parser.add_argument(
-        "--treebank",
-        required=True,
-        metavar="PATH",
-        help="Penn-style bracketed trees: a file, or a folder with .mrg files; otherwise the folder or Hub name of a "
-        "Hugging Face dataset",
-    )
-    parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
-    parser.add_argument("--split", default="test", help="split of the dataset (%(default)s)")
-    parser.add_argument("--column", default="tree", help="column of the dataset that has the trees (%(default)s)")
+    add_treebank_options(parser)
     parser.add_argument(
         "--layer",
         type=layer_number,
@@ -147,23 +137,26 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     names = [*options.models, *options.trees_from]
     if not names:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
-    gold = read_gold_trees(options)
-    if options.figure_sentence > len(gold):
-        raise ValueError(f"--figure-sentence {options.figure_sentence}: there are {len(gold)} sentences")
-    limits = {"all": None}
-    if any(len(tree.words) <= options.max_words for tree in gold):
-        limits["short"] = options.max_words
-
+    treebank = Treebank(options)
+    check_figure_sentence(options, len(treebank.trees) + treebank.num_left_out)
     models, parses = [], []
     for name in options.models:
         model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+        gold = treebank.read_for(name, model.config.treebank_preprocessing)
         parses.append(parse_layers(model, tokenizer, gold, options))
-        models.append(describe_checkpoint(name, model) | {"parse_layer": model.parse_layer})
+        known = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
+        models.append(describe_checkpoint(name, model) | known)
     for name in options.trees_from:
         stored = read_tree_file(name)
+        gold = treebank.read_for(name, stored.model.get("treebank_preprocessing"))
         parses.append(stored_layers(name, stored, gold, options))
-        known = {key: stored.model.get(key) for key in ("num_parameters", "seed")}
+        known = {key: stored.model.get(key) for key in ("num_parameters", "seed", "unknown_words")}
         models.append({"model": name, **known, "parse_layer": stored.parse_layer})
+    gold = treebank.trees
+    check_figure_sentence(options, len(gold))
+    limits = {"all": None}
+    if any(len(tree.words) <= options.max_words for tree in gold):
+        limits["short"] = options.max_words
     for model, trees in zip(models, parses, strict=True):
         model["scores"] = {part: score(trees, gold, limit, options.seed) for part, limit in limits.items()}
     members = [trees for sources in parses for trees in sources.values()]
@@ -184,12 +177,21 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     summaries = {part: summarize_rows([model["scores"][part] for model in models], others[part]) for part in limits}
 
     header, rows = parsing_table(summaries, options.max_words)
-    rows += [[], *published_rows(options.max_words)]
-    print(f"{', '.join(names)} on {options.treebank}: {len(gold)} sentences; {PROTOCOL}\n")
-    print(format_table(header, rows))
+    if treebank.is_read_as_in_the_papers:  # other figures are not of this language
+        rows += [[], *published_rows(options.max_words)]
+    protocol = f"{treebank.describe()}; {PROTOCOL}"
+    print(f"{', '.join(names)} on {options.treebank}: {len(gold)} sentences; {protocol}")
+    if treebank.num_left_out:
+        print(f"{treebank.num_left_out} sentences without a word are left out")
+    print("\n" + format_table(header, rows))
+    by_model = ", by model" if len(models) > 1 else ""
+    print(f"\nunknown words{by_model}: {', '.join(share(model['unknown_words']) for model in models)}")
     if agreement:
         print(f"\n{format_table(*agreement_table(agreement))}")
-    print(f"\n{PUBLISHED_NOTE}" + (f"\nnote: {options.note}" if options.note else ""))
+    if treebank.is_read_as_in_the_papers:
+        print(f"\n{PUBLISHED_NOTE}")
+    if options.note:
+        print(f"\nnote: {options.note}")
     if options.table:
         write_table(options.table, header, rows)
     if options.trees:
@@ -204,10 +206,20 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
             **({"agreement": agreement} if agreement else {}),
             "summary": summaries,
             "treebank": options.treebank,
-            "protocol": {"description": PROTOCOL, "branching_bias": options.branching_bias, "seed": options.seed},
+            "protocol": {
+                "description": protocol,
+                "preprocessing": treebank.preprocessing.to_dict(),
+                "sentences_without_words": treebank.num_left_out,
+                "branching_bias": options.branching_bias,
+                "seed": options.seed,
+            },
             "note": options.note,
             "max_words": options.max_words,
-            "published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED},
+            **(
+                {"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}}
+                if treebank.is_read_as_in_the_papers
+                else {}
+            ),
         }
         write_results(options.output, results, "eval/evaluate_parsing.py", arguments)
 
@@ -262,15 +274,20 @@ def source_name(layer: int | None) -> str:
     return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
 
 
-def read_gold_trees(options: argparse.Namespace) -> list[GoldTree]:
-    """The gold trees of files in Penn style or of a dataset's column, words by the papers' protocol."""
-    path = Path(options.treebank)
-    is_penn_style = path.is_file() or path.suffix.lower() == ".mrg" or any(path.rglob("*.[mM][rR][gG]"))
-    if is_penn_style:
-        return read_treebank(path)
-    return gold_trees_from_brackets(
-        read_string_column(options.treebank, options.config, options.split, options.column)
-    )
+def check_figure_sentence(options: argparse.Namespace, num_sentences: int) -> None:
+    """Raises a `ValueError` if the sentence of the picture does not exist."""
+    if options.figure_sentence > num_sentences:
+        raise ValueError(f"--figure-sentence {options.figure_sentence}: there are {num_sentences} sentences")
+
+
+def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
+    """The words of each sentence."""
+    return [tree.words for tree in gold]
+
+
+def share(fraction: float | None) -> str:
+    """In per cent; a question mark for what is not known."""
+    return "?" if fraction is None else f"{100 * fraction:.1f} %"
 
 
 def score(trees: Trees, gold: list[GoldTree], max_words: int | None, seed: int) -> dict[str, ParsingScores]:

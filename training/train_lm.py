@@ -174,7 +174,7 @@ class LanguageModeling(Task):
         return {
             "parsing": scores.to_dict(),
             "sentence_f1_by_layer": f1_by_layer,
-            "parsing_unknown_words": unknown_words(self.tokenizer, (tree.words for tree in self.treebank)),
+            "parsing_unknown_words": stored.model["unknown_words"],
         }
 
     def _sentence_f1(self, stored: SentenceDistances, layer: int | None, rule: str = "right") -> float:

@@ -31,7 +31,7 @@ Returns:
 Examples:
     >>> import evaluate
     >>> minimal_pairs = evaluate.load("eval/minimal_pairs")
-    >>> log_probabilities = [[-20.1, -22.4], [-18.0, -17.5], [-30.2, -31.0], [-25.0, -25.0]]
+    >>> log_probabilities = [[-20.3, -22.4], [-18.0, -17.5], [-30.2, -31.0], [-25.3, -25.3]]
     >>> scores = minimal_pairs.compute(
     ...     predictions=log_probabilities, conditions=["singular", "plural", "singular", "plural"]
     ... )

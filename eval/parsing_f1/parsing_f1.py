@@ -1,7 +1,7 @@
 """Unlabelled F1 of induced constituency trees, as a metric of the `evaluate` library."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -10,7 +10,7 @@ import evaluate
 
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.trees.induced_tree import InducedTree
-from onlstm_hf.trees.treebank import GoldTree, Preprocessing
+from onlstm_hf.trees.treebank import GoldTree, Preprocessing, preprocessing_of
 
 _DESCRIPTION = """\
 Compares the trees that a model found in sentences with the gold trees of a treebank: unlabelled precision, recall and
@@ -24,8 +24,10 @@ Args:
         out), nested lists of words, an `InducedTree`, an `nltk.Tree`, or the constituents as a list of half-open spans
         `(start, end)` of word indices.
     references: one labelled gold tree per sentence: a Penn-style bracket string, an `nltk.Tree`, or a `GoldTree`.
-    preprocessing: an `onlstm_hf.trees.treebank.Preprocessing`: which leaves of the gold strings are words and how they
-        are written. The default is the papers' protocol. The predicted trees must have exactly these words.
+    preprocessing: which leaves of the gold strings are words and how they are written: an
+        `onlstm_hf.trees.treebank.Preprocessing`, the name of one of its `PRESETS`, or a dictionary of its fields, such
+        as a model's `config.treebank_preprocessing`. The default is the papers' protocol. The predicted trees must
+        have exactly these words.
     baselines: whether to add the scores of the baselines on the same sentences, under `"baselines"`.
     seed: of the random baselines and the bootstrap.
     length_limits, num_resamples, confidence: see `onlstm_hf.scoring.parsing_scores.score_parses`.
@@ -83,11 +85,15 @@ class ParsingF1(evaluate.Metric):
         self,
         predictions: list[str],
         references: list[str],
-        preprocessing: Preprocessing | None = None,
+        preprocessing: Preprocessing | Mapping | str | None = None,
         baselines: bool = False,
         seed: int = 0,
         **options,
     ) -> dict:
+        if isinstance(preprocessing, str):
+            preprocessing = preprocessing_of(preprocessing)
+        elif isinstance(preprocessing, Mapping):
+            preprocessing = preprocessing_of(None, preprocessing)
         gold = _for_each("reference", lambda text: _read_reference(text, preprocessing), references)
         predicted = _for_each("prediction", _read_prediction, predictions, gold)
         scores = score_parses(predicted, gold, seed=seed, **options).to_dict()

@@ -5,28 +5,41 @@ from pathlib import Path
 from statistics import mean, stdev
 
 import torch
+from transformers import PreTrainedTokenizerBase
 
 from eval.extras import import_extra
 from eval.report.tables import format_table
 from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.hub.cards.published import published_figures
+from onlstm_hf.text.word_alignment import kept_words
 
 PUBLISHED = published_figures(LANGUAGE_MODELLING)
 # The columns of the table, and how many decimal places they have.
 UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
 
 
-def score_tokens(log_probabilities: torch.Tensor, lines: list[str]) -> dict[str, float]:
+def score_tokens(
+    log_probabilities: torch.Tensor, lines: list[str], tokenizer: PreTrainedTokenizerBase | None = None
+) -> dict[str, float]:
     """The scores of a stream from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`."""
-    num_words, num_characters = text_units(lines)
+    num_words, num_characters = text_units(lines, tokenizer)
     return load_perplexity("log_probabilities").compute(
         predictions=[log_probabilities.tolist()], num_words=[sum(num_words)], num_characters=[sum(num_characters)]
     )
 
 
-def text_units(lines: list[str]) -> tuple[list[int], list[int]]:
-    """The words of each line, an `<eos>` included, and its characters, with the line's end."""
-    return [len(line.split()) + 1 for line in lines], [len(line) + 1 for line in lines]
+def text_units(lines: list[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[list[int], list[int]]:
+    """The words of each line, an `<eos>` included, and its characters, with the line's end.
+
+    Of a tokenizer that leaves out punctuation these are the words and characters of what it keeps.
+    """
+    units = []
+    for line in lines:
+        words = line.split()
+        kept = words if tokenizer is None else kept_words(tokenizer, line)
+        units.append((len(kept) + 1, len(line if len(kept) == len(words) else " ".join(kept)) + 1))
+    num_words, num_characters = zip(*units, strict=True) if units else ((), ())
+    return list(num_words), list(num_characters)
 
 
 def load_perplexity(configuration: str):
@@ -35,12 +48,13 @@ def load_perplexity(configuration: str):
     return evaluate.load(str(Path(__file__).resolve().parents[1] / "perplexity"), configuration, keep_in_memory=True)
 
 
-def report(models: Sequence[dict], are_alike: bool = True) -> str:
+def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = True) -> str:
     """The table of the texts' scores by each model, those with adaptation, and the published ones.
 
     Args:
         models: of each its name (`model`), the `scores` of every text, and its `adaptation`, as results files have it.
         are_alike: whether mean and standard deviation over several models mean something.
+        is_english: whether the published figures, which are of English, stand below.
     """
     by_text: dict[str, dict[str, dict]] = {}
     for model in models:
@@ -52,17 +66,25 @@ def report(models: Sequence[dict], are_alike: bool = True) -> str:
     for text, scores in by_text.items():
         for name, row in scores.items():
             label = text if len(models) == 1 else f"{text}, {name}"
-            rows.append([label, str(row["num_tokens"]), *(places.format(row[unit]) for unit, places in UNITS.items())])
+            figures = [places.format(row[unit]) for unit, places in UNITS.items()]
+            unknown = row.get("unknown_words")
+            rows.append([label, str(row["num_tokens"]), *figures, "" if unknown is None else f"{100 * unknown:.1f} %"])
         if len(scores) > 1 and are_alike:
             columns = {unit: [row[unit] for row in scores.values()] for unit in UNITS}
             rows += [
-                [f"{text}, {name}", "", *(places.format(function(columns[unit])) for unit, places in UNITS.items())]
+                [
+                    f"{text}, {name}",
+                    "",
+                    *(places.format(function(columns[unit])) for unit, places in UNITS.items()),
+                    "",
+                ]
                 for name, function in {"mean": mean, "standard deviation": stdev}.items()
             ]
     published = [
-        [f"{row['system']}, {row['text']} (published)", "", *[str(row["perplexity"])] * 2, ""] for row in PUBLISHED
+        [f"{row['system']}, {row['text']} (published)", "", *[str(row["perplexity"])] * 2, "", ""] for row in PUBLISHED
     ]
-    table = format_table(["text", "tokens", "perplexity", "per word", "bits per character"], [*rows, [], *published])
+    header = ["text", "tokens", "perplexity", "per word", "bits per character", "unknown words"]
+    table = format_table(header, [*rows, *([[], *published] if is_english else [])])
     settings = [describe_adaptation(model, len(models) > 1) for model in models if model["adaptation"]]
     return "\n".join([table, *([""] if settings else []), *settings])
 

@@ -72,14 +72,15 @@ def language_modelling(runs: Sequence[Run]) -> str:
                     f"{score['perplexity']:.2f}",
                     f"{score['word_perplexity']:.2f}",
                     f"{score['bits_per_character']:.3f}",
+                    _share(score.get("unknown_words", scored[0][1][text].get("unknown_words"))),
                 )
                 rows.setdefault(row, []).append(f"[{run_number}]")
     measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
     published = [
-        [f"{row['system']} (published)", "", "", row["text"], "", str(row["perplexity"]), "", "", _source(row)]
+        [f"{row['system']} (published)", "", "", row["text"], "", str(row["perplexity"]), "", "", "", _source(row)]
         for row in published_figures(LANGUAGE_MODELLING)
     ]
-    units = ["perplexity", "per word", "bits per character"]
+    units = ["perplexity", "per word", "bits per character", "unknown words"]
     header = ["model", "seed", "parameters", "text", "adaptation", *units, "run"]
     table = markdown_table(header, measured + published)
     return (
@@ -92,6 +93,10 @@ def _tuning(tuning: dict | None) -> str:
     if tuning is None:
         return ""
     return f" (best of {len(tuning['grid'])} on {tuning['num_tokens']:,} tokens of {text_name(tuning['text'])})"
+
+
+def _share(fraction: float | None) -> str:
+    return "" if fraction is None else f"{100 * fraction:.1f} %"
 
 
 def parsing(runs: Sequence[Run]) -> str:

@@ -71,7 +71,7 @@ class Ablation(NamedTuple):
             yield
 
 
-def _loss_by_pytorch(hidden_states, weight, bias, shift_labels, num_items_in_batch):
+def _loss_by_pytorch(hidden_states, weight, bias, shift_labels, num_items_in_batch, log_priors=None):
     """`projected_next_token_loss` by PyTorch's function that computes logits in blocks (from 2.13 on)."""
     autocast = torch.is_autocast_enabled("cpu")
     dtype = torch.get_autocast_dtype("cpu") if autocast else hidden_states.dtype
@@ -87,7 +87,7 @@ def _loss_by_pytorch(hidden_states, weight, bias, shift_labels, num_items_in_bat
     return total.float() / num_items_in_batch
 
 
-def _loss_of_logits(hidden_states, weight, bias, shift_labels, num_items_in_batch):
+def _loss_of_logits(hidden_states, weight, bias, shift_labels, num_items_in_batch, log_priors=None):
     """`projected_next_token_loss` by PyTorch's cross-entropy of all logits."""
     logits = linear.linear(hidden_states, weight, bias)
     return vocabulary_loss.next_token_loss(logits, shift_labels, num_items_in_batch)

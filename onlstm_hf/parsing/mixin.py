@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.logging import tqdm
+from transformers.utils.logging import get_logger, tqdm
 
 from ..text.word_alignment import encode_sentence, encode_words
 from ..trees.distances import tree_from_distances
@@ -25,6 +25,8 @@ from .sentences import (
     token_names,
     windows,
 )
+
+logger = get_logger(__name__)
 
 # Sentences are encoded and sorted by length one window after the other, so that memory is bounded on any input.
 BATCHES_PER_WINDOW = 64
@@ -180,7 +182,9 @@ class ParsingMixin:
             delay=0 if progress else PROGRESS_AFTER_SECONDS,
         )
         with bar:
-            for window in windows(encoded, batch_size * BATCHES_PER_WINDOW):
+            for number, window in enumerate(windows(encoded, batch_size * BATCHES_PER_WINDOW)):
+                if number == 0:
+                    _warn_of_unknown_words(window, tokenizer)
                 distances: dict[int, list[list[float]]] = {}
                 with evaluation_mode(self):  # not while a sentence is yielded: the mode is that of the whole thread
                     for batch in batches(window, batch_size):
@@ -335,3 +339,14 @@ class ParsingMixin:
             [first_of_each_unit(row, sentence.unit_of_token) for row in rows]
             for rows, sentence in zip(by_sentence, batch, strict=True)
         ]
+
+
+def _warn_of_unknown_words(sentences: Sequence[SentenceUnits], tokenizer: PreTrainedTokenizerBase | None) -> None:
+    """Says, once in a process, that most tokens are unknown: text in another language than the model's, mostly."""
+    unknown = None if tokenizer is None else tokenizer.unk_token_id
+    tokens = [token for sentence in sentences for token in sentence.input_ids]
+    if unknown is not None and 2 * tokens.count(unknown) > len(tokens):
+        logger.warning_once(
+            "Most words here are unknown to the model, which reads its unknown token in their place: the trees say "
+            "little. Is this the language, and the spelling, of the text that the model was trained on?"
+        )

@@ -68,6 +68,15 @@ def encode_sentence(
     return [text[start:end] for start, end in offsets], input_ids, word_indices, offsets
 
 
+def kept_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
+    """The words between spaces for which the tokenizer has tokens: all but those that it leaves out of every text."""
+    words = text.split()
+    if not words or not tokenizer.is_fast:
+        return words
+    _, word_indices = _encode_by_offsets(tokenizer, words)
+    return [words[index] for index in sorted(set(word_indices))]
+
+
 def is_word_level(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether each token of the tokenizer is a whole word (or, for a character-level one, a character)."""
     return tokenizer.is_fast and type(tokenizer.backend_tokenizer.model).__name__ == "WordLevel"

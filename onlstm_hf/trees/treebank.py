@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ from .induced_tree import InducedTree
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
 CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})
 EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
+# How digits can be written.
+DIGITS = ("runs", "numbers", "keep")
 ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
 
 
@@ -43,7 +45,7 @@ class Preprocessing:
     function_tag_separators: str = "-="
 
     def __post_init__(self):
-        if self.digits not in ("runs", "numbers", "keep"):
+        if self.digits not in DIGITS:
             raise ValueError(f'digits must be "runs", "numbers" or "keep", got {self.digits!r}')
 
     def word(self, text: str) -> str:
@@ -92,7 +94,7 @@ PRESETS = {
 
 
 def preprocessing_of(
-    preset: str | None, known: Mapping[str, Any] | None = None, dropped_tags: Iterable[str] | None = None
+    preset: str | None, known: Mapping[str, Any] | None = None, **changes: Iterable[str] | bool | str | None
 ) -> Preprocessing:
     """How a treebank is read for a model.
 
@@ -100,15 +102,15 @@ def preprocessing_of(
         preset: one of `PRESETS`, or `None`.
         known: without a preset, what the model's configuration says (`treebank_preprocessing`); the papers' protocol
             where it says nothing.
-        dropped_tags: in the place of those of either.
+        changes: fields of `Preprocessing` that are otherwise, but for those that are `None`.
 
     Raises:
-        ValueError: for an unknown preset, or values that the configuration cannot have.
+        ValueError: for an unknown preset, or an unknown field or value.
     """
     if preset is not None and preset not in PRESETS:
         raise ValueError(f"unknown treebank preset {preset!r}; there are {', '.join(PRESETS)}")
-    preprocessing = Preprocessing.from_dict(known or {}) if preset is None else PRESETS[preset]
-    return preprocessing if dropped_tags is None else replace(preprocessing, dropped_tags=frozenset(dropped_tags))
+    values = dict(known or {}) if preset is None else PRESETS[preset].to_dict()
+    return Preprocessing.from_dict(values | {name: value for name, value in changes.items() if value is not None})
 
 
 @dataclass(frozen=True)

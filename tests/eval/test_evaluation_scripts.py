@@ -21,7 +21,7 @@ from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.trees.averaging import average_trees
-from onlstm_hf.trees.treebank import AS_WRITTEN, GoldTree, read_treebank
+from onlstm_hf.trees.treebank import AS_WRITTEN, PRESETS, GoldTree, read_treebank
 from tests.helpers.requirements import library
 
 library("datasets")
@@ -557,3 +557,70 @@ def test_the_scripts_run_from_a_checkout(project_root, checkpoint, treebank):
     assert ended.returncode == 0, ended.stderr
     assert "right branching" in ended.stdout
     assert ended.stderr == ""
+
+
+@pytest.fixture
+def portuguese(tmp_path):
+    """A checkpoint that was trained on words without punctuation, and trees of its treebank."""
+    tokenizer = build_word_tokenizer(
+        ["o gato que dorme vê N ratos"], lowercase=True, digits_to_n=True, drop_punctuation=True
+    )
+    torch.manual_seed(0)
+    config = ONLSTMConfig(
+        vocab_size=len(tokenizer), embedding_size=8, hidden_size=8, num_hidden_layers=2, chunk_size=4,
+        eos_token_id=tokenizer.eos_token_id, treebank_preprocessing=PRESETS["universal"].to_dict(),
+    )  # fmt: skip
+    ONLSTMForCausalLM(config).save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "trees.mrg").write_text(
+        "((fcl (np (art O) (n Gato)) (PUNCT ,) (vp (v vê) (np (num 12) (n Cães))) (PUNCT .)))\n((x (PUNCT .)))\n"
+    )
+    (tmp_path / "text.txt").write_text("O Gato , vê 12 Cães .\n. . .\n", encoding="utf-8")
+    return tmp_path
+
+
+def test_trees_are_read_as_the_model_remembers_without_english_figures(portuguese, capsys):
+    output = portuguese / "results.json"
+    command = [str(portuguese / "model"), "--treebank", str(portuguese / "trees.mrg")]
+    assert evaluate_parsing.main([*command, "--output", str(output)]) == 0
+    printed, results = capsys.readouterr().out, json.loads(output.read_text())
+    assert "1 sentences; words without the tags -NONE-, PUNCT, lower case, digits kept; every sentence" in printed
+    assert "1 sentences without a word are left out" in printed
+    assert "unknown words: 20.0 %" in printed
+    assert "published" not in printed and "published" not in results
+    assert results["models"][0]["unknown_words"] == pytest.approx(0.2)
+    assert results["protocol"]["preprocessing"] == PRESETS["universal"].to_dict()
+    assert results["protocol"]["sentences_without_words"] == 1
+
+    assert evaluate_parsing.main([*command, "--preset", "plain"]) == 0
+    assert "2 sentences; every leaf a word, case as written, digits kept" in capsys.readouterr().out
+    changes = ["--dropped-tags", "n,PUNCT", "--no-lowercase", "--digits", "runs", "--function-tag-separators", "-"]
+    assert evaluate_parsing.main([*command, *changes, "--output", str(output)]) == 0
+    known = {"dropped_tags": ["PUNCT", "n"], "lowercase": False, "digits": "runs", "function_tag_separators": "-"}
+    assert json.loads(output.read_text())["protocol"]["preprocessing"] == known
+
+
+def test_models_that_read_treebanks_in_different_ways_need_a_preset(portuguese, capsys):
+    other = portuguese / "other"
+    shutil.copytree(portuguese / "model", other)
+    config = json.loads((other / "config.json").read_text())
+    (other / "config.json").write_text(json.dumps(config | {"treebank_preprocessing": None}))
+    command = [str(portuguese / "model"), str(other), "--treebank", str(portuguese / "trees.mrg")]
+    assert evaluate_parsing.main(command) == 1
+    assert "remembers another way to read treebanks than the models before: give --preset" in capsys.readouterr().err
+    assert evaluate_parsing.main([*command, "--preset", "universal"]) == 0
+    assert evaluate_parsing.main([*command, "--preset", "universal", "--dropped-tags", "PUNCT,art,n,v,num"]) == 1
+    assert "has a word, read in this way" in capsys.readouterr().err
+
+
+def test_perplexity_counts_the_words_that_the_tokenizer_keeps(portuguese, capsys):
+    output = portuguese / "results.json"
+    text = ["--files", str(portuguese / "text.txt"), "--output", str(output)]
+    assert evaluate_lm.main([str(portuguese / "model"), *text]) == 0
+    (scores,) = json.loads(output.read_text())["scores"].values()
+    assert scores["num_tokens"] == 6  # o gato vê N cães <eos>, and nothing of the second line
+    assert scores["word_perplexity"] == pytest.approx(scores["perplexity"])
+    num_characters = len("O Gato vê 12 Cães") + 1
+    assert scores["bits_per_character"] == pytest.approx(-scores["log_likelihood"] / math.log(2) / num_characters)
+    assert scores["unknown_words"] == pytest.approx(0.2)
+    assert "published" not in capsys.readouterr().out

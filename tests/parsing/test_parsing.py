@@ -436,3 +436,14 @@ def test_dropout_is_off_while_parsing_and_the_mode_is_restored(model):
 def test_a_bfloat16_model_parses(model):
     tree = model.to(torch.bfloat16).parse([some_words(9)], TOKENIZER)[0]
     assert tree.distances == pytest.approx(expected_tree(MODEL, some_words(9)).distances, abs=0.1)
+
+
+def test_text_that_the_model_does_not_know_is_mentioned_once_for_all_sentences(model, monkeypatch):
+    said = []
+    monkeypatch.setattr(parsing.logger, "warning_once", said.append)
+    model.parse([" ".join(WORDS[:4]), "貓 坐 在 墊子 上"], TOKENIZER)
+    assert len(said) == 1 and "Most words here are unknown" in said[0]
+    model.parse([" ".join(WORDS[:4]), "貓 坐"], TOKENIZER)
+    model.parse(["", " ".join(WORDS)], TOKENIZER)
+    model.parse([[0, 1, 1, 1]])
+    assert len(said) == 1

@@ -254,7 +254,7 @@ def test_what_a_model_remembers_gives_way_to_a_preset_and_tags_to_those_that_are
     remembered = PRESETS["universal"].to_dict()
     assert preprocessing_of(None) == Preprocessing()
     assert preprocessing_of("ctb", remembered) == PRESETS["ctb"]
-    chosen = preprocessing_of(None, remembered, ["Z"])
+    chosen = preprocessing_of(None, remembered, dropped_tags=["Z"], lowercase=None)
     assert (chosen.dropped_tags, chosen.digits) == (frozenset({"Z"}), "keep")
     with pytest.raises(ValueError, match="unknown treebank preset 'xtb'; there are ptb, ctb, universal, plain"):
         preprocessing_of("xtb")

@@ -34,6 +34,13 @@ class DataArguments:
         None,
     )
     dropped_tags: list[str] | None = recorded("Tags of the gold trees' leaves that are no words, if others.", None)
+    treebank_lowercase: bool | None = recorded("Whether the gold trees' words are lower-cased, if otherwise.", None)
+    treebank_digits: Literal["runs", "numbers", "keep"] | None = recorded(
+        "Write N for runs of digits or for numbers in the gold trees, or keep them, if otherwise.", None
+    )
+    function_tag_separators: str | None = recorded(
+        "What follows one of these characters in a label of the gold trees is left out, if others.", None
+    )
     tokenizer: str | None = fixed(
         "Name or folder of a tokenizer. Otherwise that of init_from, or one built from the text.", None
     )

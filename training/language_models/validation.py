@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.scoring.stream import StreamScore, stream_log_likelihood
 from onlstm_hf.trees.tree_files import SentenceDistances
@@ -54,7 +55,14 @@ def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedToke
 
 def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Preprocessing:
     """How gold trees are read: as the recipe says, as the checkpoint remembers, or by the papers' protocol."""
-    return preprocessing_of(data.treebank_preset, config.treebank_preprocessing, data.dropped_tags)
+    return preprocessing_of(
+        data.treebank_preset,
+        config.treebank_preprocessing,
+        dropped_tags=data.dropped_tags,
+        lowercase=data.treebank_lowercase,
+        digits=data.treebank_digits,
+        function_tag_separators=data.function_tag_separators,
+    )
 
 
 def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[GoldTree] | None:
@@ -89,5 +97,12 @@ def gold_sentence_distances(
     for _, distances_by_layer in model.sentence_distances(words, tokenizer, layers, progress=False):
         for stored, distances in zip(by_layer.values(), distances_by_layer, strict=True):
             stored.append(distances)
-    known = {"model_type": model.config.model_type, "num_parameters": model.num_parameters(), **description}
+    known = {
+        "model_type": model.config.model_type,
+        "num_parameters": model.num_parameters(),
+        "unknown_words": unknown_words(tokenizer, words),
+        **description,
+    }
+    if model.config.treebank_preprocessing is not None:
+        known["treebank_preprocessing"] = model.config.treebank_preprocessing
     return SentenceDistances([tree.words for tree in treebank], by_layer, model.parse_layer, known)

@@ -1,0 +1,134 @@
+"""Gold trees of files or datasets, read as the options or the models say."""
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eval.data.columns import read_string_column
+from onlstm_hf.trees.treebank import (
+    DIGITS,
+    PRESETS,
+    GoldTree,
+    Preprocessing,
+    gold_trees_from_brackets,
+    preprocessing_of,
+    read_treebank,
+)
+
+PAPERS_PROTOCOL = "words only (no punctuation, currency signs, empty elements), lower case, N for digits"
+
+
+def add_treebank_options(parser: argparse.ArgumentParser) -> None:
+    """The options that say where gold trees are and how they are read."""
+    parser.add_argument(
+        "--treebank",
+        required=True,
+        metavar="PATH",
+        help="Penn-style bracketed trees: a file, or a folder with .mrg files; otherwise the folder or Hub name of a "
+        "Hugging Face dataset",
+    )
+    parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
+    parser.add_argument("--split", default="test", help="split of the dataset (%(default)s)")
+    parser.add_argument("--column", default="tree", help="column of the dataset that has the trees (%(default)s)")
+    reading = parser.add_argument_group(
+        "how trees are read", "by default as the models remember from their training, or else as in the papers"
+    )
+    reading.add_argument(
+        "--preset",
+        choices=list(PRESETS),
+        help="ptb: the papers' protocol; ctb: the Chinese Treebank; universal: punctuation has the tag PUNCT; plain: "
+        "every leaf is a word as it is written",
+    )
+    reading.add_argument(
+        "--dropped-tags",
+        type=lambda text: text.split(","),
+        metavar="TAG,...",
+        help="tags of leaves that are no words; those of the Penn Treebank have commas and are in the preset ptb. A "
+        "first one with a hyphen needs an equals sign: --dropped-tags=-NONE-,PU",
+    )
+    reading.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help="write words in lower case")
+    reading.add_argument("--digits", choices=DIGITS, help="write N for runs of digits or for numbers, or keep them")
+    reading.add_argument(
+        "--function-tag-separators", metavar="CHARACTERS", help="what follows one of them in a label is left out"
+    )
+
+
+class Treebank:
+    """The gold trees that the options name, without sentences that have no word, such as those of punctuation.
+
+    They are read when this is made, so that a file that cannot be read is no surprise after a model has been loaded;
+    and once more where the model reads treebanks in another way than the options or the papers.
+
+    Raises:
+        FileNotFoundError: if there are no such files.
+        ValueError: if they cannot be read.
+
+    Attributes:
+        trees: the trees.
+        num_left_out: how many sentences have no word.
+        preprocessing: how they were read.
+    """
+
+    def __init__(self, options: argparse.Namespace):
+        self.options = options
+        self._is_of_a_model = False
+        self._read(self._chosen(None))
+
+    def read_for(self, name: str, known: Mapping[str, Any] | None) -> list[GoldTree]:
+        """The trees as a model reads them.
+
+        Args:
+            name: of the model.
+            known: its configuration's `treebank_preprocessing`.
+
+        Raises:
+            ValueError: if they have no words, or an earlier model reads them in another way.
+        """
+        preprocessing = self._chosen(known)
+        if preprocessing != self.preprocessing:
+            if self._is_of_a_model:
+                raise ValueError(
+                    f"{name} remembers another way to read treebanks than the models before: give --preset"
+                )
+            self._read(preprocessing)
+        self._is_of_a_model = True
+        if not self.trees:
+            raise ValueError(f"no sentence of {self.options.treebank} has a word, read in this way")
+        return self.trees
+
+    def _chosen(self, known: Mapping[str, Any] | None) -> Preprocessing:
+        options = self.options
+        return preprocessing_of(
+            options.preset,
+            known,
+            dropped_tags=options.dropped_tags,
+            lowercase=options.lowercase,
+            digits=options.digits,
+            function_tag_separators=options.function_tag_separators,
+        )
+
+    def _read(self, preprocessing: Preprocessing) -> None:
+        options, path = self.options, Path(self.options.treebank)
+        if path.is_file() or path.suffix.lower() == ".mrg" or any(path.rglob("*.[mM][rR][gG]")):
+            trees = read_treebank(path, preprocessing)
+        else:
+            rows = read_string_column(options.treebank, options.config, options.split, options.column)
+            trees = gold_trees_from_brackets(rows, preprocessing)
+        self.trees, self.preprocessing = [tree for tree in trees if tree.words], preprocessing
+        self.num_left_out = len(trees) - len(self.trees)
+
+    @property
+    def is_read_as_in_the_papers(self) -> bool:
+        return self.preprocessing == Preprocessing()
+
+    def describe(self) -> str:
+        """How the words came about, in a few words."""
+        if self.is_read_as_in_the_papers:
+            return PAPERS_PROTOCOL
+        preprocessing = self.preprocessing
+        dropped = ", ".join(sorted(preprocessing.dropped_tags))
+        parts = [f"words without the tags {dropped}" if dropped else "every leaf a word"]
+        parts.append("lower case" if preprocessing.lowercase else "case as written")
+        parts.append({"runs": "N for digits", "numbers": "N for numbers", "keep": "digits kept"}[preprocessing.digits])
+        return ", ".join(parts)
