@@ -259,7 +259,8 @@ def step(model, ids):
 
 @pytest.mark.slow
 def test_the_model_compiles_with_inductor_without_graph_breaks(kind, make_model, tokenizer):
-    ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
+    # In the graph of an LSTM every step is code of its own.
+    ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"][:, :4]
     model = make_model(num_hidden_layers=2, **kind.no_dropout)
     torch._dynamo.reset()
     compiled = torch.compile(model, fullgraph=True)
