@@ -12,6 +12,8 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 import torch
@@ -46,21 +48,27 @@ def peak_memory(
         raise ValueError("the peak of a process's memory is only known on Linux")
     paths = os.pathsep.join(path for path in sys.path if path)
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": str(1 << 16), "PYTHONPATH": paths}
+    arguments = [contestants, config, batch_size, length, device, torch.get_num_threads()]
+    ended = subprocess.run(
+        [sys.executable, __file__, json.dumps(arguments)], env=environment, capture_output=True, text=True
+    )
+    if ended.returncode:
+        raise ValueError(f"peak memory could not be measured: {ended.stderr.strip().splitlines()[-1]}")
+    return json.loads(ended.stdout)
+
+
+def _measure_each(contestants: dict[str, tuple[str, bool]], *sizes) -> dict[str, int]:
+    """Peaks in forks of this process, which has imported what takes seconds and has started no thread."""
     peaks = {}
     for name, contestant in contestants.items():
-        arguments = [config, batch_size, length, *contestant, device, torch.get_num_threads()]
-        ended = subprocess.run(
-            [sys.executable, __file__, json.dumps(arguments)], env=environment, capture_output=True, text=True
-        )
-        if ended.returncode:
-            raise ValueError(f"peak memory could not be measured: {ended.stderr.strip().splitlines()[-1]}")
-        peak = json.loads(ended.stdout)
+        with ProcessPoolExecutor(1, get_context("fork")) as fork:
+            peak = fork.submit(_measure, *contestant, *sizes).result()
         if peak is not None:
             peaks[name] = peak
     return peaks
 
 
-def _measure(config, batch_size, length, implementation, autocast, device, num_threads) -> int | None:
+def _measure(implementation, autocast, config, batch_size, length, device, num_threads) -> int | None:
     torch.set_num_threads(num_threads)
     torch.manual_seed(0)
     try:  # a tiny step first: libraries that it loads and threads that it starts are not to count
@@ -101,4 +109,4 @@ def resident_bytes(name: str) -> int:
 
 
 if __name__ == "__main__":
-    print(json.dumps(_measure(*json.loads(sys.argv[1]))))
+    print(json.dumps(_measure_each(*json.loads(sys.argv[1]))))

@@ -11,15 +11,9 @@ from onlstm_hf import __version__
 from onlstm_hf.cli.main import build_parser, main
 from onlstm_hf.cli.version import FAST_PATH_IS_MISSING, describe_paths
 from onlstm_hf.ops.recurrence.library_search import FoundLibrary
+from tests.helpers.command_line import CONSOLE_SCRIPT
 
 SUBCOMMANDS = ["parse", "score", "demo", "convert", "export", "push", "push-metric"]
-# What pip writes for the entry point of setup.cfg.
-CONSOLE_SCRIPT = """
-import sys
-from onlstm_hf.cli.main import main
-if __name__ == "__main__":
-    sys.exit(main())
-"""
 
 
 @pytest.fixture
@@ -52,11 +46,6 @@ def test_help_and_wrong_usage_wait_for_no_large_library(run_installed, arguments
     packages = set(re.findall(r"^import time:.*\| +(\w+)", process.stderr, re.MULTILINE))
     assert "onlstm_hf" in packages
     assert not packages & {"torch", "transformers", "tokenizers", "huggingface_hub", "numpy"}
-
-
-def test_the_installed_command_knows_the_models_of_the_package(run_installed, checkpoint):
-    process = run_installed("parse", "the cat", "--model", checkpoint)
-    assert (process.returncode, process.stdout) == (0, "(the cat)\n"), process.stderr[-2000:]
 
 
 @pytest.mark.parametrize("module", ["onlstm_hf", "onlstm_hf.cli.main"])

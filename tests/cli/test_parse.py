@@ -7,7 +7,7 @@ import pytest
 
 from onlstm_hf import ONLSTMForCausalLM
 from onlstm_hf.scoring.sentences import score_sentences
-from tests.helpers.command_line import TEXT, WORDS, names_in, type_in
+from tests.helpers.command_line import CONSOLE_SCRIPT, TEXT, WORDS, names_in, type_in
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES
 
@@ -127,10 +127,15 @@ def test_the_batch_size_is_that_of_the_model_calls(run, checkpoint, tmp_path, mo
     assert seen == [100]
 
 
-def test_trees_leave_a_pipe_batch_by_batch_and_a_closed_pipe_is_no_error(checkpoint):
-    arguments = ["parse", "--model", str(checkpoint), "--batch-size", "2"]
+def test_trees_of_the_installed_command_leave_a_pipe_batch_by_batch_and_a_closed_pipe_is_no_error(
+    checkpoint, tmp_path, project_root, monkeypatch
+):
+    monkeypatch.setenv("PYTHONPATH", str(project_root))
+    script = tmp_path / "onlstm-hf"
+    script.write_text(CONSOLE_SCRIPT)
+    command = [sys.executable, str(script), "parse", "--model", str(checkpoint), "--batch-size", "2"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    with subprocess.Popen([sys.executable, "-m", "onlstm_hf.cli.main", *arguments], **pipes) as process:
+    with subprocess.Popen(command, **pipes) as process:
         process.stdin.write(b"the cat\nthe dog\n")
         process.stdin.flush()
         assert [process.stdout.readline() for _ in range(2)] == [b"(the cat)\n", b"(the dog)\n"]

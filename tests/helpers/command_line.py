@@ -1,10 +1,18 @@
-"""What the tests of the subcommands share: sentences, the words that the model knows, and small steps."""
+"""What the tests of the subcommands share: sentences, the words that the model knows, the command, small steps."""
 
 import sys
 from io import BytesIO, TextIOWrapper
 
 TEXT = ["The cat sat on the mat .", "it saw 2 dogs", "dogs", "the old dog that the cat saw sat on the old mat"]
 WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", ".", "it", "saw", "dogs", "old", "dog", "that", "N"]
+
+# What pip writes for the entry point of setup.cfg.
+CONSOLE_SCRIPT = """
+import sys
+from onlstm_hf.cli.main import main
+if __name__ == "__main__":
+    sys.exit(main())
+"""
 
 
 def type_in(monkeypatch, content: bytes):

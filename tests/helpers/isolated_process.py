@@ -25,7 +25,7 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
-folders, sentence, pair = json.loads(sys.argv[1])
+folders = json.loads(sys.argv[1])
 try:
     import onlstm_hf
 except ModuleNotFoundError as error:
@@ -36,7 +36,7 @@ def use_base_model(folder, input_ids):
     output = AutoModel.from_pretrained(folder, **trusted)(input_ids)
     return (output if isinstance(output, torch.Tensor) else output.last_hidden_state).tolist()
 
-def use_language_model(folder, model, tokenizer):
+def use_language_model(folder, model, tokenizer, sentence):
     input_ids = tokenizer(sentence, return_tensors="pt").input_ids
     report = {
         "logits": model(input_ids).logits[0].tolist(),
@@ -53,27 +53,28 @@ def use_language_model(folder, model, tokenizer):
         report |= {"pipeline": type(parse).__module__, "records": parse([sentence, "mat"], branching_bias="none")}
     return report
 
-def use_classifier(folder, model, tokenizer):
+def use_classifier(folder, model, tokenizer, pair):
     classify = pipeline("text-classification", model=folder, device="cpu", **trusted)
     return {
         "scores": classify([pair], top_k=None)[0],
         "hidden": use_base_model(folder, tokenizer(pair["text"], return_tensors="pt").input_ids),
     }
 
-def use(folder, is_classifier):
+def use(folder, text):
+    is_classifier = isinstance(text, dict)
     auto_class = AutoModelForSequenceClassification if is_classifier else AutoModelForCausalLM
     model = auto_class.from_pretrained(folder, **trusted)
     tokenizer = AutoTokenizer.from_pretrained(folder, **trusted)
     report = {"module": type(model).__module__, "config": type(model.config).__module__}
-    report |= (use_classifier if is_classifier else use_language_model)(folder, model, tokenizer)
+    report |= (use_classifier if is_classifier else use_language_model)(folder, model, tokenizer, text)
     return model, tokenizer, report
 
 reports = {}
-for name, (folder, is_classifier) in folders.items():
-    model, tokenizer, report = use(folder, is_classifier)
+for name, (folder, text) in folders.items():
+    model, tokenizer, report = use(folder, text)
     for part in (model, tokenizer):
         part.save_pretrained(folder + "-again")
-    reports[name] = {"first": report, "again": use(folder + "-again", is_classifier)[2]}
+    reports[name] = {"first": report, "again": use(folder + "-again", text)[2]}
 print(json.dumps({"import_error": import_error, "reports": reports}))
 """
 
@@ -106,20 +107,16 @@ def run_without_package(script: str, *arguments: str | Path, modules: Path, fold
     return run_isolated(_HIDE_PACKAGE + script, *arguments, modules=modules, folder=folder)
 
 
-def use_without_package(
-    checkpoints: dict[str, tuple[str, bool]], sentence: str, pair: dict[str, str], modules: Path, folder: Path
-) -> dict:
+def use_without_package(checkpoints: dict[str, tuple[str, str | dict[str, str]]], modules: Path, folder: Path) -> dict:
     """What checkpoints do in one process where the package is not importable, loaded, and saved and loaded again.
 
     Args:
-        checkpoints: by any name the folder of each, and whether it is a classifier of pairs. Beside it a folder is
+        checkpoints: by any name the folder of each, and a text: the sentence that a language model reads, goes on from
+            and parses, or the pair that a classifier classifies, `text` and `text_pair`. Beside each folder one is
             written whose name ends with `-again`.
-        sentence: what language models read, go on from and parse.
-        pair: what classifiers classify, `text` and `text_pair`.
         modules, folder: see `run_isolated`.
 
     Returns:
         `import_error`, that of `import onlstm_hf`, and `reports`: by name, `first` and `again`, what was found.
     """
-    arguments = json.dumps([checkpoints, sentence, pair])
-    return run_without_package(_USE_CHECKPOINTS, arguments, modules=modules, folder=folder)
+    return run_without_package(_USE_CHECKPOINTS, json.dumps(checkpoints), modules=modules, folder=folder)

@@ -72,8 +72,9 @@ def root(saved, tmp_path_factory) -> Path:
 @pytest.fixture(scope="module")
 def without_package(root):
     """What all of them do in one process, from relative places."""
-    checkpoints = {name: (folder, name in CLASSIFIERS) for name, folder in (LANGUAGE_MODELS | CLASSIFIERS).items()}
-    return use_without_package(checkpoints, SENTENCE, PAIR, modules=root / "module kód", folder=root)
+    checkpoints = {name: (folder, SENTENCE) for name, folder in LANGUAGE_MODELS.items()}
+    checkpoints |= {name: (folder, PAIR) for name, folder in CLASSIFIERS.items()}
+    return use_without_package(checkpoints, modules=root / "module kód", folder=root)
 
 
 @pytest.fixture(params=["first", "again"])

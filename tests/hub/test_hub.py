@@ -86,6 +86,13 @@ def client_without_package(variables):
         yield call
 
 
+@pytest.fixture(scope="module")
+def offline_client_without_package(variables):
+    with client_process(**{**variables, "HF_HUB_OFFLINE": "1"}) as call:
+        call(hide_package)
+        yield call
+
+
 def make_checkpoint(folder: Path, scale: float = 1.0) -> Path:
     tokenizer = build_word_tokenizer(["the company said it expects to report a loss"])
     model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0, pad_token_id=2)
@@ -129,7 +136,7 @@ def seen(hub: HubServer, name: str, **options) -> dict[str, bytes]:
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
 def test_each_released_checkpoint_can_be_shared_and_loads_each_way(
-    folder, hub, client, client_without_package, variables, tmp_path
+    folder, hub, client, client_without_package, offline_client_without_package, tmp_path
 ):
     name = f"ada/released-{folder.name}"
     outcome = client(run_command, "push", str(folder), name)
@@ -145,10 +152,7 @@ def test_each_released_checkpoint_can_be_shared_and_loads_each_way(
     expected = client(load_each_way, str(folder))
     assert client(load_each_way, name) == expected
     carried = client_without_package(load_each_way, name, True)
-    with client_process(**{**variables, "HF_HUB_OFFLINE": "1"}) as offline:
-        offline(hide_package)
-        from_cache = offline(load_each_way, name, True)
-    assert from_cache == carried
+    assert offline_client_without_package(load_each_way, name, True) == carried
     for part in ("module", "pipeline"):
         if part in expected:
             assert expected.pop(part).startswith("onlstm_hf.")

@@ -99,11 +99,11 @@ def test_the_graph_is_of_the_opset_that_is_stated(exported):
     assert versions[""] == OPSET
 
 
+# Graphs of the recurrences are compared above; of each kind of head there is one, which all models share.
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name, kind in MODEL_TYPES.items() if kind.pair_class])
-def test_pairs_are_classified(name, tmp_path):
-    kind = MODEL_TYPES[name]
-    model = kind.make(kind.pair_class, num_hidden_layers=2, num_labels=3)
+def test_pairs_are_classified(tmp_path):
+    kind = MODEL_TYPES["rnn"]
+    model = kind.make(kind.pair_class, num_hidden_layers=1, parse_layer=0, num_labels=3)
     graph = export(model, tmp_path / "model.onnx")
     ids, mask, _ = pad(random_rows(), "right")
     ids_pair, mask_pair, _ = pad([*random_rows()[1:], torch.tensor([5, 7])], "left")
@@ -113,9 +113,10 @@ def test_pairs_are_classified(name, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=list(MODEL_TYPES))
-def test_sequences_are_classified(kind, tmp_path):
-    model = kind.make(kind.sequence_class, num_hidden_layers=2, num_labels=3)
+@pytest.mark.parametrize("name", ["onlstm", "prpn"])
+def test_sequences_are_classified(name, tmp_path):
+    kind = MODEL_TYPES[name]
+    model = kind.make(kind.sequence_class, num_hidden_layers=1, parse_layer=0, num_labels=3)
     graph = export(model, tmp_path / "model.onnx")
     ids, mask, _ = pad(random_rows(), "right")
     inputs = {"input_ids": ids, "attention_mask": mask}

@@ -17,6 +17,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from eval import benchmark_quantization, benchmark_speed
 from eval.report.tables import markdown_table
+from eval.speed import ablation_turns
 from eval.speed.rows import HEADER, Row, with_rows_over_all_runs
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
@@ -24,6 +25,7 @@ from onlstm_hf.hub.cards.language_model import main_row
 from onlstm_hf.hub.cards.published import published_f1, published_figures, published_perplexity
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.utils.checkpoints import load_checkpoint
+from tests.helpers.forked_processes import forked_context
 from training.logic.pairs import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +39,7 @@ TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
 LESS_WORK = {
     "training/quickstart.py": ["--train_split", "train[:60]", "--test_split", "test[:20]", "--max_steps", "2"],
     "training/train_lm.py": ["--max_steps", "1", *TINY_STACK],
-    "training/train_seeds.py": ["--max_steps", "1", *TINY_STACK],
+    "training/train_seeds.py": ["--seeds", "1111", "--max_steps", "1", *TINY_STACK],
     # A training and a parsing case in their processes; the tests of the ablations compare what each of them computes.
     "eval/benchmark_ablations.py": ["--rounds", "1", "--cases", "training prpn float32", "parsing prpn float32"],
     "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
@@ -130,6 +132,7 @@ def run(program: list[str]) -> None:
 @pytest.mark.usefixtures("checkout", "fresh_metric_modules")
 @pytest.mark.parametrize("page", PAGES)
 def test_its_code_runs_as_written(page, monkeypatch):
+    monkeypatch.setattr(ablation_turns, "get_context", lambda method: forked_context())
     namespace: dict = {}
     for language, content in blocks(page, "python", "bash"):
         if language == "python":

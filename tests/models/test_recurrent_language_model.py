@@ -463,10 +463,10 @@ def test_a_model_without_dropout_computes_the_same_in_training(kind, input_ids):
     assert torch.equal(model(input_ids).logits, model.train()(input_ids).logits)
 
 
-@pytest.mark.parametrize(("padded", "skip_logits"), [(False, False), (True, False), (False, True)])
+@pytest.mark.parametrize(("padded", "skip_logits"), [(True, False), (False, True)])
 def test_compiled_model_computes_the_same_without_graph_breaks(kind, rows, padded, skip_logits):
     torch._dynamo.reset()  # the limit of recompilations counts all kinds of model together, as they share code
-    model = kind.make(**kind.no_dropout).train()
+    model = kind.make(num_hidden_layers=2, **kind.no_dropout).train()
     input_ids, mask, _ = pad(rows, "right")
     inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None, "labels": input_ids}
     inputs["skip_logits"] = skip_logits

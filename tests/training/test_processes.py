@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from training.loop.processes import PARENT, locked_folder
+from training.loop.processes import PARENT, STARTED_BY, locked_folder
 
 LOCKER = (
     "import time\n"
@@ -23,6 +23,17 @@ WATCHED = (
     "from training.loop.processes import end_with_parent\n"
     "end_with_parent()\n"
     "print('started', flush=True)\n"
+    "time.sleep(60)\n"
+)
+# Does not look before its launcher has ended, as a script whose imports take long.
+WATCHED_LATE = (
+    "import os, time\n"
+    f"os.environ['{STARTED_BY}'] = str(os.getppid())\n"
+    "print('started', flush=True)\n"
+    "while os.getppid() == int(os.environ['ONLSTM_STARTED_BY']):\n"
+    "    time.sleep(0.05)\n"
+    "from training.loop.processes import end_with_parent\n"
+    "end_with_parent()\n"
     "time.sleep(60)\n"
 )
 # Starts the program of its first argument as a launcher starts a worker, and tells its process number.
@@ -75,6 +86,7 @@ def is_running(process_id):
 
 
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("program", [WATCHED, WATCHED_LATE], ids=["at once", "late"])
 @pytest.mark.parametrize(
     ("variable", "ends"),
     [
@@ -85,8 +97,8 @@ def is_running(process_id):
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else str(value),
 )
-def test_a_process_ends_with_its_launcher_and_not_with_its_shell(variable, ends):
-    command = [sys.executable, "-c", LAUNCHER, WATCHED, repr(variable)]
+def test_a_process_ends_with_its_launcher_and_not_with_its_shell(program, variable, ends):
+    command = [sys.executable, "-c", LAUNCHER, program, repr(variable)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
         worker = int(launcher.stdout.readline())
         launcher.kill()
@@ -98,3 +110,16 @@ def test_a_process_ends_with_its_launcher_and_not_with_its_shell(variable, ends)
     finally:
         if not ends:
             os.kill(worker, 9)
+
+
+@pytest.mark.parametrize("script", ["train_lm.py", "train_logic.py", "train_listops.py"])
+def test_a_script_notes_who_started_it_before_it_imports_large_libraries(script, tmp_path, project_root):
+    for library in ("torch", "transformers"):
+        (tmp_path / f"{library}.py").write_text(f"import os\nraise SystemExit('by ' + os.environ['{STARTED_BY}'])\n")
+    ended = subprocess.run(
+        [sys.executable, project_root / "training" / script],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert ended.stderr == f"by {os.getpid()}\n"

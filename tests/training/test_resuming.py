@@ -149,6 +149,18 @@ def test_data_that_changed_are_refused(project, name, part):
     assert contents("run") == before
 
 
+def test_code_of_the_model_that_changed_is_refused(project):
+    code = Path("code_of_the_model.py")
+    code.write_text("SIZE = 1\n")
+    arguments = ["--output_dir", "coded", "--model_code", code]
+    train(*arguments)
+    moved = code.rename("moved_code_of_the_model.py")
+    train("--resume", "--max_steps", 3, *arguments[:3], moved)
+    moved.write_text("SIZE = 2\n")
+    with pytest.raises(ValueError, match="the lines of the model_code changed since coded/last was written"):
+        train("--resume", "--max_steps", 4, *arguments[:3], moved)
+
+
 def test_data_may_move_and_test_text_may_come_later(project):
     fingerprints = train("--resume")["fingerprints"]
     assert fingerprints.keys() == {"training text", "validation text", "test text", "gold trees"}

@@ -199,7 +199,7 @@ def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path
     duration = time.monotonic() - began
     assert "max" in output and not errors, errors
     generator = random.Random(time.time_ns())
-    for kill in ("parent", "child", "parent"):
+    for kill in ("parent", "child"):
         process = start("parts")
         deadline = time.monotonic() + duration
         while not children("parts") and process.poll() is None and time.monotonic() < deadline:

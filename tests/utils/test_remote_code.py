@@ -357,23 +357,22 @@ def test_a_model_of_carried_code_can_be_copied_pickled_saved_whole_and_sent_to_a
         assert len(generated) == 5 and all(tokens == generated["itself"] for tokens in generated.values())
 
 
-@pytest.mark.parametrize(("model_type", "vocab_size"), [("onlstm", 60), ("prpn", 50)])
-def test_a_converted_checkpoint_needs_neither_this_package_nor_the_original_code(
-    shared_dir, tmp_path, model_type, vocab_size
-):
-    golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
-    expected = load_file(f"{golden}_expected.safetensors")
-    words = ["<unk>", *(f"word{number}" for number in range(vocab_size - 2))]
-    (tmp_path / "train.txt").write_text(" ".join(words))
-    for part in convert_original_checkpoint(f"{golden}.pt", tmp_path / "train.txt"):
-        part.save_pretrained(tmp_path / "converted")
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "converted")
-    input_ids = expected["input_ids"][:, 1].tolist()
-    sentence = " ".join(tokenizer.convert_ids_to_tokens(input_ids))
-    assert tokenizer(sentence).input_ids == input_ids
-    checkpoints = {"converted": ("converted", False)}
-    report = use_without_package(checkpoints, sentence, {}, modules=tmp_path / "modules", folder=tmp_path)
-    for found in report["reports"]["converted"].values():
-        assert found["module"].startswith("transformers_modules.")
-        logits = torch.tensor(found["logits"])
-        torch.testing.assert_close(logits, expected["logits"][:, 1], rtol=1e-5, atol=1e-6)
+def test_converted_checkpoints_need_neither_this_package_nor_the_original_code(shared_dir, tmp_path):
+    checkpoints, logits = {}, {}
+    for model_type, vocab_size in {"onlstm": 60, "prpn": 50}.items():
+        golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
+        expected = load_file(f"{golden}_expected.safetensors")
+        words = ["<unk>", *(f"word{number}" for number in range(vocab_size - 2))]
+        (tmp_path / "train.txt").write_text(" ".join(words))
+        for part in convert_original_checkpoint(f"{golden}.pt", tmp_path / "train.txt"):
+            part.save_pretrained(tmp_path / model_type)
+        tokenizer = AutoTokenizer.from_pretrained(tmp_path / model_type)
+        input_ids = expected["input_ids"][:, 1].tolist()
+        sentence = " ".join(tokenizer.convert_ids_to_tokens(input_ids))
+        assert tokenizer(sentence).input_ids == input_ids
+        checkpoints[model_type], logits[model_type] = (model_type, sentence), expected["logits"][:, 1]
+    report = use_without_package(checkpoints, modules=tmp_path / "modules", folder=tmp_path)
+    for model_type, uses in report["reports"].items():
+        for found in uses.values():
+            assert found["module"].startswith("transformers_modules.")
+            torch.testing.assert_close(torch.tensor(found["logits"]), logits[model_type], rtol=1e-5, atol=1e-6)

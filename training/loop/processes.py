@@ -14,6 +14,9 @@ LONGEST_WAIT = 10.0
 SECONDS_BETWEEN_LOOKS = 0.5
 # The environment variable by which a process tells one that it starts to end with it: its own number.
 PARENT = "ONLSTM_PARENT"
+# The environment variable in which a script notes the process that started it, before imports that take seconds: where
+# that process dies meanwhile, the script has another parent when it can look.
+STARTED_BY = "ONLSTM_STARTED_BY"
 # One of these is set by `torchrun`, and by `accelerate launch` for several processes and for one.
 SET_BY_LAUNCHERS = ("TORCHELASTIC_RUN_ID", "ACCELERATE_DYNAMO_USE_FULLGRAPH")
 
@@ -56,7 +59,7 @@ def end_with_parent() -> None:
     """
     parent = int(os.environ.get(PARENT, 0))
     if not parent and any(name in os.environ for name in SET_BY_LAUNCHERS):
-        parent = os.getppid()
+        parent = int(os.environ.get(STARTED_BY) or os.getppid())
     if parent:
         threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
 

@@ -33,7 +33,7 @@ from training.loop.optimization import all_finite, average_of, build_optimizer, 
 from training.loop.precision import bfloat16_notice
 from training.loop.processes import end_with_parent, locked_folder
 from training.loop.progress import Progress
-from training.loop.task import Share, Task, TrainingBatch
+from training.loop.task import Share, Task, TrainingBatch, fingerprint
 from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
 
 # The other processes wait while the first one scores the test data.
@@ -111,6 +111,9 @@ class TrainingRun:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
         self.batches = task.load_data(model, share)
+        if (code := self.recipe.model.model_code) is not None:
+            lines = Path(code).read_text(encoding="utf-8", errors="surrogateescape")
+            task.fingerprints["lines of the model_code"] = fingerprint([lines])
         log_state = self._load_training_state(saved) if resuming else None
         self.progress.total_steps = self._count_steps()
 

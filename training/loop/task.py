@@ -66,8 +66,8 @@ class Task(ABC):
         unit: what is predicted and counted.
         logs_learning_rate: whether the log entry of a validation has the learning rate, too.
         tokenizer: set by `build_model`.
-        fingerprints: the `fingerprint` of each part of the data, by its name; set by `load_data`. A run that is
-            resumed must have the same of all parts that it had before.
+        fingerprints: the `fingerprint` of each part of the data, by its name; set by `load_data`. To them comes
+            that of the recipe's `model_code`. A run that is resumed must have the same of all that it had before.
         state: what goes on from one batch to the next, with a method `to(device)`. It is saved with a checkpoint.
     """
 
