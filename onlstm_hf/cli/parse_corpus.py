@@ -138,6 +138,9 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     engine.add_argument(
         "--memory", type=positive_integer, default=2, metavar="GB", help="of a CPU, with Ray and Slurm (default: 2)"
     )
+    engine.add_argument(
+        "--gpus", type=int, default=0, metavar="N", help="of a worker, with Ray and Slurm (default: %(default)s)"
+    )
     engine.add_argument("--partition", metavar="NAME", help="of Slurm")
     engine.add_argument(
         "--time", default="24:00:00", metavar="TIME", help="limit of a task, with Slurm (default: %(default)s)"
@@ -187,7 +190,12 @@ def run(options: argparse.Namespace) -> None:
         ),
         output_format=options.output_format,
         engine=choose_engine(
-            options.engine, options.workers, options.threads, memory=options.memory, sbatch=tuple(sbatch.items())
+            options.engine,
+            options.workers,
+            options.threads,
+            memory=options.memory,
+            gpus=options.gpus,
+            sbatch=tuple(sbatch.items()),
         ),
         tasks=options.tasks,
         trust_remote_code=options.trust_remote_code,

@@ -1,13 +1,9 @@
 """A step of datatrove that takes documents and gives a document with a tree for each of their sentences."""
 
-import os
-import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from importlib import import_module
-from multiprocessing import parent_process
 from typing import NamedTuple
 
 from datatrove.data import Document, DocumentsPipeline
@@ -211,15 +207,6 @@ def _load(name: str, trust_remote_code: bool, threads: int | None):
     from ..utils.checkpoints import load_checkpoint
 
     import_module("onlstm_hf.registration")  # a worker of the command `onlstm-hf` has not done it yet
-    if parent_process() is not None:
-        threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     if threads is not None:
         torch.set_num_threads(threads)
     return load_checkpoint(name, trust_remote_code=trust_remote_code)
-
-
-def _end_with_parent(parent: int) -> None:
-    """Ends this worker when the process that gives it work was killed: nobody would take its result."""
-    while os.getppid() == parent:
-        time.sleep(0.5)
-    os._exit(1)
