@@ -13,70 +13,8 @@ from datatrove.io import DataFolder
 from pyarrow import parquet
 
 from onlstm_hf.corpus.executors import Engine
-from onlstm_hf.corpus.inputs import find_files
-from onlstm_hf.corpus.parse_documents import ParseOptions
-from onlstm_hf.corpus.run import parse_corpus
 from tests.helpers.command_line import TEXT
-from tests.helpers.forked_processes import forked_context
-
-TASKS = 40
-
-
-@pytest.fixture(scope="session")
-def corpus(tmp_path_factory):
-    """Three files, one of them compressed."""
-    folder = tmp_path_factory.mktemp("corpus")
-    generator = random.Random(0)
-    for name in ("a.txt", "b.txt", "c.txt.gz"):
-        lines = (" ".join(generator.choices(" ".join(TEXT).split(), k=generator.randrange(12))) for _ in range(300))
-        text = "".join(f"{line}\n" for line in lines).encode()
-        (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
-    return folder
-
-
-def parse(corpus, output, checkpoint, tasks=TASKS, engine=None, output_format="parquet", **options):
-    """Parses all of a folder by workers that are forks of this process."""
-    files = find_files(str(corpus))
-    settings = {"bytes": files.num_bytes, "fingerprint": files.fingerprint}
-    engine = engine or Engine(workers=2, start_method="fork")
-    options = ParseOptions(**{"log_probability": False, "distances": True, **options})
-    return parse_corpus(
-        files.reader(),
-        settings,
-        str(output),
-        checkpoint,
-        options,
-        engine=engine,
-        tasks=tasks,
-        output_format=output_format,
-    )
-
-
-def in_a_process(*arguments, function=parse):
-    """Starts a process of its own group, in which the libraries are imported already."""
-    process = forked_context().Process(target=_in_a_group, args=(function, *arguments))
-    process.start()
-    return process
-
-
-def _in_a_group(function, *arguments):
-    os.setsid()
-    function(*arguments)
-
-
-def tables(output):
-    """The rows of each file of an output."""
-    return {path.name: parquet.read_table(path).to_pylist() for path in sorted(output.glob("*.parquet"))}
-
-
-@pytest.fixture(scope="session")
-def undisturbed(corpus, checkpoint, tmp_path_factory):
-    """The tables of a run that nothing disturbed."""
-    output = tmp_path_factory.mktemp("undisturbed")
-    process = in_a_process(corpus, output, checkpoint)
-    process.join()
-    assert process.exitcode == 0
-    return tables(output)
+from tests.helpers.corpus_runs import in_a_process, parse, tables
 
 
 def test_every_line_has_a_row_in_its_order(corpus, undisturbed):
