@@ -111,17 +111,17 @@ class WorkerPoolExecutor(LocalPipelineExecutor):
         if self.start_method == "forkserver":
             context.set_forkserver_preload(["onlstm_hf.registration", __name__])
         others = set(multiprocessing.active_children())
-        pool = ProcessPoolExecutor(min(self.workers, len(ranks)), context, initializer=_begin_worker)
-        try:
-            _run_tasks(lambda rank: pool.submit(self._run_for_rank, rank, local_rank=1), ranks, self.workers)
-        except BrokenProcessPool as error:
-            raise ChildProcessError(
-                "a worker was killed, perhaps for lack of memory; the same command goes on"
-            ) from error
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-            for worker in set(multiprocessing.active_children()) - others:
-                worker.kill()
+        with ProcessPoolExecutor(min(self.workers, len(ranks)), context, initializer=_begin_worker) as pool:
+            try:
+                _run_tasks(lambda rank: pool.submit(self._run_for_rank, rank, local_rank=1), ranks, self.workers)
+            except KeyboardInterrupt:
+                for worker in set(multiprocessing.active_children()) - others:
+                    worker.kill()
+                raise
+            except BrokenProcessPool as error:
+                raise ChildProcessError(
+                    "a worker was killed, perhaps for lack of memory; the same command goes on"
+                ) from error
 
 
 class RayTasksExecutor(RayPipelineExecutor):
