@@ -19,7 +19,7 @@ from fsspec.utils import infer_compression
 from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
 # A longer line is no document; of its bytes no more than these are held.
-MAX_LINE_BYTES = 1 << 26
+MAX_LINE_BYTES = 1 << 24
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
 # Few, as each may be a book.
 ROWS_PER_BATCH = 16
