@@ -2,13 +2,13 @@
 
     python eval/corpus/benchmark_corpus.py model_cards/prpn-ptb-small --text train.txt --folder runs/corpus
     python eval/corpus/benchmark_corpus.py model_cards/prpn-ptb-small --text train.txt --folder runs/corpus-turns \
-        --sentences 50000 --rounds 5
+        --sentences 100000 --rounds 5
 
 The corpus has the lines of the text again and again. In each round every contestant parses all of it once, in an order
 that changes from round to round: `parse-corpus` with as many workers as there are cores and with one, of one thread
 each, and `datasets.map(num_proc=...)` with `parse` and as many processes. All give words and spans. Time is that of
-the whole command. Memory is the largest sum of what the processes of a command had at a time, with each page that
-they share divided among them. What was measured stays in the folder: the same command goes on after it was ended.
+the whole command; that of the CPU hardly depends on what else the machine does. Memory is the most that the processes
+of a command had at a time. What was measured stays in the folder: the same command goes on after it was ended.
 """
 
 import argparse
@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import cycle, islice
 from pathlib import Path
@@ -118,32 +119,31 @@ def contestants(options: argparse.Namespace, corpus: Path) -> dict[str, list[str
 
 
 def run_and_watch(command: list[str]) -> dict[str, float]:
-    """Runs a command to its end; its seconds, and the most memory in bytes that it and its processes had at a time.
+    """Runs a command to its end.
+
+    Returns:
+        Its seconds, those of the CPU that it and its processes had, and the most memory in bytes that they had at a
+        time, in which a page that several of them have counts once.
 
     Raises:
         ChildProcessError: if it fails.
     """
-    start, peak = time.perf_counter(), 0
+    start, peak_bytes, cpu_seconds = time.perf_counter(), 0, {}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(CHECKOUT), os.environ.get("PYTHONPATH", "")])}
     process = psutil.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     while process.poll() is None:
-        peak = max(peak, memory_of(process))
+        num_bytes = 0
+        for member in [process, *process.children(recursive=True)]:
+            with suppress(psutil.Error):  # it has ended meanwhile
+                memory, times = member.memory_full_info(), member.cpu_times()
+                num_bytes += getattr(memory, "pss", memory.uss)
+                cpu_seconds[member.pid] = times.user + times.system
+        peak_bytes = max(peak_bytes, num_bytes)
         time.sleep(SECONDS_BETWEEN_SAMPLES)
     if process.returncode:
         raise ChildProcessError(f"{' '.join(command)} ended with exit code {process.returncode}")
-    return {"seconds": time.perf_counter() - start, "peak_bytes": peak}
-
-
-def memory_of(process: psutil.Process) -> int:
-    """The memory in bytes of a process and all that it started; a page that several of them have counts once."""
-    total = 0
-    for member in [process, *process.children(recursive=True)]:
-        try:
-            memory = member.memory_full_info()
-            total += getattr(memory, "pss", memory.uss)
-        except psutil.Error:  # it has ended meanwhile
-            continue
-    return total
+    seconds = time.perf_counter() - start
+    return {"seconds": seconds, "cpu_seconds": sum(cpu_seconds.values()), "peak_bytes": peak_bytes}
 
 
 def map_with_parse(options: argparse.Namespace) -> None:
@@ -174,21 +174,18 @@ def _load(name: str):
 
 def measured_table(measured: dict[str, list[dict]], num_sentences: int, processes: int) -> str:
     """A row for each contestant: medians and quartiles over the rounds."""
-    first, *_ = measured.values()
+    reference, *_ = measured.values()
     rows = []
     for name, rounds in measured.items():
-        seconds = [figure["seconds"] for figure in rounds]
-        rows.append(
-            [
-                name,
-                str(Spread.of(num_sentences / value for value in seconds)),
-                str(Spread.of(ratios([figure["seconds"] for figure in first], seconds))),
-                f"{max(figure['peak_bytes'] for figure in rounds) / 2**20:,.0f}",
-                f"{rounds[-1]['bytes'] / 2**20:,.1f}",
-            ]
-        )
-    header = [f"{num_sentences:,} sentences", "sentences a second", f"speed, of {processes} workers"]
-    return markdown_table([*header, "peak memory, MiB", "output, MiB"], rows)
+        row = [name, str(Spread.of(num_sentences / figure["seconds"] for figure in rounds))]
+        for unit in ("seconds", "cpu_seconds"):
+            of_both = ([figure[unit] for figure in each] for each in (rounds, reference))
+            row.append(str(Spread.of(ratios(*of_both))))
+        row.append(f"{max(figure['peak_bytes'] for figure in rounds) / 2**20:,.0f}")
+        rows.append([*row, f"{rounds[-1]['bytes'] / 2**20:,.1f}"])
+    relative = [f"{unit}, of {processes} workers" for unit in ("time", "CPU time")]
+    header = [f"{num_sentences:,} sentences", "sentences a second", *relative, "peak memory, MiB", "table, MiB"]
+    return markdown_table(header, rows)
 
 
 def plan_table(measured: dict[str, list[dict]], num_sentences: int, processes: int, input_bytes: int) -> str:

@@ -1,16 +1,21 @@
 """A step of datatrove that takes documents and gives a document with a tree for each of their sentences."""
 
+from __future__ import annotations
+
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from functools import cache, partial
 from importlib import import_module
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 
 from .progress import TaskProgress
 from .rows import COLUMNS
+
+if TYPE_CHECKING:
+    from ..trees.induced_tree import InducedTree
 
 # Sentences are read, sorted by length and parsed one window after the other, so that memory is bounded on any input.
 SENTENCES_PER_WINDOW = 1 << 12
@@ -113,32 +118,50 @@ class ParseDocuments(PipelineStep):
         """The rows of a window, in its order."""
         options = self.options
         texts = [sentence.text for sentence in window if sentence.reason is None]
-        trees = iter(
-            model.parse(
-                texts,
-                tokenizer,
-                layer=options.layer,
-                branching_bias=options.branching_bias,
-                batch_size=options.batch_size,
-                progress=False,
-            )
-        )
-        if options.log_probability:
-            from ..scoring.sentences import score_sentences
-
-            scores = iter(score_sentences(model, tokenizer, texts, options.batch_size))
+        read = _trees_and_log_probabilities if options.log_probability else _trees
+        results = read(model, tokenizer, texts, options)
         for sentence in window:
             row = dict.fromkeys(options.columns)
             row |= {"document": sentence.document, "position": sentence.position, "reason": sentence.reason}
             if sentence.reason is None:
-                tree = next(trees)
+                tree, log_probability = next(results)
                 row["words"] = list(tree.words)
                 row[options.trees] = tree.to_bracket() if options.trees == "brackets" else tree.spans()
                 if options.distances:
                     row["distances"] = list(tree.distances)
                 if options.log_probability:
-                    row["log_probability"] = sum(next(scores).log_probabilities)
+                    row["log_probability"] = log_probability
             yield row
+
+
+def _trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterator[tuple[InducedTree, None]]:
+    """The tree of each sentence."""
+    trees = model.parse(
+        texts,
+        tokenizer,
+        layer=options.layer,
+        branching_bias=options.branching_bias,
+        batch_size=options.batch_size,
+        progress=False,
+    )
+    return ((tree, None) for tree in trees)
+
+
+def _trees_and_log_probabilities(
+    model, tokenizer, texts: list[str], options: ParseOptions
+) -> Iterator[tuple[InducedTree, float]]:
+    """The tree of each sentence and its log probability, for which the model reads it once."""
+    from ..parsing.sentences import first_of_each_unit
+    from ..scoring.sentences import score_with_distances
+    from ..text.word_alignment import encode_sentence
+    from ..trees.distances import tree_from_distances
+
+    encoded = [encode_sentence(tokenizer, text) for text in texts]
+    scores = score_with_distances(model, tokenizer, [ids for _, ids, *_ in encoded], options.batch_size)
+    for (words, _, word_of_token, _), (score, by_layer) in zip(encoded, scores, strict=True):
+        distances, _ = model.name_layers(options.layer, by_layer)
+        tree = tree_from_distances(first_of_each_unit(distances, word_of_token), words, options.branching_bias)
+        yield tree, sum(score.log_probabilities)
 
 
 def sentence_splitter(language: str | None) -> Callable[[str], Iterable[str]]:

@@ -18,7 +18,7 @@ def run(tmp_path, monkeypatch, capsys):
             raise ChildProcessError("ended")
         name = BASELINE if "--map" in command else TWO_WORKERS if "2" in command else ONE_WORKER
         turns.append(name)
-        return {"seconds": SECONDS[name], "peak_bytes": 2**30}
+        return {"seconds": SECONDS[name], "cpu_seconds": 3.0, "peak_bytes": 2**30}
 
     monkeypatch.setattr(benchmark_corpus, "run_and_watch", pretend)
 
@@ -45,7 +45,7 @@ def test_the_plan_follows_from_the_first_contestant(run):
     _, _, tables = run()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in tables.splitlines() if line[:1] == "|"]
     assert rows[2][:3] == [TWO_WORKERS, "2e+03 (2e+03 to 2e+03)", "1 (1 to 1)"]
-    assert rows[3][2] == "0.5 (0.5 to 0.5)"
+    assert rows[3][2:4] == ["2 (2 to 2)", "1 (1 to 1)"]
     cores, hours, text, _, memory = rows[-4]
     # 1,000 sentences a second and core, 12 bytes a sentence, half a GiB a worker.
     assert (cores, hours, text, memory) == ("16", f"{1e9 / 1000 / 3600 / 16:,.1f}", "12", "9")
