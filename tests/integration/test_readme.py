@@ -16,6 +16,7 @@ from accelerate.state import AcceleratorState, GradientState
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from eval import benchmark_quantization, benchmark_speed
+from eval.corpus import benchmark_corpus
 from eval.report.tables import markdown_table
 from eval.speed import ablation_turns
 from eval.speed.rows import HEADER, Row, with_rows_over_all_runs
@@ -49,16 +50,18 @@ LESS_WORK = {
 }
 # What installs, copies or uploads, or is elsewhere tested as it is run here: without a browser, without the Hub, with
 # all of pytest.
-NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval", "cp", "mkdir", "hf", "tar", "cd", "auditwheel")
+NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval", "cp", "mkdir", "hf", "tar", "cd", "auditwheel", "ray")
 # A build takes minutes.
 NOT_RUN_MODULES = ("python -m build",)
 # What is only checked to be a valid command: it needs a Hub (test_hub.py runs it with one), stays up, takes minutes,
-# or reads the authors' files.
+# reads the authors' files, or is run by tests of its own.
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,
     "onlstm-hf push-metric": command_line.build_parser,
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf convert": command_line.build_parser,
+    "onlstm-hf parse-corpus": command_line.build_parser,
+    "python eval/corpus/benchmark_corpus.py": benchmark_corpus.build_parser,
     "python eval/benchmark_quantization.py": benchmark_quantization.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,
 }

@@ -1,0 +1,1 @@
+"""How fast a corpus is parsed, and what a large one would take."""

@@ -1,0 +1,1 @@
+"""Parsing text that is larger than one machine: a step of datatrove, run with its readers, writers and executors."""

@@ -1,0 +1,235 @@
+"""A step of datatrove that takes documents and gives a document with a tree for each of their sentences."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
+from importlib import import_module
+from typing import TYPE_CHECKING, NamedTuple
+
+from datatrove.data import Document, DocumentsPipeline
+from datatrove.pipeline.base import PipelineStep
+
+from .progress import TaskProgress
+from .rows import COLUMNS
+
+if TYPE_CHECKING:
+    from ..trees.induced_tree import InducedTree
+
+# Sentences are read, sorted by length and parsed one window after the other, so that memory is bounded on any input.
+SENTENCES_PER_WINDOW = 1 << 12
+CHARACTERS_PER_WINDOW = 1 << 20
+# A sentence of more characters a word than this is none: text without spaces, or data.
+CHARACTERS_PER_WORD = 20
+# What datatrove's statistics call the step.
+STEP_NAME = "🌳 - PARSER: constituency trees"
+
+
+class ParseOptions(NamedTuple):
+    """What is computed for every sentence.
+
+    Attributes:
+        language: split documents into sentences by the rules of this language (a code such as `"en"`, with the library
+            sentencex); without one, each line is a sentence.
+        trees: the column of the trees, `"spans"` or `"brackets"`.
+        distances: whether there is a column of distances.
+        log_probability: whether there is a column of log probabilities.
+        layer: see `parse`.
+        branching_bias: see `parse`.
+        batch_size: sentences in one pass through the model.
+        max_words: a longer sentence is not parsed.
+    """
+
+    language: str | None = None
+    trees: str = "spans"
+    distances: bool = False
+    log_probability: bool = True
+    layer: int | None = None
+    branching_bias: str = "right"
+    batch_size: int = 256
+    max_words: int = 1000
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of a row, see `row_schema`."""
+        left_out = {"spans", "brackets"} - {self.trees}
+        left_out |= {name for name in ("distances", "log_probability") if not getattr(self, name)}
+        return tuple(name for name in COLUMNS if name not in left_out)
+
+
+class Sentence(NamedTuple):
+    """A sentence that is read, with its place and, where it cannot be parsed, the reason."""
+
+    document: str
+    position: int
+    text: str
+    reason: str | None
+
+
+class ParseDocuments(PipelineStep):
+    """Parses the sentences of documents.
+
+    Takes documents of datatrove; gives one document a sentence, whose `metadata["row"]` is its row of the table (see
+    `row_schema`). Every sentence gives one, and so does a document that has none; what cannot be parsed has a reason
+    in place of its tree. The order is that of the input.
+
+    Args:
+        model: a checkpoint folder, or a name on the Hub. It is loaded once a process, when the first sentence comes.
+        options: what is computed.
+        threads: of one process; as PyTorch finds it by default.
+        trust_remote_code: see `load_checkpoint`.
+        progress_folder: a local folder to tell `progress.CorpusProgress` in how far each task is.
+    """
+
+    type, name = STEP_NAME.split(": ")
+
+    def __init__(
+        self,
+        model: str,
+        options: ParseOptions = ParseOptions(),  # noqa: B008 (it is immutable)
+        threads: int | None = None,
+        trust_remote_code: bool = False,
+        progress_folder: str | None = None,
+    ):
+        super().__init__()
+        self.model = model
+        self.options = options
+        self.threads = threads
+        self.trust_remote_code = trust_remote_code
+        self.progress_folder = progress_folder
+
+    def run(self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
+        progress = TaskProgress(self.progress_folder, rank)
+        split = sentence_splitter(self.options.language)
+        model, tokenizer = _load(self.model, self.trust_remote_code, self.threads)
+        documents = progress.follow(data)
+        for window in _windows(_sentences(documents, split, self.options.max_words)):
+            with self.track_time("window"):
+                rows = list(self._rows(window, model, tokenizer))
+            for reason, number in Counter(sentence.reason or "parsed" for sentence in window).items():
+                self.stat_update(reason, value=number, unit="window")
+            for sentence, row in zip(window, rows, strict=True):
+                yield Document(text=sentence.text, id=sentence.document, metadata={"row": row})
+            progress.add(len(window))
+        progress.finish()
+
+    def _rows(self, window: list[Sentence], model, tokenizer) -> Iterator[dict]:
+        """The rows of a window, in its order."""
+        options = self.options
+        texts = [sentence.text for sentence in window if sentence.reason is None]
+        read = _trees_and_log_probabilities if options.log_probability else _trees
+        results = read(model, tokenizer, texts, options)
+        for sentence in window:
+            row = dict.fromkeys(options.columns)
+            row |= {"document": sentence.document, "position": sentence.position, "reason": sentence.reason}
+            if sentence.reason is None:
+                tree, log_probability = next(results)
+                row["words"] = list(tree.words)
+                row[options.trees] = tree.to_bracket() if options.trees == "brackets" else tree.spans()
+                if options.distances:
+                    row["distances"] = list(tree.distances)
+                if options.log_probability:
+                    row["log_probability"] = log_probability
+            yield row
+
+
+def _trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterator[tuple[InducedTree, None]]:
+    """The tree of each sentence."""
+    trees = model.parse(
+        texts,
+        tokenizer,
+        layer=options.layer,
+        branching_bias=options.branching_bias,
+        batch_size=options.batch_size,
+        progress=False,
+    )
+    return ((tree, None) for tree in trees)
+
+
+def _trees_and_log_probabilities(
+    model, tokenizer, texts: list[str], options: ParseOptions
+) -> Iterator[tuple[InducedTree, float]]:
+    """The tree of each sentence and its log probability, for which the model reads it once."""
+    from ..parsing.sentences import first_of_each_unit
+    from ..scoring.sentences import score_with_distances
+    from ..text.word_alignment import encode_sentence
+    from ..trees.distances import tree_from_distances
+
+    encoded = [encode_sentence(tokenizer, text) for text in texts]
+    scores = score_with_distances(model, tokenizer, [ids for _, ids, *_ in encoded], options.batch_size)
+    for (words, _, word_of_token, _), (score, by_layer) in zip(encoded, scores, strict=True):
+        distances, _ = model.name_layers(options.layer, by_layer)
+        tree = tree_from_distances(first_of_each_unit(distances, word_of_token), words, options.branching_bias)
+        yield tree, sum(score.log_probabilities)
+
+
+def sentence_splitter(language: str | None) -> Callable[[str], Iterable[str]]:
+    """A function from a text to its sentences, by the rules of a language, or without one to its lines.
+
+    Raises:
+        ImportError: if a language is given and sentencex is not installed.
+    """
+    if language is None:
+        return partial(str.split, sep="\n")
+    from sentencex import segment
+
+    # What a library takes for one sentence does not cross lines.
+    return lambda text: (sentence for line in text.split("\n") for sentence in segment(language, line))
+
+
+def _sentences(
+    documents: Iterable[Document], split: Callable[[str], Iterable[str]], max_words: int
+) -> Iterator[Sentence]:
+    """The sentences of each document that have a word; of a document without one, one that says why."""
+    for document in documents:
+        if reason := document.metadata.get("reason"):
+            yield Sentence(document.id, 0, "", reason)
+            continue
+        position = 0
+        for text in split(document.text):
+            if text := text.strip():
+                reason = _why_not(text, max_words)
+                yield Sentence(document.id, position, "" if reason else text, reason)
+                position += 1
+        if position == 0:
+            yield Sentence(document.id, 0, "", "no words")
+
+
+def _why_not(text: str, max_words: int) -> str | None:
+    """The reason for which a sentence is not parsed, or `None`."""
+    if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
+        return f"more than {max_words} words"
+    if "\0" in text:
+        return "NUL characters"
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return "not UTF-8"
+    return None
+
+
+def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
+    """Neighbouring sentences, across documents."""
+    window, num_characters = [], 0
+    for sentence in sentences:
+        window.append(sentence)
+        num_characters += len(sentence.text)
+        if len(window) == SENTENCES_PER_WINDOW or num_characters >= CHARACTERS_PER_WINDOW:
+            yield window
+            window, num_characters = [], 0
+    if window:
+        yield window
+
+
+@cache
+def _load(name: str, trust_remote_code: bool, threads: int | None):
+    """The model and its tokenizer, once a process."""
+    import torch
+
+    from ..utils.checkpoints import load_checkpoint
+
+    import_module("onlstm_hf.registration")  # a worker of the command `onlstm-hf` has not done it yet
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return load_checkpoint(name, trust_remote_code=trust_remote_code)

@@ -1,0 +1,212 @@
+"""Readers of files that keep what cannot be read as a document with a reason, and share large files out.
+
+Those of datatrove read a file in one task, leave out documents without text and lines that are no JSON, and all of a
+file from the first byte on that is not UTF-8; and there is none of plain text.
+"""
+
+import io
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+import orjson
+from datatrove.data import Document, DocumentsPipeline
+from datatrove.io import DataFolder
+from datatrove.pipeline.readers import HuggingFaceDatasetReader
+from datatrove.pipeline.readers.base import BaseDiskReader
+from fsspec.compression import compr
+from fsspec.utils import infer_compression
+from pyarrow.parquet import ParquetFile, RowGroupMetaData
+
+# A longer line is no document; of its bytes no more than these are held.
+MAX_LINE_BYTES = 1 << 24
+TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
+# Few, as each may be a book.
+ROWS_PER_BATCH = 16
+
+
+class FileReader(BaseDiskReader):
+    """Reads files as documents; several tasks share a file that can be cut.
+
+    A task has what begins in its share of the bytes of all files. A file that cannot be cut, as it is compressed,
+    belongs to the task in whose share it begins. A document without an id has the name of its file and its place in
+    it. Its `metadata["share_read"]` is the part of the task that was read by then.
+
+    Args:
+        data_folder: the folder of the files.
+        files: their paths in it and their sizes in bytes.
+        options: of `BaseDiskReader`.
+
+    Raises:
+        ValueError: when it runs, for a file that is damaged or ends too early.
+    """
+
+    def __init__(self, data_folder: DataFolder, files: list[tuple[str, int]], **options):
+        super().__init__(data_folder, **options)
+        self.files = files
+
+    @abstractmethod
+    def read_part(self, file: BinaryIO, path: str, start: int, end: int) -> Iterator[Document]:
+        """The documents of a file that begin between two bytes of it."""
+
+    def run(self, data: DocumentsPipeline = None, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
+        if data:
+            yield from data
+        parts = list(file_parts(self.files, rank, world_size))
+        size, read = sum(end - start for _, start, end in parts), 0
+        for path, start, end in parts:
+            self.stat_update("input_files")
+            with self.data_folder.open(path, "rb") as file:
+                for document in self.read_part(file, path, start, end):
+                    document.metadata["share_read"] = (read + min(file.tell(), end) - start) / size
+                    self.update_doc_stats(document)
+                    yield document
+            read += end - start
+
+    def read_file(self, filepath: str) -> DocumentsPipeline:
+        with self.data_folder.open(filepath, "rb") as file:
+            yield from self.read_part(file, filepath, 0, self.data_folder.size(filepath))
+
+
+class LineReader(FileReader):
+    """Reads each line of files as a document.
+
+    The place of a line is the number of its first byte, of the text where the file is compressed.
+    """
+
+    @abstractmethod
+    def parse_line(self, line: bytes, place: str) -> Document:
+        """The document of a line of text that has this place."""
+
+    def read_part(self, file: BinaryIO, path: str, start: int, end: int | None) -> Iterator[Document]:
+        if (compression := infer_compression(path)) is not None:
+            file, end = io.BufferedReader(compr[compression](file, mode="rb")), None
+        elif start > 0:  # the line that begins before it belongs to the part before
+            file.seek(start - 1)
+            _skip_line(file)
+        offset = file.tell()
+        while end is None or offset < end:
+            try:
+                line = file.readline(MAX_LINE_BYTES + 1)
+                skipped = _skip_line(file) if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n") else 0
+            # The modules of the compressed formats share no error for a file that is damaged or ends too early.
+            except Exception as error:
+                raise ValueError(f"{path} cannot be read to its end, only {offset} bytes of text: {error}") from error
+            if not line:
+                return
+            place = f"{path}/{offset}"
+            offset += len(line) + skipped
+            if len(line) > MAX_LINE_BYTES:
+                yield unreadable(place, TOO_LONG)
+                continue
+            try:
+                yield self.parse_line(line.rstrip(b"\r\n"), place)
+            except UnicodeDecodeError:
+                yield unreadable(place, "not UTF-8")
+
+
+class TextReader(LineReader):
+    """Reads each line of text files as a document."""
+
+    name = "📄 Text"
+
+    def parse_line(self, line: bytes, place: str) -> Document:
+        return Document(line.decode("utf-8-sig"), place)
+
+
+class JsonlReader(LineReader):
+    """Reads each line of JSON lines files as a document."""
+
+    name = "🐿 Jsonl"
+
+    def parse_line(self, line: bytes, place: str) -> Document:
+        try:
+            content = orjson.loads(line)
+        except orjson.JSONDecodeError:
+            line.decode()
+            return unreadable(place, "not JSON")
+        return document_of(content if isinstance(content, dict) else {}, self.text_key, self.id_key, place)
+
+
+class ParquetReader(FileReader):
+    """Reads each row of Parquet files as a document. Files are cut between row groups; a row's place is its number."""
+
+    name = "📒 Parquet"
+
+    def read_part(self, file: BinaryIO, path: str, start: int, end: int) -> Iterator[Document]:
+        try:
+            table = ParquetFile(file)
+            names = table.schema_arrow.names
+            if self.text_key not in names:
+                raise ValueError(f"it has no column {self.text_key}, only {', '.join(names)}")
+            columns = [name for name in (self.text_key, self.id_key) if name in names]
+            first_row = 0
+            for index in range(table.num_row_groups):
+                group = table.metadata.row_group(index)
+                if start <= _first_byte(group) < end:
+                    batches = table.iter_batches(ROWS_PER_BATCH, row_groups=[index], columns=columns)
+                    rows = (row for batch in batches for row in batch.to_pylist())
+                    for number, row in enumerate(rows, start=first_row):
+                        yield document_of(row, self.text_key, self.id_key, f"{path}/{number}")
+                first_row += group.num_rows
+        except (ValueError, OSError) as error:  # those of pyarrow are such
+            raise ValueError(f"cannot read {path}: {error}") from error
+
+
+class DatasetReader(HuggingFaceDatasetReader):
+    """datatrove's reader of what `load_dataset` loads, which here keeps documents without text."""
+
+    def _default_adapter(self, data: dict, path: str, id_in_file: int | str) -> dict:
+        document = document_of(data, self.text_key, self.id_key, f"{path}/{id_in_file}")
+        # A document whose text is empty would be left out.
+        return {"text": document.text or "\n", "id": document.id, "metadata": document.metadata}
+
+
+def file_parts(files: list[tuple[str, int]], rank: int, world_size: int) -> Iterator[tuple[str, int, int]]:
+    """The parts of files that a task reads: path, first byte, and the byte after the last.
+
+    Together the tasks read each byte once, and each about as many as the others.
+
+    Args:
+        files: paths and sizes. Files whose names say that they are compressed are not cut.
+        rank: the task.
+        world_size: how many tasks there are.
+    """
+    total = sum(size for _, size in files)
+    first, last = total * rank // world_size, total * (rank + 1) // world_size
+    begin = 0
+    for path, size in files:
+        end = begin + size
+        if infer_compression(path) is not None:
+            if first <= begin < last:
+                yield path, 0, size
+        elif max(begin, first) < min(end, last):
+            yield path, max(begin, first) - begin, min(end, last) - begin
+        begin = end
+
+
+def document_of(content: Mapping, text_key: str, id_key: str, place: str) -> Document:
+    """The document of a JSON object or a row of a table; with a reason where it has no text."""
+    text, name = content.get(text_key), content.get(id_key)
+    place = place if name is None else str(name)
+    return Document(text, place) if isinstance(text, str) else unreadable(place, f"no {text_key}")
+
+
+def unreadable(place: str, reason: str) -> Document:
+    """A document that `ParseDocuments` keeps with the reason why it has no sentences."""
+    return Document("", place, metadata={"reason": reason})
+
+
+def _first_byte(group: RowGroupMetaData) -> int:
+    column = group.column(0)
+    return column.dictionary_page_offset or column.data_page_offset
+
+
+def _skip_line(file: BinaryIO) -> int:
+    """Reads to the end of the line; how many bytes that were."""
+    length = 0
+    while chunk := file.readline(1 << 20):
+        length += len(chunk)
+        if chunk.endswith(b"\n"):
+            break
+    return length

@@ -1,0 +1,81 @@
+"""Parsing a corpus from end to end: the steps, the manifest, the progress bar, and what came of it."""
+
+from collections import Counter
+from contextlib import nullcontext
+from math import ceil
+from pathlib import Path
+
+from datatrove.io import DataFolder, get_datafolder
+from datatrove.pipeline.base import PipelineStep
+
+from ..utils.checkpoints import load_checkpoint
+from .executors import Engine
+from .job import RUN_FOLDER, begin_job, count_sentences, model_fingerprint
+from .parse_documents import ParseDocuments, ParseOptions
+from .progress import CorpusProgress
+from .writers import row_writer
+
+BYTES_PER_TASK = 1 << 25
+
+
+def parse_corpus(
+    reader: PipelineStep,
+    corpus: dict,
+    output: str,
+    model: str,
+    options: ParseOptions,
+    *,
+    output_format: str = "parquet",
+    engine: Engine = Engine(),  # noqa: B008 (it is immutable)
+    tasks: int | None = None,
+    trust_remote_code: bool = False,
+    progress: bool = True,
+) -> Counter[str] | None:
+    """Parses all sentences of a corpus into a table; goes on with one that was begun.
+
+    Args:
+        reader: a reader of datatrove, or one of `readers`.
+        corpus: what tells this corpus from others, as JSON can hold it, with the number of `bytes` if it is known.
+        output: the folder of the table, local or remote.
+        model: a checkpoint folder, or a name on the Hub.
+        options: what is computed.
+        output_format: `"parquet"` or `"jsonl"`.
+        engine: where the tasks run.
+        tasks: their number; by default one for each `BYTES_PER_TASK` of the corpus, and one a worker at least.
+        trust_remote_code: see `load_checkpoint`.
+        progress: whether to show a progress bar.
+
+    Returns:
+        How many sentences were `"parsed"`, and how many were not, by the reason; `None` with Slurm, which only takes
+        the tasks.
+
+    Raises:
+        ValueError: if the model does not fit, or the folder was begun with other settings.
+        ChildProcessError: if tasks failed. The others are complete.
+    """
+    folder = get_datafolder(output)
+    settings = {
+        "corpus": corpus,
+        "model": model_fingerprint(*load_checkpoint(model, trust_remote_code=trust_remote_code)),
+        **options._asdict(),
+        "output_format": output_format,
+    }
+    tasks = begin_job(folder, settings, tasks, max(engine.workers, ceil(corpus.get("bytes", 0) / BYTES_PER_TASK), 1))
+    records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
+    progress_folder = Path(records.resolve_paths("progress")) if records.is_local() and progress else None
+    if progress_folder is not None:
+        progress_folder.mkdir(exist_ok=True)
+        for told_before in progress_folder.iterdir():
+            told_before.unlink()
+    step = ParseDocuments(model, options, engine.threads, trust_remote_code, progress_folder)
+    executor = engine.executor([reader, step, row_writer(folder, output_format, options.columns)], tasks, records)
+    if engine.name == "slurm":
+        executor.run()
+        return None
+    completed = tasks - len(executor.get_incomplete_ranks())
+    with nullcontext() if progress_folder is None else CorpusProgress(progress_folder, tasks, completed):
+        executor.run()
+    if failed := executor.get_incomplete_ranks():
+        log = records.resolve_paths(f"logs/task_{failed[0]:05d}.log")
+        raise ChildProcessError(f"{len(failed)} of {tasks} tasks failed; {log} says why")
+    return count_sentences(folder)

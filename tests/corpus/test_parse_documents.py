@@ -1,0 +1,102 @@
+import pytest
+from datatrove.data import Document
+
+from onlstm_hf.corpus import parse_documents
+from onlstm_hf.corpus.parse_documents import ParseDocuments, ParseOptions
+from onlstm_hf.scoring.sentences import score_sentences
+from tests.helpers.requirements import library
+
+TEXTS = ["the cat sat\nthe old dog saw the cat\n", "", "it saw 2 dogs\n\n\n", "dogs"]
+PLACES = [("0", 0), ("0", 1), ("1", 0), ("2", 0), ("3", 0)]
+SENTENCES = ["the cat sat", "the old dog saw the cat", "", "it saw 2 dogs", "dogs"]
+
+
+def rows(checkpoint, documents, **options):
+    """The rows of documents, each a text, or one of datatrove."""
+    documents = [
+        document if isinstance(document, Document) else Document(document, str(number))
+        for number, document in enumerate(documents)
+    ]
+    return [
+        document.metadata["row"] for document in ParseDocuments(checkpoint, ParseOptions(**options)).run(documents)
+    ]
+
+
+def test_each_line_of_a_document_is_a_row_with_its_place(checkpoint):
+    table = rows(checkpoint, TEXTS)
+    assert [(row["document"], row["position"]) for row in table] == PLACES
+    assert [row["words"] for row in table] == [sentence.split() or None for sentence in SENTENCES]
+    assert [row["reason"] for row in table] == [None, None, "no words", None, None]
+
+
+@pytest.mark.parametrize("options", [{}, {"layer": 0}, {"branching_bias": "none"}])
+def test_trees_and_numbers_are_those_of_parse_and_score(checkpoint, model, tokenizer, options):
+    table = [row for row in rows(checkpoint, TEXTS, distances=True, **options) if row["reason"] is None]
+    sentences = [sentence for sentence in SENTENCES if sentence]
+    trees = model.parse(sentences, tokenizer, **options)
+    assert [row["spans"] for row in table] == [tree.spans() for tree in trees]
+    for row, tree, score in zip(table, trees, score_sentences(model, tokenizer, sentences), strict=True):
+        assert row["distances"] == pytest.approx(tree.distances, abs=1e-5)
+        assert row["log_probability"] == pytest.approx(sum(score.log_probabilities), abs=1e-4)
+
+
+def test_columns_that_are_not_asked_for_are_not_there(checkpoint):
+    (row,) = rows(checkpoint, ["the cat sat"], trees="brackets", log_probability=False)
+    assert list(row) == ["document", "position", "words", "brackets", "reason"]
+    assert row["brackets"].replace("(", "").replace(")", "") == "the cat sat"
+
+
+def test_rows_do_not_depend_on_how_sentences_meet_in_windows(checkpoint, monkeypatch):
+    whole = rows(checkpoint, TEXTS, log_probability=False)
+    monkeypatch.setattr(parse_documents, "SENTENCES_PER_WINDOW", 2)
+    assert rows(checkpoint, TEXTS, log_probability=False) == whole
+    monkeypatch.setattr(parse_documents, "CHARACTERS_PER_WINDOW", 1)
+    assert rows(checkpoint, TEXTS, log_probability=False) == whole
+
+
+def test_what_cannot_be_parsed_has_a_row_with_the_reason(checkpoint):
+    documents = [
+        "the " * 8,
+        "the " * 9,
+        "x" * 161,
+        "the c\0at",
+        "the \udcff cat",
+        Document("", "gone", metadata={"reason": "not JSON"}),
+        " \u2003\n",
+    ]
+    table = rows(checkpoint, documents, max_words=8)
+    too_long = "more than 8 words"
+    expected = [None, too_long, too_long, "NUL characters", "not UTF-8", "not JSON", "no words"]
+    assert [row["reason"] for row in table] == expected
+    assert {value for row in table[1:] for name, value in row.items() if name not in ("document", "position")} == {
+        None,
+        *expected[1:],
+    }
+
+
+def test_a_document_of_a_million_words_is_read_in_windows(checkpoint, monkeypatch):
+    sizes = []
+    count = parse_documents._windows
+    monkeypatch.setattr(
+        parse_documents,
+        "_windows",
+        lambda sentences: (sizes.append(len(window)) or window[:1] for window in count(sentences)),
+    )
+    rows(checkpoint, ["the old cat sat\n" * 250_000], log_probability=False)
+    assert sum(sizes) == 250_000
+    assert max(sizes) == parse_documents.SENTENCES_PER_WINDOW
+
+
+def test_documents_are_split_into_sentences_by_the_rules_of_a_language(checkpoint):
+    library("sentencex")
+    table = rows(checkpoint, ["The old cat sat. It saw Mr. Dog!\nDogs"], language="en")
+    words = [["The", "old", "cat", "sat", "."], ["It", "saw", "Mr.", "Dog!"], ["Dogs"]]
+    assert [(row["position"], "".join(row["words"])) for row in table] == [
+        (position, "".join(sentence)) for position, sentence in enumerate(words)
+    ]
+
+
+def test_the_step_counts_what_it_does(checkpoint):
+    step = ParseDocuments(checkpoint, ParseOptions(log_probability=False))
+    list(step.run([Document(text, str(number)) for number, text in enumerate(TEXTS)]))
+    assert {reason: stat.total for reason, stat in step.stats.stats.items()} == {"parsed": 4, "no words": 1}

@@ -1,0 +1,174 @@
+import bz2
+import gzip
+import json
+import lzma
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from onlstm_hf.corpus import readers
+from onlstm_hf.corpus.inputs import find_files
+from onlstm_hf.corpus.readers import DatasetReader, file_parts
+
+LINES = [f"sentence number {number} of a text" for number in range(40)]
+
+
+def read(folder, world_size=1, kind=None, **keys):
+    """The documents of every task."""
+    files = find_files(str(folder), kind)
+    return [list(files.reader(**keys)(rank=rank, world_size=world_size)) for rank in range(world_size)]
+
+
+def texts(tasks):
+    return [[document.text for document in documents] for documents in tasks]
+
+
+def only_task(tasks):
+    (documents,) = tasks
+    return [(document.text, document.metadata.get("reason")) for document in documents]
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 7, 100])
+def test_the_tasks_together_read_each_line_once_and_in_order(tmp_path, world_size):
+    (tmp_path / "a.txt").write_text("\n".join(LINES[:25]) + "\n")
+    (tmp_path / "b.txt").write_text("\r\n".join(LINES[25:]))
+    tasks = texts(read(tmp_path, world_size))
+    assert sum(tasks, []) == LINES
+    assert max(map(len, tasks)) <= 40 / world_size + 2
+
+
+def test_a_line_has_the_place_of_its_first_byte_whatever_the_task(tmp_path):
+    (tmp_path / "a.txt").write_text("\n".join(LINES))
+    (whole,), parts = read(tmp_path), read(tmp_path, 5)
+    assert [document.id for document in whole] == [document.id for part in parts for document in part]
+    assert [document.id for document in whole][:2] == ["a.txt/0", f"a.txt/{len(LINES[0]) + 1}"]
+
+
+@pytest.mark.parametrize("files", [[("a", 5), ("b.gz", 7), ("c", 1)], [("a.gz", 9)], [("a", 0), ("b", 3)], []])
+@pytest.mark.parametrize("world_size", [1, 2, 3, 20])
+def test_every_byte_is_in_one_part(files, world_size):
+    parts = [part for rank in range(world_size) for part in file_parts(files, rank, world_size)]
+    for path, size in files:
+        covered = [byte for name, start, end in parts if name == path for byte in range(start, end)]
+        assert covered == list(range(size))
+
+
+@pytest.mark.parametrize(("ending", "compressed_open"), [("gz", gzip.open), ("bz2", bz2.open), ("xz", lzma.open)])
+def test_a_compressed_file_is_read_by_one_task(tmp_path, ending, compressed_open):
+    with compressed_open(tmp_path / f"a.txt.{ending}", "wt") as file:
+        file.write("\n".join(LINES))
+    assert sorted(texts(read(tmp_path, 3)), key=len) == [[], [], LINES]
+
+
+@pytest.mark.parametrize(("ending", "compressed_open"), [("gz", gzip.open), ("bz2", bz2.open), ("xz", lzma.open)])
+def test_a_compressed_file_that_ends_too_early_is_an_error_with_its_name(tmp_path, ending, compressed_open):
+    path = tmp_path / f"a.txt.{ending}"
+    with compressed_open(path, "wt") as file:
+        file.write("\n".join(LINES))
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(ValueError, match=rf"a\.txt\.{ending} cannot be read to its end"):
+        read(tmp_path)
+
+
+def test_what_is_no_text_has_a_reason(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\xef\xbb\xbffine\n\xff\xfe\n\nalso fine\n")
+    assert only_task(read(tmp_path)) == [("fine", None), ("", "not UTF-8"), ("", None), ("also fine", None)]
+
+
+def test_a_line_without_end_is_not_held_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "MAX_LINE_BYTES", 100)
+    (tmp_path / "a.txt").write_bytes(b"before\n" + b"x" * 5000 + b"\n" + b"y" * 99 + b"\nafter\n")
+    documents = only_task(read(tmp_path))
+    assert documents == [("before", None), ("", readers.TOO_LONG), ("y" * 99, None), ("after", None)]
+
+
+def test_json_lines_are_documents_or_have_a_reason(tmp_path):
+    lines = [
+        json.dumps({"text": "fine", "id": 7}).encode(),
+        b"{",
+        b"[1, 2]",
+        b'{"id": "x"}',
+        b'{"text": null}',
+        b'{"text": "\xff"}',
+        b'{"text": ""}',
+    ]
+    (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
+    reasons = [None, "not JSON", "no text", "no text", "no text", "not UTF-8", None]
+    assert only_task(read(tmp_path)) == list(zip(["fine"] + [""] * 6, reasons, strict=True))
+    assert [document.id for document in read(tmp_path)[0]][::3] == [
+        "7",
+        "x",
+        f"a.jsonl/{sum(map(len, lines)) + 6 - 12}",
+    ]
+
+
+def write_table(path, **columns):
+    parquet.write_table(pyarrow.table(columns), path, row_group_size=6)
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 5, 9])
+def test_row_groups_of_a_parquet_file_are_shared_out(tmp_path, world_size):
+    write_table(tmp_path / "a.parquet", text=LINES[:20], other=range(20))
+    write_table(tmp_path / "b.parquet", text=LINES[20:], other=range(20))
+    tasks = read(tmp_path, world_size)
+    assert sum(texts(tasks), []) == LINES
+    assert [document.id for task in tasks for document in task][-1] == "b.parquet/19"
+    assert world_size == 1 or min(map(len, tasks)) < 40
+
+
+def test_a_row_of_a_parquet_file_can_have_an_id_and_no_text(tmp_path):
+    write_table(tmp_path / "a.parquet", content=["fine", None, ""], name=["x", "y", None])
+    documents = read(tmp_path, text_key="content", id_key="name")
+    assert only_task(documents) == [("fine", None), ("", "no content"), ("", None)]
+    assert [document.id for document in documents[0]] == ["x", "y", "a.parquet/2"]
+
+
+def test_a_parquet_file_without_the_column_or_damaged_is_an_error_with_its_name(tmp_path):
+    write_table(tmp_path / "a.parquet", content=["fine"])
+    with pytest.raises(ValueError, match=r"cannot read a\.parquet: it has no column text, only content"):
+        read(tmp_path)
+    (tmp_path / "a.parquet").write_bytes(b"PAR1 or not")
+    with pytest.raises(ValueError, match=r"cannot read a\.parquet: "):
+        read(tmp_path)
+
+
+def test_documents_of_a_dataset_that_have_no_text_are_kept(tmp_path):
+    (tmp_path / "train.jsonl").write_text('{"text": "fine", "id": "x"}\n{"text": ""}\n{"text": null}\n')
+    documents = list(DatasetReader(str(tmp_path), {"split": "train"}, streaming=True)())
+    assert [document.text.strip() for document in documents] == ["fine", "", ""]
+    assert documents[0].id == "x"
+    assert documents[2].metadata["reason"] == "no text"
+
+
+def test_files_are_found_by_their_names(tmp_path):
+    for name in ("a.txt", "b.txt.gz", "deeper/c.txt", ".hidden.txt", "_SUCCESS", "notes.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("text")
+    found = find_files(str(tmp_path))
+    assert (found.kind, [path for path, _ in found.files]) == ("text", ["a.txt", "b.txt.gz", "deeper/c.txt"])
+    assert [path for path, _ in find_files(str(tmp_path), pattern="deeper/*").files] == ["deeper/c.txt"]
+    assert find_files(str(tmp_path / "a.txt")).files == [("a.txt", 4)]
+    assert find_files(str(tmp_path / "notes.md"), "text").files == [("notes.md", 4)]
+
+
+def test_files_of_several_kinds_or_of_none_are_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no file or folder"):
+        find_files(str(tmp_path / "missing"))
+    with pytest.raises(FileNotFoundError, match="has no files that can be read"):
+        find_files(str(tmp_path))
+    (tmp_path / "a.txt").write_text("text")
+    (tmp_path / "a.jsonl.gz").write_text("text")
+    with pytest.raises(ValueError, match=r"files of several kinds \(jsonl, text\): choose one"):
+        find_files(str(tmp_path))
+
+
+def test_another_file_time_or_size_is_another_corpus(tmp_path):
+    (tmp_path / "a.txt").write_text("text")
+    fingerprints = {find_files(str(tmp_path)).fingerprint for _ in range(2)}
+    assert len(fingerprints) == 1
+    (tmp_path / "a.txt").write_text("other")
+    fingerprints.add(find_files(str(tmp_path)).fingerprint)
+    (tmp_path / "b.txt").write_text("")
+    fingerprints.add(find_files(str(tmp_path)).fingerprint)
+    assert len(fingerprints) == 3

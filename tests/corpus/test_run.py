@@ -1,0 +1,196 @@
+import copy
+import gzip
+import json
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+import torch
+from datatrove.io import DataFolder
+from pyarrow import parquet
+
+from onlstm_hf.corpus.executors import Engine
+from tests.helpers.command_line import TEXT
+from tests.helpers.corpus_runs import in_a_process, parse, tables
+
+
+def test_every_line_has_a_row_in_its_order(corpus, undisturbed):
+    table = sum(undisturbed.values(), [])
+    texts = [(corpus / name).read_bytes() for name in ("a.txt", "b.txt", "c.txt.gz")]
+    texts[2] = gzip.decompress(texts[2])
+    lines = [line for text in texts for line in text.decode().splitlines()]
+    assert ["".join(row["words"] or []) for row in table] == [line.replace(" ", "") for line in lines]
+    assert [row["reason"] for row in table] == [None if line else "no words" for line in lines]
+
+
+def kill_at_an_operation(number, corpus, output, checkpoint):
+    """Parses with processes each of which is killed at its n-th operation on a file of the output."""
+    remaining = number
+
+    def counted(method):
+        def call(*arguments, **options):
+            nonlocal remaining
+            remaining -= 1
+            if remaining < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return method(*arguments, **options)
+
+        return call
+
+    for name in ("open", "mv", "rm", "glob", "isfile"):
+        setattr(DataFolder, name, counted(getattr(DataFolder, name)))
+    parse(corpus, output, checkpoint)
+
+
+def children_of(pid):
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def kill_after(seconds, victim, process):
+    """Kills a worker, the process that has the workers, or all of them at once."""
+    process.join(seconds)
+    try:
+        if victim == "worker":
+            for worker in children_of(process.pid)[:1]:
+                os.kill(worker, signal.SIGKILL)
+        elif victim == "parent":
+            os.kill(process.pid, signal.SIGKILL)
+        else:
+            os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass  # it had ended by itself
+    process.join(60)
+    assert process.exitcode is not None
+
+
+@pytest.mark.slow
+def test_a_run_that_is_killed_at_any_moment_and_started_again_makes_the_same_rows(
+    corpus, checkpoint, undisturbed, tmp_path
+):
+    seed = int.from_bytes(os.urandom(4), "big")
+    print(f"seed {seed}")
+    generator = random.Random(seed)
+    output, kills = tmp_path / "0", 0
+    while kills < 20:
+        if kills % 2:
+            number = generator.randrange(150)
+            process = in_a_process(number, corpus, output, checkpoint, function=kill_at_an_operation)
+            process.join(60)
+        else:
+            process = in_a_process(corpus, output, checkpoint)
+            kill_after(generator.uniform(0, 1.0), generator.choice(["worker", "parent", "group"]), process)
+        kills += process.exitcode != 0
+        if process.exitcode == 0:
+            assert tables(output) == undisturbed
+            output = output.with_name(f"{kills}")
+        assert tables(output).items() <= undisturbed.items()
+    process = in_a_process(corpus, output, checkpoint)
+    process.join(60)
+    assert process.exitcode == 0
+    assert tables(output) == undisturbed
+    assert not list(output.glob(".run/unfinished/*"))
+
+
+def one_task_at_a_time(**options):
+    return {"engine": Engine(workers=1, start_method="fork"), "tasks": 3, **options}
+
+
+@pytest.fixture
+def small(tmp_path):
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.txt").write_text("\n".join(TEXT))
+    return tmp_path / "corpus"
+
+
+@pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
+def test_datasets_reads_the_table(small, checkpoint, tmp_path, output_format):
+    from datasets import load_dataset
+
+    output = tmp_path / "output"
+    options = one_task_at_a_time(log_probability=True, output_format=output_format)
+    assert parse(small, output, checkpoint, **options) == {"parsed": len(TEXT)}
+    table = load_dataset(str(output), split="train")
+    assert list(table["words"]) == [sentence.split() for sentence in TEXT]
+    assert table[0]["spans"][0] == [0, 7]
+    assert table[0]["distances"] == pytest.approx(load_dataset(str(output), split="train")[0]["distances"])
+    assert all(0 <= distance <= 1 for distances in table["distances"] for distance in distances)
+    assert max(table["log_probability"]) < 0
+    files = sorted(path.name for path in output.iterdir() if path.name != ".run")
+    assert files == [f"0000{task}.{'parquet' if output_format == 'parquet' else 'jsonl.gz'}" for task in range(2)]
+
+
+def test_the_schema_has_a_version(small, checkpoint, tmp_path):
+    parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
+    schema = parquet.read_schema(tmp_path / "output" / "00000.parquet")
+    assert schema.metadata[b"onlstm_hf.schema_version"] == b"1"
+    assert str(schema.field("distances").type) == "list<element: halffloat>"
+    assert json.loads((tmp_path / "output/.run/manifest.json").read_text())["settings"]["schema_version"] == 1
+
+
+def test_a_complete_run_does_nothing_when_it_is_started_again(small, checkpoint, tmp_path):
+    for _ in range(2):
+        counts = parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
+        assert counts == {"parsed": len(TEXT)}
+        times = {path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")}
+    assert times == {path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")}
+
+
+def test_the_number_of_tasks_is_that_of_the_beginning(small, checkpoint, tmp_path):
+    parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(tasks=4))
+    parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(tasks=None))
+    with pytest.raises(ValueError, match="begun with other settings: tasks was 4, not 5"):
+        parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(tasks=5))
+
+
+def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):
+    output = tmp_path / "output"
+    parse(small, output, checkpoint, **one_task_at_a_time())
+    with pytest.raises(ValueError, match="begun with other settings: branching_bias was right, not none"):
+        parse(small, output, checkpoint, **one_task_at_a_time(branching_bias="none"))
+    with pytest.raises(ValueError, match="begun with other settings: output_format was parquet, not jsonl"):
+        parse(small, output, checkpoint, **one_task_at_a_time(output_format="jsonl"))
+
+    changed = copy.deepcopy(model)
+    with torch.no_grad():
+        next(changed.parameters())[0, 0] += 1
+    for part in (changed, tokenizer):
+        part.save_pretrained(tmp_path / "changed")
+    with pytest.raises(ValueError, match="begun with other settings: model was "):
+        parse(small, output, str(tmp_path / "changed"), **one_task_at_a_time())
+    moved = shutil.copytree(checkpoint, tmp_path / "moved")
+    parse(small, output, str(moved), **one_task_at_a_time())
+
+    (small / "b.txt").write_text("one more")
+    with pytest.raises(ValueError, match="begun with other settings: corpus was "):
+        parse(small, output, checkpoint, **one_task_at_a_time())
+
+
+def test_a_folder_with_other_files_is_refused(small, checkpoint, tmp_path):
+    (tmp_path / "output").mkdir()
+    (tmp_path / "output" / "thesis.tex").write_text("text")
+    with pytest.raises(ValueError, match="has files that are not from parse-corpus"):
+        parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
+    assert [path.name for path in (tmp_path / "output").iterdir()] == ["thesis.tex"]
+
+
+def test_a_damaged_file_ends_its_task_and_no_other(small, checkpoint, tmp_path):
+    damaged, whole = small / "b.txt.gz", gzip.compress(b"the cat sat\n" * 1000)
+    damaged.write_bytes(whole[:-10])
+    output = tmp_path / "output"
+    (small / "a.txt").write_text("\n".join(TEXT * 2))
+    with pytest.raises(ChildProcessError, match=r"1 of 2 tasks failed; task 1: b\.txt\.gz cannot be read to its end"):
+        parse(small, output, checkpoint, **one_task_at_a_time(tasks=2))
+    assert list(tables(output)) == ["00000.parquet"]
+    assert "cannot be read to its end" in (output / ".run/logs/task_00001.log").read_text()
+
+
+def test_tasks_without_a_share_of_the_input_write_nothing(small, checkpoint, tmp_path):
+    counts = parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(tasks=12))
+    assert counts == {"parsed": len(TEXT)}
+    assert len(tables(tmp_path / "output")) <= len(TEXT)
