@@ -47,7 +47,8 @@ def reported_loss_of_connection(way_on: str) -> Iterator[None]:
     except RuntimeError as error:
         if not is_lost_connection(error):
             raise
-        reason = re.sub(r"^\[\S+\] ", "", " ".join(str(error).split()))
+        # gloo begins with the place in its source, and ends with advice to its own developers.
+        reason = re.sub(r"^\[\S+\] ", "", " ".join(str(error).split())).partition(". ")[0]
         raise ConnectionLost(
             f"the connection to another process of this run was lost: a host or a process died, or the network broke. "
             f"{way_on} ({reason})"

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from accelerate import Accelerator, DistributedDataParallelKwargs, InitProcessGroupKwargs
-from accelerate.utils import DDPCommunicationHookType, broadcast_object_list, load, set_seed
+from accelerate import Accelerator, InitProcessGroupKwargs
+from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
 from onlstm_hf.utils.files import write_json
@@ -37,7 +37,14 @@ from training.loop.hosts import (
     written_on_first_host,
 )
 from training.loop.model_setup import run_model_code
-from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
+from training.loop.optimization import (
+    all_finite,
+    average_gradients,
+    average_of,
+    build_optimizer,
+    has_stalled,
+    learning_rate_factor,
+)
 from training.loop.precision import bfloat16_notice
 from training.loop.processes import end_with_parent, locked_folder
 from training.loop.progress import Progress
@@ -70,7 +77,7 @@ class TrainingRun:
 
     def __init__(self, task: Task):
         self.task, self.recipe, self.progress = task, task.recipe, Progress()
-        arguments, run = self.recipe.optimization, self.recipe.run
+        run = self.recipe.run
         self.output_dir = Path(run.output_dir)
         if run.num_threads:
             torch.set_num_threads(run.num_threads)
@@ -78,20 +85,22 @@ class TrainingRun:
         check_trackers(run.trackers)
         if self.recipe.model.model_code is not None:
             run_model_code(self.recipe.model.model_code)
-        self.accelerator = Accelerator(
-            mixed_precision=arguments.mixed_precision,
-            log_with=run.trackers or None,
-            project_dir=str(self.output_dir),
-            kwargs_handlers=[
-                InitProcessGroupKwargs(timeout=LONGEST_EVALUATION),
-                DistributedDataParallelKwargs(comm_hook=DDPCommunicationHookType(arguments.gradient_compression)),
-            ],
-        )
         with ExitStack() as alone, reported_loss_of_connection(self._restart):
+            self.accelerator = self._connected_processes()
             self.hosts = HostWatch(self.accelerator, self._restart)
             alone.enter_context(self._alone_in_folder())
             self._set_up()
             self._alone = alone.pop_all()
+
+    def _connected_processes(self) -> Accelerator:
+        """The processes of this run, once all of them are there."""
+        run = self.recipe.run
+        return Accelerator(
+            mixed_precision=self.recipe.optimization.mixed_precision,
+            log_with=run.trackers or None,
+            project_dir=str(self.output_dir),
+            kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
+        )
 
     @contextmanager
     def _alone_in_folder(self) -> Iterator[None]:
@@ -131,6 +140,7 @@ class TrainingRun:
         model = task.build_model(checkpoint)
         self.averaged = average_of(model) if arguments.optimizer == "nt-asgd" else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
+        average_gradients(self.model, arguments.gradient_compression)
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
@@ -144,7 +154,7 @@ class TrainingRun:
     @property
     def _restart(self) -> str:
         """What to do where another host died."""
-        return f"Start the run again on all hosts with --resume: it goes on from {self.last}, if that was written"
+        return f"Start it again on all hosts with --resume: it goes on from {self.last}, or from the beginning"
 
     def train(self) -> dict:
         """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
