@@ -115,7 +115,7 @@ def start_on_hosts(two, project_root, name, *overrides):
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["namespaces", "loopback"])
 def test_two_hosts_are_one_process_with_all_rows_and_survive_the_death_of_one(project, project_root, network):
-    options = [*NO_DROPOUT, "--num_epochs", 100, "--max_steps", 100, "--save_every_steps", 10]
+    options = [*NO_DROPOUT, "--num_epochs", 60, "--max_steps", 60, "--save_every_steps", 10]
     try:
         with namespace_hosts() as two:
             if network == "namespaces":
@@ -140,7 +140,7 @@ def check_two_hosts(two, project, project_root, options):
         told = Path("host_0.txt").read_text()
         assert "the connection to another process of this run was lost: a host or a process died" in told
         assert "Start it again on all hosts with --resume: it goes on from run/last" in told
-        assert len(losses_of("run")) < 100
+        assert len(losses_of("run")) < 60
         for process in start_on_hosts(two, project_root, "run", *options, "--resume"):
             assert process.wait(timeout=300) == 0, Path("host_0.txt").read_text()
     finally:
@@ -150,7 +150,7 @@ def check_two_hosts(two, project, project_root, options):
     train_in(4, project, command("undisturbed", *options))
     assert_same_weights("run", "undisturbed")
     train_lm.main(command("one", *options, "--batch_size", 8))
-    assert losses_of("run") == pytest.approx(losses_of("one"), abs=1e-4) and len(losses_of("one")) == 100
+    assert losses_of("run") == pytest.approx(losses_of("one"), abs=1e-4) and len(losses_of("one")) == 60
     assert sorted(path.name for path in Path("run").iterdir()) == ["best", "last", "log.jsonl", "results.json"]
 
 
@@ -169,7 +169,7 @@ def test_torchrun_starts_again_what_was_killed_and_the_run_goes_on(project, proj
             assert process.poll() is None, Path("output.txt").read_text()
             time.sleep(0.05)
         psutil.Process(process.pid).children()[-1].kill()
-        assert process.wait(timeout=300) == 0, Path("output.txt").read_text()
+        assert process.wait(timeout=120) == 0, Path("output.txt").read_text()
     finally:
         if process.poll() is None:
             kill_all(process)
@@ -325,4 +325,4 @@ def test_the_example_of_a_configuration_starts_a_process_for_each_gpu_of_two_hos
         with redirect_stderr(io.StringIO()):
             launch_command(launch_command_parser().parse_args(arguments))
         assert (seen["nnodes"], seen["nproc_per_node"], seen["node_rank"]) == ("2", "2", rank)
-        assert seen["master_addr"] == "10.0.0.1" and seen["training_script"] == "train_lm.py"
+        assert seen["rdzv_endpoint"] == "10.0.0.1:29500" and seen["training_script"] == "train_lm.py"
