@@ -28,6 +28,7 @@ from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.files import write_json
+from training.language_models.encoded_text import store_encoded
 from training.language_models.model_setup import build_model, build_tokenizer, check_model_arguments
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
 from training.language_models.text_batches import (
@@ -37,8 +38,8 @@ from training.language_models.text_batches import (
     StreamedTextBatches,
     check_files,
     encode_lines,
-    encode_text,
     load_texts,
+    own_texts,
     text_of,
 )
 from training.language_models.validation import (
@@ -189,12 +190,12 @@ def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBas
     data, seed = recipe.data, recipe.optimization.seed
     texts = load_texts(data, "train")
     if data.streaming:
-        return StreamedTextBatches(texts, tokenizer, data.text_column, share, data.bptt_length, data.random_bptt, seed)
+        own, column = own_texts(texts, share), data.text_column
+        return StreamedTextBatches(own, tokenizer, column, share.batch_size, data.bptt_length, data.random_bptt, seed)
+    text = store_encoded(encode_lines(texts, tokenizer, data.text_column), Path(recipe.run.output_dir))
     if data.independent_sentences:
-        sentences = list(encode_lines(texts, tokenizer, data.text_column))
-        return SentenceBatches(sentences, tokenizer.eos_token_id, share, data.max_sentence_length, seed)
-    stream = encode_text(texts, tokenizer, data.text_column, "training")
-    return StreamBatches(stream, tokenizer.eos_token_id, share, data.bptt_length, data.random_bptt, seed)
+        return SentenceBatches(text, tokenizer.eos_token_id, share, data.max_sentence_length, seed)
+    return StreamBatches(text.ids, tokenizer.eos_token_id, share, data.bptt_length, data.random_bptt, seed)
 
 
 def main(arguments: list[str] | None = None) -> dict:

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = ("data", "compiler", "browser", "axe", "instructions", "libraries", "common", "quantizers")
+KINDS = ("data", "compiler", "browser", "axe", "instructions", "libraries", "common", "quantizers", "namespaces")
 
 
 def missing(kind: str, reason: str) -> NoReturn:
@@ -20,7 +20,8 @@ def missing(kind: str, reason: str) -> NoReturn:
 
     Args:
         kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
-            instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that quantise.
+            instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that quantise,
+            network namespaces.
         reason: what is missing, and how to get it.
     """
     if kind not in KINDS:

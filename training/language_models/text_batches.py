@@ -1,7 +1,8 @@
 """From text to training batches: one stream cut into rows, independent sentences, or text read as it comes."""
 
+from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from random import Random
 from typing import NamedTuple
@@ -12,10 +13,12 @@ from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
+from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments
 from training.loop.task import Share
 
-LINES_PER_CALL = 4096
+# The tokenizer gets so many lines in one call, and fewer where they are long: its result takes memory.
+LINES_PER_CALL, CHARACTERS_PER_CALL = 4096, 2**20
 
 
 class Batch(NamedTuple):
@@ -85,12 +88,26 @@ class TextLines:
     of which file is not UTF-8.
     """
 
-    def __init__(self, files: list[str]):
-        self.files = files
+    def __init__(self, files: list[str], share: Share | None = None):
+        self.files, self.share = files, share
 
     def __iter__(self) -> Iterator[str]:
-        for path in self.files:
-            yield from read_text_file(path)
+        lines = chain.from_iterable(map(read_text_file, self.files))
+        return lines if self.share is None else islice(lines, self.share.process_index, None, self.share.num_processes)
+
+
+def own_texts(texts: Iterable, share: Share) -> Iterable:
+    """The texts that are this process's: of a streamed dataset its files, where they can be shared out evenly.
+
+    Of any other texts each process has every n-th one, and passes over those of the others.
+    """
+    if share.num_processes == 1:
+        return texts
+    if isinstance(texts, TextLines):
+        return TextLines(texts.files, share)
+    from datasets.distributed import split_dataset_by_node
+
+    return split_dataset_by_node(texts, rank=share.process_index, world_size=share.num_processes)
 
 
 def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column: str) -> Iterator[list[int]]:
@@ -104,12 +121,23 @@ def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_colum
     Raises:
         ValueError: if a row has no text.
     """
-    lines = (text_of(item, text_column) for item in texts)
-    while some_lines := list(islice(lines, LINES_PER_CALL)):
+    for some_lines in _in_calls(text_of(item, text_column) for item in texts):
         encoded = tokenizer(some_lines, add_special_tokens=False, return_attention_mask=False, verbose=False)
         for ids in encoded["input_ids"]:
             if ids:
                 yield [*ids, tokenizer.eos_token_id]
+
+
+def _in_calls(lines: Iterable[str]) -> Iterator[list[str]]:
+    some_lines, num_characters = [], 0
+    for line in lines:
+        some_lines.append(line)
+        num_characters += len(line)
+        if len(some_lines) == LINES_PER_CALL or num_characters >= CHARACTERS_PER_CALL:
+            yield some_lines
+            some_lines, num_characters = [], 0
+    if some_lines:
+        yield some_lines
 
 
 def text_of(item: str | dict, text_column: str) -> str:
@@ -126,10 +154,10 @@ def encode_text(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_column
     Raises:
         ValueError: if there is no text; `name` says which it is.
     """
-    pieces = [torch.tensor(ids, dtype=torch.int32) for ids in encode_lines(texts, tokenizer, text_column)]
-    if not pieces:
+    ids = array("q", chain.from_iterable(encode_lines(texts, tokenizer, text_column)))
+    if not ids:
         raise ValueError(f"the {name} text is empty")
-    return torch.cat(pieces).long()
+    return torch.frombuffer(ids, dtype=torch.int64)
 
 
 def pad_sentences(
@@ -162,6 +190,14 @@ class StreamBatches:
 
     The first row starts after an `<eos>`, every other one after the token before it; the few tokens that do not fill
     all rows are left out, as in the papers' code.
+
+    Args:
+        stream: `[N]` token ids, of which nothing is copied: they may lie in a file.
+        eos_token_id: stands before the text.
+        share: the rows that are this process's.
+        bptt_length: tokens of a row in a chunk.
+        random_bptt: whether the length is drawn around it.
+        seed: with the number of the epoch it decides the lengths.
     """
 
     def __init__(
@@ -170,16 +206,15 @@ class StreamBatches:
         length = len(stream) // share.num_rows
         if length == 0:
             raise ValueError(f"the training text has {len(stream)} tokens, too few for {share.num_rows} rows")
-        inputs = torch.cat([stream.new_tensor([eos_token_id]), stream[:-1]])
-        self.inputs, self.targets = (
-            tokens[: length * share.num_rows].view(share.num_rows, length)[share.rows] for tokens in (inputs, stream)
-        )
+        self.targets = stream[: length * share.num_rows].view(share.num_rows, length)[share.rows]
+        before = [stream[row * length - 1] if row else eos_token_id for row in range(share.num_rows)[share.rows]]
+        self.tokens_before = torch.tensor(before).unsqueeze(1)
         self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
 
     def chunks(self, epoch: int) -> list[tuple[int, int]]:
         """Start and end of every chunk of an epoch."""
         lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
-        total = self.inputs.shape[1]
+        total = self.targets.shape[1]
         chunks, start = [], 0
         while start < total:
             end = min(total, start + next(lengths))
@@ -192,7 +227,9 @@ class StreamBatches:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         for first, end in self.chunks(epoch)[start:]:
-            inputs, targets = self.inputs[:, first:end], self.targets[:, first:end]
+            targets = self.targets[:, first:end].long()
+            before = self.targets[:, first - 1 : first].long() if first else self.tokens_before
+            inputs = torch.cat([before, targets[:, :-1]], dim=1)
             scale = (end - first) / self.bptt_length if self.random_bptt else 1.0
             yield Batch(inputs, targets, None, first > 0, scale, targets.numel())
 
@@ -201,7 +238,13 @@ class StreamedTextBatches:
     """Text that is read as it comes: each document goes to the row that has the fewest tokens waiting.
 
     The rows are laid out otherwise than those of `StreamBatches`, and the tokens of the end that do not fill all rows
-    of a chunk are left out.
+    of a chunk are left out. Other processes read other texts, which may be over sooner or later.
+
+    Args:
+        texts: those of this process (`own_texts`).
+        tokenizer, text_column: see `encode_lines`.
+        num_rows: of this process.
+        bptt_length, random_bptt, seed: see `StreamBatches`. All processes draw the same lengths.
     """
 
     def __init__(
@@ -209,12 +252,12 @@ class StreamedTextBatches:
         texts: Iterable,
         tokenizer: PreTrainedTokenizerBase,
         text_column: str,
-        share: Share,
+        num_rows: int,
         bptt_length: int,
         random_bptt: bool,
         seed: int,
     ):
-        self.texts, self.tokenizer, self.text_column, self.share = texts, tokenizer, text_column, share
+        self.texts, self.tokenizer, self.text_column, self.num_rows = texts, tokenizer, text_column, num_rows
         self.bptt_length, self.random_bptt, self.seed = bptt_length, random_bptt, seed
 
     def num_batches(self, epoch: int) -> None:
@@ -222,49 +265,63 @@ class StreamedTextBatches:
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         lengths = draw_chunk_lengths(Random(f"{self.seed} {epoch}"), self.bptt_length, self.random_bptt)
-        waiting = [[self.tokenizer.eos_token_id] for _ in range(self.share.num_rows)]
+        waiting = [[self.tokenizer.eos_token_id] for _ in range(self.num_rows)]
         number, length = 0, next(lengths)
         for ids in encode_lines(self.texts, self.tokenizer, self.text_column):
             min(waiting, key=len).extend(ids)
             while min(map(len, waiting)) > length:
                 if number >= start:
-                    rows = torch.tensor([row[: length + 1] for row in waiting[self.share.rows]])
+                    rows = torch.tensor([row[: length + 1] for row in waiting])
                     scale = length / self.bptt_length if self.random_bptt else 1.0
                     yield Batch(rows[:, :-1], rows[:, 1:], None, number > 0, scale, rows[:, 1:].numel())
                 for row in waiting:
                     del row[:length]
                 number, length = number + 1, next(lengths)
         if number == 0:
-            raise ValueError(f"the training text is too short for a batch of {self.share.num_rows} rows")
+            raise ValueError(f"the training text is too short for a batch of {self.num_rows} rows")
 
 
 class SentenceBatches:
     """Sentences on their own, each between two `<eos>`, in batches of similar length, which are shuffled.
 
     The sentences that do not fill a batch are left out, others in every epoch.
+
+    Args:
+        text: the sentences.
+        eos_token_id: stands before each of them.
+        share: the rows of a batch that are this process's.
+        max_length: tokens of a sentence; the rest of a longer one is left out.
+        seed: with the number of the epoch it decides the order.
     """
 
-    def __init__(self, sentences: list[list[int]], eos_token_id: int, share: Share, max_length: int, seed: int):
-        self.sentences = [ids[:max_length] for ids in sentences]
-        self.eos_token_id, self.share, self.seed = eos_token_id, share, seed
-        if len(self.sentences) < share.num_rows:
+    def __init__(self, text: EncodedText, eos_token_id: int, share: Share, max_length: int, seed: int):
+        if len(text.ends) < share.num_rows:
             raise ValueError(
-                f"the training text has {len(self.sentences)} sentences, too few for a batch of {share.num_rows}"
+                f"the training text has {len(text.ends)} sentences, too few for a batch of {share.num_rows}"
             )
+        self.text = text
+        self.lengths = text.ends.diff(prepend=text.ends.new_zeros(1))
+        self.eos_token_id, self.share, self.max_length, self.seed = eos_token_id, share, max_length, seed
 
     def num_batches(self, epoch: int) -> int:
-        return len(self.sentences) // self.share.num_rows
+        return len(self.lengths) // self.share.num_rows
 
     def batches(self, epoch: int, start: int = 0) -> Iterator[Batch]:
         generator, size = Random(f"{self.seed} {epoch}"), self.share.num_rows
-        order = list(range(len(self.sentences)))
-        generator.shuffle(order)
-        order = order[: self.num_batches(epoch) * size]
-        order.sort(key=lambda index: len(self.sentences[index]))
-        groups = [order[first : first + size] for first in range(0, len(order), size)]
-        generator.shuffle(groups)
-        for group in groups[start:]:
-            inputs, targets, mask = pad_sentences([self.sentences[index] for index in group], self.eos_token_id)
+        shuffled = array("q", range(len(self.lengths)))  # a list would take five times the memory
+        generator.shuffle(shuffled)
+        order = torch.frombuffer(shuffled, dtype=torch.int64)[: self.num_batches(epoch) * size]
+        lengths = self.lengths[order].clamp(max=self.max_length)
+        groups = order[lengths.argsort(stable=True)].view(-1, size)
+        numbers = array("q", range(len(groups)))
+        generator.shuffle(numbers)
+        for number in numbers[start:]:
+            sentences = [self._sentence(index) for index in groups[number].tolist()]
+            inputs, targets, mask = pad_sentences(sentences, self.eos_token_id)
             num_items = int(mask.sum()) / self.share.num_processes
             rows = self.share.rows
             yield Batch(inputs[rows], targets[rows], mask[rows], False, 1.0, num_items)
+
+    def _sentence(self, index: int) -> list[int]:
+        end, length = self.text.ends[index].item(), self.lengths[index].item()
+        return self.text.ids[end - length : end][: self.max_length].tolist()

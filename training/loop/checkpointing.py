@@ -3,14 +3,18 @@
 import hashlib
 import logging
 import os
+import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from accelerate import Accelerator
+from accelerate.utils import gather_object
 from safetensors import SafetensorError
 from transformers.utils import logging as transformers_logging
+
+from training.loop.hosts import is_lost_connection
 
 # In a checkpoint folder: the checksums of its files, in the format of `sha256sum --check`.
 CHECKSUMS = "SHA256SUMS"
@@ -63,12 +67,20 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 
     Raises:
         FileExistsError: if there is an earlier run that should not be resumed.
+        ValueError: if the run to resume lies on another host than the first one.
     """
     if accelerator.is_main_process:
         for name in ("best", "last"):
             recover_folder(output_dir / name)
     accelerator.wait_for_everyone()
-    found = [name for name in ("last", "best", "log.jsonl") if (output_dir / name).exists()]
+    seen = [name for name in ("last", "best", "log.jsonl") if (output_dir / name).exists()]
+    (found, first_host), *others = gather_object([(seen, platform.node())])
+    for also_seen, host in others:
+        if resume and "last" in also_seen and "last" not in found:
+            raise ValueError(
+                f"{output_dir / 'last'} lies on {host}, and the first host of this run, {first_host}, does not see "
+                "it: make that host the first one (node rank 0), or copy the folder, or use one that all hosts share"
+            )
     if found and not resume:
         raise FileExistsError(
             f"{output_dir} holds an earlier run ({', '.join(found)}): pass --resume to go on from it, or choose "
@@ -121,6 +133,8 @@ def reported_failure_to_write(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
+        if is_lost_connection(error):
+            raise
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         if isinstance(error, RuntimeError):  # PyTorch's, which says nothing of the disk
             reason = f"a file is not whole, as on a full disk ({reason})"

@@ -28,8 +28,23 @@ from training.loop.checkpointing import (
     without_notices,
     write_checksums,
 )
+from training.loop.hosts import (
+    ConnectionLost,
+    HostWatch,
+    in_step,
+    read_from_first_host,
+    reported_loss_of_connection,
+    written_on_first_host,
+)
 from training.loop.model_setup import run_model_code
-from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
+from training.loop.optimization import (
+    all_finite,
+    average_gradients,
+    average_of,
+    build_optimizer,
+    has_stalled,
+    learning_rate_factor,
+)
 from training.loop.precision import bfloat16_notice
 from training.loop.processes import end_with_parent, locked_folder
 from training.loop.progress import Progress
@@ -39,7 +54,7 @@ from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars
 # The other processes wait while the first one scores the test data.
 LONGEST_EVALUATION = timedelta(hours=24)
 # Of the training state in last/: another number is refused.
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 def in_groups(batches: Iterator[TrainingBatch], size: int) -> Iterator[list[TrainingBatch]]:
@@ -62,7 +77,7 @@ class TrainingRun:
 
     def __init__(self, task: Task):
         self.task, self.recipe, self.progress = task, task.recipe, Progress()
-        arguments, run = self.recipe.optimization, self.recipe.run
+        run = self.recipe.run
         self.output_dir = Path(run.output_dir)
         if run.num_threads:
             torch.set_num_threads(run.num_threads)
@@ -70,16 +85,22 @@ class TrainingRun:
         check_trackers(run.trackers)
         if self.recipe.model.model_code is not None:
             run_model_code(self.recipe.model.model_code)
-        self.accelerator = Accelerator(
-            mixed_precision=arguments.mixed_precision,
+        with ExitStack() as alone, reported_loss_of_connection(self._restart):
+            self.accelerator = self._connected_processes()
+            self.hosts = HostWatch(self.accelerator, self._restart)
+            alone.enter_context(self._alone_in_folder())
+            self._set_up()
+            self._alone = alone.pop_all()
+
+    def _connected_processes(self) -> Accelerator:
+        """The processes of this run, once all of them are there."""
+        run = self.recipe.run
+        return Accelerator(
+            mixed_precision=self.recipe.optimization.mixed_precision,
             log_with=run.trackers or None,
             project_dir=str(self.output_dir),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
-        with ExitStack() as alone:
-            alone.enter_context(self._alone_in_folder())
-            self._set_up()
-            self._alone = alone.pop_all()
 
     @contextmanager
     def _alone_in_folder(self) -> Iterator[None]:
@@ -98,15 +119,28 @@ class TrainingRun:
 
     def _set_up(self) -> None:
         """Model, optimiser, data and log: those of the checkpoint where the run goes on from one."""
-        task, arguments = self.task, self.recipe.optimization
         resuming = find_checkpoint(self.output_dir, self.recipe.run.resume, self.accelerator)
-        saved = self._read_training_state() if resuming else None
+        with read_from_first_host(self.last, self.accelerator) if resuming else nullcontext() as checkpoint:
+            log_state = self._load(checkpoint)
+        self.progress.total_steps = self._count_steps()
+
+        num_classes = self.task.num_classes(self.accelerator.unwrap_model(self.model))
+        self.counted_until = time.perf_counter()
+        self.log = TrainingLog(
+            self.accelerator, self.output_dir, self.progress, num_classes, self.task.unit, log_state
+        )
+
+    def _load(self, checkpoint: Path | None) -> dict | None:
+        """Model, optimiser and data, of a checkpoint or new ones. Returns the state of the checkpoint's log."""
+        task, arguments = self.task, self.recipe.optimization
+        saved = None if checkpoint is None else self._read_training_state(checkpoint)
         # All processes start from the weights of the first one, but each draws its own dropout masks.
         set_seed(arguments.seed, device_specific=True)
 
-        model = task.build_model(self.last if resuming else None)
+        model = task.build_model(checkpoint)
         self.averaged = average_of(model) if arguments.optimizer == "nt-asgd" else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
+        average_gradients(self.model, arguments.gradient_compression)
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
@@ -114,16 +148,16 @@ class TrainingRun:
         if (code := self.recipe.model.model_code) is not None:
             lines = Path(code).read_text(encoding="utf-8", errors="surrogateescape")
             task.fingerprints["lines of the model_code"] = fingerprint([lines])
-        log_state = self._load_training_state(saved) if resuming else None
-        self.progress.total_steps = self._count_steps()
-
-        num_classes = task.num_classes(model)
-        self.counted_until = time.perf_counter()
-        self.log = TrainingLog(self.accelerator, self.output_dir, self.progress, num_classes, task.unit, log_state)
+        return None if checkpoint is None else self._load_training_state(checkpoint, saved)
 
     @property
     def last(self) -> Path:
         return self.output_dir / "last"
+
+    @property
+    def _restart(self) -> str:
+        """What to do where another host died."""
+        return f"Start it again on all hosts with --resume: it goes on from {self.last}, or from the beginning"
 
     def train(self) -> dict:
         """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
@@ -131,10 +165,12 @@ class TrainingRun:
         Raises:
             TrainingDiverged: where training cannot go on.
             OSError: where a file cannot be written, for instance because the disk is full.
+            ConnectionLost: where another process died.
         """
         with self._alone:
-            with self.log.closing():
+            with self.log.closing(), reported_loss_of_connection(self._restart):
                 self._train()
+            self.hosts.stop()  # the first one scores the test data, and the others end
             results = {}
             if self.accelerator.is_main_process:
                 results = self._write_results()
@@ -152,6 +188,8 @@ class TrainingRun:
             self._update_average()
         while not self._is_done():
             batches = self.batches.batches(progress.epoch, progress.batch)
+            if self.batches.num_batches(progress.epoch) is None:
+                batches = in_step(batches, self.accelerator)
             for group in in_groups(batches, arguments.gradient_accumulation_steps):
                 self.update(group)
                 progress.batch += len(group)
@@ -193,9 +231,12 @@ class TrainingRun:
         arguments = self.recipe.optimization
         if self.batches.num_batches(0) is None:
             return arguments.max_steps
-        lengths = (self.batches.num_batches(epoch) for epoch in range(arguments.num_epochs))
-        steps = sum(math.ceil(length / arguments.gradient_accumulation_steps) for length in lengths)
-        return steps if arguments.max_steps is None else min(steps, arguments.max_steps)
+        longest, steps = arguments.max_steps or math.inf, 0
+        for epoch in range(arguments.num_epochs):
+            steps += math.ceil(self.batches.num_batches(epoch) / arguments.gradient_accumulation_steps)
+            if steps >= longest:  # the chunks of a large text take long to count
+                return arguments.max_steps
+        return steps
 
     @property
     def evaluated_model(self) -> PreTrainedModel:
@@ -297,7 +338,10 @@ class TrainingRun:
                 write_checksums(folder)
 
     def _save_training_state(self, folder: Path) -> None:
-        self.accelerator.save_state(str(folder))
+        with written_on_first_host(folder, self.accelerator) as own:
+            self.accelerator.save_state(str(own))
+            process_state = {"task": self.task.state, "log": self.log.state_dict()}
+            torch.save(process_state, own / f"process_{self.accelerator.process_index}.pt")
         if self.accelerator.is_main_process:
             self.progress.log_size = self.log.size()
             self.progress.seconds += time.perf_counter() - self.counted_until
@@ -307,27 +351,25 @@ class TrainingRun:
             write_json(folder / "run.json", state)
             if self.progress.num_averaged:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
-        process_state = {"task": self.task.state, "log": self.log.state_dict()}
-        torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
 
-    def _read_training_state(self) -> dict[str, Any]:
-        """Which run `last/` belongs to, and how far it came.
+    def _read_training_state(self, checkpoint: Path) -> dict[str, Any]:
+        """Which run `last/`, or the copy of it that this host has, belongs to, and how far it came.
 
         Raises:
             ValueError: if the checkpoint is damaged, is of a version of this package that wrote it otherwise, or was
                 begun with other values of fields that are fixed.
         """
-        path, state = self.last / "training_state" / "run.json", None
+        path, state = checkpoint / "training_state" / "run.json", None
         with suppress(OSError, ValueError):  # the checksums tell what is wrong with it
             state = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(state, dict) and state.get("version") != STATE_VERSION:
             raise ValueError(
-                f"the training state {path.parent} cannot be loaded: it is of version {state.get('version', 1)}, and "
-                f"this package resumes version {STATE_VERSION}. Finish the run with the version of the package that "
-                "began it, or start another output_dir"
+                f"the training state {self.last / 'training_state'} cannot be loaded: it is of version "
+                f"{state.get('version', 1)}, and this package resumes version {STATE_VERSION}. Finish the run with "
+                "the version of the package that began it, or start another output_dir"
             )
         try:
-            check_checksums(self.last)
+            check_checksums(checkpoint)
         except ValueError as error:
             raise ValueError(f"the checkpoint {self.last} cannot be loaded: {error}. {self._way_on()}") from error
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
@@ -350,7 +392,7 @@ class TrainingRun:
             return f"{whole}; --init_from {best} with another output_dir trains on from them"
         return f"{whole}; to train, start another output_dir"
 
-    def _load_training_state(self, state: dict[str, Any]) -> dict:
+    def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
         """Goes on from `last/` as if the run had never stopped. Returns the state of its log.
 
         Raises:
@@ -361,7 +403,7 @@ class TrainingRun:
                 f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
                 "now). Go on with those that the run began with, or start another output_dir"
             )
-        folder, process = self.last / "training_state", self.accelerator.process_index
+        folder, process = checkpoint / "training_state", self.accelerator.process_index
         with reported_damage(f"the training state {folder}"):
             self.progress = Progress(**state["progress"])
             load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
@@ -389,7 +431,7 @@ def run_script(program: str, main: Callable[[], dict]) -> None:
     end_with_parent()
     try:
         main()
-    except (ValueError, OSError, TrainingDiverged) as error:
+    except (ValueError, OSError, TrainingDiverged, ConnectionLost) as error:
         sys.exit(f"{program}: {error}")
     except KeyboardInterrupt:
         sys.exit(f"{program}: interrupted; --resume goes on from the last checkpoint")

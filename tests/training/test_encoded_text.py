@@ -1,0 +1,72 @@
+"""Text that training reads from files: what is in them, what they leave behind, and how little memory they take."""
+
+import random
+import resource
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from onlstm_hf import build_word_tokenizer
+from tests.helpers.forked_processes import forked_context
+from training import train_lm
+from training.language_models.encoded_text import store_encoded
+from training.language_models.recipe import parse_recipe
+from training.loop.task import Share
+
+# As one tensor a line this text took 86 MB, and 45 MB as lists; of what is left most is the tokenizer's.
+NUM_LINES, MOST_MEGABYTES = 100_000, 36
+
+
+def test_a_text_is_mapped_from_files_that_are_gone(tmp_path):
+    text = store_encoded(iter([[5, 6, 0], [0], [70_000, 0]]), tmp_path)
+    assert text.ids.tolist() == [5, 6, 0, 0, 70_000, 0]
+    assert text.ends.tolist() == [3, 4, 6]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_empty_text_and_a_full_disk_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="the training text is empty"):
+        store_encoded(iter([]), tmp_path)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"cannot be written: .*too large"):
+            store_encoded(([7] * 100 for _ in range(100)), tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert list(tmp_path.iterdir()) == []
+
+
+def megabytes():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def read_batches(results, folder, options):
+    arguments = ["--output_dir", "run", "--train_files", "train.txt", "--validation_files", "train.txt"]
+    recipe = parse_recipe([*(f"{folder}/{text}" if text.endswith(".txt") else text for text in arguments), *options])
+    recipe.run.output_dir = folder
+    tokenizer = build_word_tokenizer(f"{folder}/train.txt")
+    before = megabytes()
+    source = train_lm.build_batches(recipe, tokenizer, Share(20))
+    num_tokens = sum(batch.shift_labels.numel() for batch in islice(source.batches(0), 5))
+    results.put((megabytes() - before, num_tokens))
+
+
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="counts memory as Linux does")
+@pytest.mark.parametrize(
+    "options", [[], ["--independent_sentences"], ["--streaming"]], ids=["stream", "sentences", "streamed"]
+)
+def test_a_text_of_half_a_million_tokens_takes_little_memory(tmp_path, options):
+    generator = random.Random(0)
+    words = [f"word{number}" for number in range(5000)]
+    with open(tmp_path / "train.txt", "w") as file:
+        file.writelines(" ".join(generator.choices(words, k=4)) + "\n" for _ in range(NUM_LINES))
+    context = forked_context()
+    results = context.Queue()
+    process = context.Process(target=read_batches, args=(results, str(tmp_path), options))
+    process.start()
+    growth, num_tokens = results.get(timeout=100)
+    process.join()
+    assert num_tokens > 0
+    assert growth < MOST_MEGABYTES

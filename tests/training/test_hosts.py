@@ -1,0 +1,328 @@
+"""Several hosts are one run: who reads which text, whose disk has the files, and what happens when a host dies."""
+
+import io
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from contextlib import redirect_stderr
+from pathlib import Path
+from types import SimpleNamespace
+
+import psutil
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.commands.launch import launch_command, launch_command_parser
+from safetensors.torch import load_file
+
+from tests.helpers.forked_processes import forked_context, run_ranks
+from tests.helpers.requirements import library, missing
+from tests.helpers.two_hosts import kill_all, loopback_hosts, namespace_hosts
+from training import train_lm
+from training.language_models.text_batches import TextLines, own_texts
+from training.loop import hosts
+from training.loop.checkpointing import reported_failure_to_write
+from training.loop.task import Share
+
+WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
+RECIPE = """
+model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
+bptt_length: 12
+batch_size: 2
+eval_batch_size: 3
+num_epochs: 2
+log_every_steps: 1
+num_threads: 1
+optimizer: adamw
+learning_rate: 0.01
+"""
+DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder with `recipe.yaml`, `train.txt` and `valid.txt`, which is the working directory."""
+    monkeypatch.chdir(tmp_path)
+    generator = random.Random(0)
+    for name, count in (("train", 400), ("valid", 12)):
+        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
+        Path(f"{name}.txt").write_text("\n".join(lines) + "\n")
+    Path("recipe.yaml").write_text(
+        RECIPE + f"train_files: [{tmp_path}/train.txt]\nvalidation_files: [{tmp_path}/valid.txt]\n"
+    )
+    return tmp_path
+
+
+def command(output_dir, *overrides):
+    return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, overrides)]
+
+
+def free_port():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def losses_of(output_dir):
+    entries = [json.loads(line) for line in Path(output_dir, "log.jsonl").read_text().splitlines()]
+    return [entry["loss"] for entry in entries if "loss" in entry]
+
+
+def assert_same_weights(output_dir, other):
+    for name in ("best", "last", "last/training_state"):
+        weights, expected = (load_file(Path(folder, name, "model.safetensors")) for folder in (output_dir, other))
+        assert all(torch.equal(weights[key], expected[key]) for key in expected.keys() | weights.keys())
+
+
+def train_as_rank(folder, arguments, is_own_host):
+    """Trains as a process of `run_ranks`, in a folder of its own where it stands for another host."""
+    if is_own_host:
+        folder = Path(folder, f"host_{os.environ['RANK']}")
+        os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
+    os.chdir(folder)
+    with open(os.devnull, "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
+        train_lm.main(arguments)
+
+
+def train_in(num_processes, project, arguments, are_hosts=False):
+    run_ranks(num_processes, free_port(), train_as_rank, str(project), arguments, are_hosts)
+
+
+def start_on_hosts(two, project_root, name, *overrides):
+    """Starts a run of four processes by `torchrun`, two on each host."""
+    port = free_port()
+    script = str(project_root / "training" / "train_lm.py")
+    options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", two[0].address, "--master-port", str(port)]
+    return [
+        host.start(
+            [sys.executable, "-m", "torch.distributed.run", *options, "--node-rank", str(rank), script]
+            + command(name, *overrides),
+            f"host_{rank}.txt",
+            ENVIRONMENT,
+        )
+        for rank, host in enumerate(two)
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("network", ["namespaces", "loopback"])
+def test_two_hosts_are_one_process_with_all_rows_and_survive_the_death_of_one(project, project_root, network):
+    options = [*NO_DROPOUT, "--num_epochs", 60, "--max_steps", 60, "--save_every_steps", 10]
+    try:
+        with namespace_hosts() as two:
+            if network == "namespaces":
+                check_two_hosts(two, project, project_root, options)
+    except PermissionError as error:
+        if network == "namespaces":
+            missing("namespaces", str(error))
+        check_two_hosts(loopback_hosts(), project, project_root, options)
+    else:
+        if network == "loopback":
+            pytest.skip("the same is tested in network namespaces")
+
+
+def check_two_hosts(two, project, project_root, options):
+    survivor, killed = start_on_hosts(two, project_root, "run", *options)
+    try:
+        while not Path("run/last").exists():
+            assert survivor.poll() is None and killed.poll() is None, Path("host_0.txt").read_text()
+            time.sleep(0.05)
+        kill_all(killed)
+        assert survivor.wait(timeout=60) == 1
+        told = Path("host_0.txt").read_text()
+        assert "the connection to another process of this run was lost: a host or a process died" in told
+        assert "Start it again on all hosts with --resume: it goes on from run/last" in told
+        assert len(losses_of("run")) < 60
+        for process in start_on_hosts(two, project_root, "run", *options, "--resume"):
+            assert process.wait(timeout=300) == 0, Path("host_0.txt").read_text()
+    finally:
+        for process in (survivor, killed):
+            if process.poll() is None:
+                kill_all(process)
+    train_in(4, project, command("undisturbed", *options))
+    assert_same_weights("run", "undisturbed")
+    train_lm.main(command("one", *options, "--batch_size", 8))
+    assert losses_of("run") == pytest.approx(losses_of("one"), abs=1e-4) and len(losses_of("one")) == 60
+    assert sorted(path.name for path in Path("run").iterdir()) == ["best", "last", "log.jsonl", "results.json"]
+
+
+@pytest.mark.slow
+def test_torchrun_starts_again_what_was_killed_and_the_run_goes_on(project, project_root):
+    options = command("run", "--max_steps", 60, "--num_epochs", 60, "--save_every_steps", 10, "--resume")
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "3"]
+    script = str(project_root / "training" / "train_lm.py")
+    with open("output.txt", "w") as output:
+        process = subprocess.Popen(
+            [*launcher, "--master-port", str(free_port()), script, *options],
+            stdout=output, stderr=output, env=os.environ | ENVIRONMENT,
+        )  # fmt: skip
+    try:
+        while not Path("run/last").exists():
+            assert process.poll() is None, Path("output.txt").read_text()
+            time.sleep(0.05)
+        psutil.Process(process.pid).children()[-1].kill()
+        assert process.wait(timeout=120) == 0, Path("output.txt").read_text()
+    finally:
+        if process.poll() is None:
+            kill_all(process)
+    assert "resumed after" in Path("output.txt").read_text()
+    train_in(2, project, command("undisturbed", *options[3:-1]))
+    assert_same_weights("run", "undisturbed")
+
+
+def test_a_host_with_a_disk_of_its_own_trains_on_and_keeps_no_files(project):
+    options = ["--max_steps", 6, "--save_every_steps", 2]
+    for rank in (0, 1):
+        Path(f"host_{rank}").mkdir()
+        shutil.copy("recipe.yaml", f"host_{rank}")
+    train_in(2, project, command("run", *options[2:], "--max_steps", 3), are_hosts=True)
+    train_in(2, project, command("run", *options, "--resume"), are_hosts=True)
+    assert {path.name for path in Path("host_0/run/last/training_state").iterdir()} >= {
+        f"{name}_{rank}.{suffix}" for rank in (0, 1) for name, suffix in (("process", "pt"), ("random_states", "pkl"))
+    }
+    assert list(Path("host_1").rglob("run/*")) == []
+    train_in(2, project, command("undisturbed", *options))
+    assert_same_weights("host_0/run", "undisturbed")
+
+
+def gathered(monkeypatch, *states):
+    monkeypatch.setattr("training.loop.checkpointing.gather_object", lambda _: list(states))
+
+
+def test_a_checkpoint_that_only_another_host_has_is_named_and_not_begun_anew(project, monkeypatch):
+    gathered(monkeypatch, ([], "red"), (["last", "best"], "blue"))
+    with pytest.raises(ValueError, match=r"run/last lies on blue, and the first host of this run, red, does not see"):
+        train_lm.main(command("run", "--resume"))
+    assert not Path("run").exists()
+
+
+def train_until_frozen(folder, arguments, port, rank):
+    os.environ |= {
+        "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **ENVIRONMENT,
+    }  # fmt: skip
+    hosts.BETWEEN_SIGNS, hosts.LONGEST_SILENCE = 0.1, 3.0
+    os.chdir(folder)
+    if rank == 1:
+        clip = Accelerator.clip_grad_norm_
+
+        def freeze(self, *values):
+            os.kill(os.getpid(), signal.SIGSTOP)
+            return clip(self, *values)
+
+        Accelerator.clip_grad_norm_ = freeze
+    with open(f"output_{rank}.txt", "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
+        train_lm.main(arguments)
+
+
+def test_a_host_that_is_no_longer_heard_of_is_not_waited_for(project):
+    """Without power or network a host closes no connection; here its process is frozen."""
+    context, port = forked_context(), free_port()
+    processes = [
+        context.Process(target=train_until_frozen, args=(str(project), command("run"), port, rank)) for rank in (0, 1)
+    ]
+    for process in processes:
+        process.start()
+    processes[0].join(timeout=60)
+    processes[1].kill()
+    assert processes[0].exitcode == 1
+    told = Path("output_0.txt").read_text()
+    assert f"nothing was heard of {socket.gethostname()} for 3 seconds: a host died, or the network broke" in told
+    assert "Start it again on all hosts with --resume" in told
+
+
+GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:1. Look there."
+
+
+def test_a_lost_connection_is_told_as_one_and_not_as_a_full_disk(tmp_path):
+    for error in (RuntimeError(GLOO), torch.distributed.DistNetworkError("Broken pipe")):
+        with (
+            pytest.raises(hosts.ConnectionLost, match=r"was lost: a host or .* do this \(\w+ [^.\[]*") as told,
+            hosts.reported_loss_of_connection("do this"),
+            reported_failure_to_write(tmp_path),
+        ):
+            raise error
+        assert "pair.cc" not in str(told.value)
+    with pytest.raises(RuntimeError, match="^shapes$"), hosts.reported_loss_of_connection("do this"):
+        raise RuntimeError("shapes")
+
+
+@pytest.mark.parametrize("num_processes", [1, 2, 3])
+def test_streamed_lines_are_shared_out_each_to_one_process(tmp_path, num_processes):
+    (tmp_path / "a.txt").write_text("0\n1\n2\n")
+    (tmp_path / "b.txt").write_text("3\n4\n")
+    lines = TextLines([str(tmp_path / name) for name in ("a.txt", "b.txt")])
+    parts = [own_texts(lines, Share(1, process, num_processes)) for process in range(num_processes)]
+    for _ in range(2):
+        assert sorted(line for part in parts for line in part) == list("01234")
+        assert {len(list(part)) for part in parts} <= {5 // num_processes, 5 // num_processes + 1}
+
+
+@pytest.mark.parametrize(("num_files", "part"), [(4, [0, 1, 4, 5]), (3, [0, 2, 4])])
+def test_a_streamed_dataset_is_split_by_process_whole_files_where_they_share_out(tmp_path, num_files, part):
+    datasets = library("datasets")
+    for number in range(num_files):
+        rows = "".join(f'{{"text": "{2 * number + row}"}}\n' for row in range(2))
+        (tmp_path / f"{number}.jsonl").write_text(rows)
+    stream = datasets.load_dataset(str(tmp_path), split="train", streaming=True)
+    parts = [[int(row["text"]) for row in own_texts(stream, Share(1, process, 2))] for process in (0, 1)]
+    assert parts[0] == part
+    assert sorted(parts[0] + parts[1]) == list(range(2 * num_files))
+
+
+def test_streamed_text_of_two_processes_goes_on_exactly_and_ends_for_both_at_once(project):
+    # The second process has shorter lines, and no more of them.
+    lines = Path("train.txt").read_text().splitlines()[:120]
+    Path("train.txt").write_text(
+        "\n".join(line if number % 2 else f"{line} {line}" for number, line in enumerate(lines))
+    )
+    streaming = ["--streaming", "true", "--save_every_steps", 4]
+    train_in(2, project, command("whole", *streaming))
+    updates = json.loads(Path("whole/results.json").read_text())["updates"]
+    assert updates > 12
+    train_in(2, project, command("run", *streaming, "--max_steps", updates - 3))
+    train_in(2, project, command("run", *streaming, "--resume"))
+    assert_same_weights("run", "whole")
+    assert losses_of("run") == losses_of("whole")
+
+
+@pytest.mark.parametrize("counts", [(5, 3), (64, 70), (130, 128), (64, 64)])
+def test_batches_end_where_any_process_has_no_more(counts):
+    def batches_of(count, others):
+        left = list(others)
+
+        def gather(own):
+            block, left[0] = min(hosts.BATCHES_AT_ONCE, left[0]), left[0] - min(hosts.BATCHES_AT_ONCE, left[0])
+            return torch.cat([own, torch.tensor([block])])
+
+        return list(hosts.in_step(iter(range(count)), SimpleNamespace(gather=gather, device="cpu")))
+
+    for first, second in (counts, counts[::-1]):
+        assert batches_of(first, [second]) == list(range(min(counts)))
+
+
+def test_gradients_that_are_sent_in_bfloat16_train_nearly_the_same(project):
+    for name, value in (("plain", "no"), ("rounded", "bf16")):
+        train_in(2, project, command(name, *NO_DROPOUT, "--max_steps", 8, "--gradient_compression", value))
+    assert losses_of("rounded") != losses_of("plain")
+    assert losses_of("rounded") == pytest.approx(losses_of("plain"), rel=1e-2)
+
+
+def test_the_example_of_a_configuration_starts_a_process_for_each_gpu_of_two_hosts(project_root, monkeypatch):
+    seen, configuration = {}, project_root / "training" / "accelerate" / "two_hosts.yaml"
+    monkeypatch.setattr("torch.distributed.run.run", lambda arguments: seen.update(vars(arguments)))
+    for rank in (0, 1):
+        places = ["--machine_rank", str(rank), "--main_process_ip", "10.0.0.1"]
+        arguments = ["--config_file", str(configuration), *places, "train_lm.py", "recipe.yaml"]
+        with redirect_stderr(io.StringIO()):
+            launch_command(launch_command_parser().parse_args(arguments))
+        assert (seen["nnodes"], seen["nproc_per_node"], seen["node_rank"]) == ("2", "2", rank)
+        assert seen["rdzv_endpoint"] == "10.0.0.1:29500" and seen["training_script"] == "train_lm.py"
