@@ -180,16 +180,18 @@ def test_torchrun_starts_again_what_was_killed_and_the_run_goes_on(project, proj
 
 def test_a_host_with_a_disk_of_its_own_trains_on_and_keeps_no_files(project):
     options = ["--max_steps", 6, "--save_every_steps", 2]
-    for rank in (0, 1):
+    for rank in range(3):
         Path(f"host_{rank}").mkdir()
         shutil.copy("recipe.yaml", f"host_{rank}")
-    train_in(2, project, command("run", *options[2:], "--max_steps", 3), are_hosts=True)
-    train_in(2, project, command("run", *options, "--resume"), are_hosts=True)
+    train_in(3, project, command("run", *options[2:], "--max_steps", 3), are_hosts=True)
+    train_in(3, project, command("run", *options, "--resume"), are_hosts=True)
     assert {path.name for path in Path("host_0/run/last/training_state").iterdir()} >= {
-        f"{name}_{rank}.{suffix}" for rank in (0, 1) for name, suffix in (("process", "pt"), ("random_states", "pkl"))
+        f"{name}_{rank}.{suffix}"
+        for rank in range(3)
+        for name, suffix in (("process", "pt"), ("random_states", "pkl"))
     }
-    assert list(Path("host_1").rglob("run/*")) == []
-    train_in(2, project, command("undisturbed", *options))
+    assert [path for rank in (1, 2) for path in Path(f"host_{rank}").rglob("run/*")] == []
+    train_in(3, project, command("undisturbed", *options))
     assert_same_weights("host_0/run", "undisturbed")
 
 
