@@ -9,6 +9,8 @@ from eval.report.listops_table import accuracy_table, depth_table, trees_table
 from eval.report.logic_table import PUBLISHED as PUBLISHED_ACCURACIES
 from eval.report.logic_table import PUBLISHED_NOTE as LOGIC_NOTE
 from eval.report.logic_table import logic_table
+from eval.report.narrative_cloze_table import NOTE as NARRATIVE_CLOZE_NOTE
+from eval.report.narrative_cloze_table import cloze_table
 from eval.report.parsing_table import PUBLISHED_MAX_WORDS, parsing_table, published_rows
 from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.syntax_table import PUBLISHED as PUBLISHED_SYNTAX
@@ -18,6 +20,7 @@ from eval.report.tasks import (
     LANGUAGE_MODELLING,
     LISTOPS,
     LOGICAL_INFERENCE,
+    NARRATIVE_CLOZE,
     PARSING,
     SPEED,
     SYNTAX,
@@ -179,6 +182,18 @@ def listops(runs: Sequence[Run]) -> str:
     return "\n\n".join([f"In per cent; {LISTOPS_NOTE}.", *(markdown_table(*table) for table in tables)])
 
 
+def narrative_cloze(runs: Sequence[Run]) -> str:
+    """A row for each kind of arguments and system, then the published ones."""
+    results = [run.results for run in runs]
+    documents = "; ".join(
+        f"{part}: {numbers['num_documents']} documents, {numbers['num_events']:,} events, "
+        f"{numbers['events_a_document']:.0f} a document"
+        for part, numbers in results[0]["documents"].items()
+    )
+    table = markdown_table(*cloze_table(results, [f"[{run.number}]" for run in runs]))
+    return f"{NARRATIVE_CLOZE_NOTE}. Of the runs, {documents}.\n\n{table}"
+
+
 def speed(runs: Sequence[Run]) -> str:
     """The rows of the benchmark's summary, and of what several runs measured rows over all their rounds."""
     rows = [
@@ -236,6 +251,7 @@ SECTIONS = {
     WORD_ORDER: ("Word order", word_order),
     LOGICAL_INFERENCE: ("Logical inference", logical_inference),
     LISTOPS: ("ListOps", listops),
+    NARRATIVE_CLOZE: ("Scripts: the narrative cloze", narrative_cloze),
     TOY_ENGLISH: ("Toy English", toy_english),
     SPEED: ("Speed", speed),
 }

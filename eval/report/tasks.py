@@ -8,5 +8,6 @@ SYNTAX = "targeted syntactic evaluation"
 WORD_ORDER = "word order"
 LOGICAL_INFERENCE = LOGIC
 LISTOPS = "listops"
+NARRATIVE_CLOZE = "narrative cloze"
 SPEED = "speed"
 TOY_ENGLISH = "toy English"

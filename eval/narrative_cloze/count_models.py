@@ -1,0 +1,75 @@
+"""Scripts by counting: events by how often they are, and by how often they follow those of the document so far."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from eval.narrative_cloze.event_files import Script
+
+
+class Prediction(NamedTuple):
+    """What a model says of one held-out event.
+
+    Attributes:
+        events: the likeliest events, the best first.
+        is_exact: whether these are known to be the likeliest of all events that the model can predict.
+    """
+
+    events: list[tuple[str, ...]]
+    is_exact: bool = True
+
+
+class CountModel:
+    """Predicts events that the training scripts have, by counts of single events or of pairs.
+
+    A unigram model gives every event its relative frequency P(b). The all-bigram model of Pichotta & Mooney (2016)
+    adds up log P(b | a) over all events a before the held-out one. With C(a, b) the number of times that b is one of
+    the `window` events after a, it is smoothed towards the unigrams here, which matters where the data are few:
+
+        P(b | a) = (C(a, b) + prior * P(b)) / (C(a) + prior),    and P(b) for an a that was never seen
+
+    Equally likely events are in the order of their first occurrence.
+
+    Args:
+        scripts: the training scripts.
+        window: 0 for unigrams.
+        prior: how many counts the unigrams weigh as much as.
+
+    Raises:
+        ValueError: if the scripts have no event, or the prior is not above 0.
+    """
+
+    def __init__(self, scripts: Sequence[Script], window: int = 0, prior: float = 1.0):
+        counts = Counter(event for script in scripts for event in script)
+        if not counts or prior <= 0:
+            raise ValueError("a model of counts needs events, and a prior above 0")
+        self.window, self.prior = window, prior
+        self.events = list(counts)
+        self.ids = {event: number for number, event in enumerate(self.events)}
+        self.frequencies = np.array(list(counts.values())) / counts.total()
+        followers = defaultdict(Counter)
+        for script in scripts:
+            ids = [self.ids[event] for event in script]
+            for place, first in enumerate(ids):
+                followers[first].update(ids[place + 1 : place + 1 + window])
+        self.followers = {
+            first: (np.array(list(counted), dtype=int), np.array(list(counted.values()), dtype=int))
+            for first, counted in followers.items()
+        }
+
+    def log_conditionals(self, event: tuple[str, ...]) -> np.ndarray:
+        """The natural logarithms of P(b | event) of all events b."""
+        ids, counts = self.followers.get(self.ids.get(event), (np.array([], dtype=int),) * 2)
+        probabilities = self.prior * self.frequencies
+        probabilities[ids] += counts
+        return np.log(probabilities / (counts.sum() + self.prior))
+
+    def predict(self, script: Script, count: int) -> Iterator[Prediction]:
+        """For each event after the first the `count` events that are likeliest after those before it."""
+        scores = np.zeros(len(self.events))
+        for event in script[:-1]:
+            scores = scores + self.log_conditionals(event) if self.window else self.frequencies
+            best = np.argsort(-scores, kind="stable")[:count]
+            yield Prediction([self.events[index] for index in best])

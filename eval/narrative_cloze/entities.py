@@ -1,0 +1,97 @@
+"""Which arguments of a document's events are the same entity: an approximation of coreference without a model.
+
+Noun phrases are one entity where their heads have one lemma. Names are known by their last word, those of companies
+by their first ("Ford" of "Ford Motor Co."). A pronoun of the third person is the nearest subject of an earlier event
+that agrees with it in number and, where a title or the kind of name tells, in gender; a reflexive one may be the
+subject of its own event. All `I` of a document are one entity, and so are `we` and `you`. Arguments that are neither
+nouns nor personal pronouns (numbers, amounts, "this") are the same as nothing else.
+"""
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from eval.narrative_cloze.events import Event
+from eval.narrative_cloze.heads import NOUN_TAGS, noun_lemma
+from eval.narrative_cloze.penn_trees import Node
+
+NONE, SINGLETON = "-", "SINGLETON"
+COMPANIES = frozenset({"ag", "co.", "corp.", "cos.", "inc.", "ltd.", "n.v.", "nv", "plc", "s.a.", "sa"})
+TITLES = {"mr.": "he", "mrs.": "she", "ms.": "she", "miss": "she"}
+# By pronoun: what it is a form of.
+PRONOUNS = {
+    form: forms.split()[0]
+    for forms in (
+        "i me myself",
+        "we us ourselves",
+        "you yourself yourselves",
+        "he him himself",
+        "she her herself",
+        "it itself",
+        "they them themselves",
+    )
+    for form in forms.split()
+}
+THIRD_PERSON = frozenset({"he", "she", "it", "they"})
+
+
+class Mention(NamedTuple):
+    """An argument: the entity that it names, and the pronouns that may stand for it."""
+
+    entity: Hashable
+    pronouns: frozenset[str]
+
+
+def entity_arguments(events: Sequence[Event]) -> list[tuple[str, str, str]]:
+    """Subject, object and prepositional object of each event of a document as entities.
+
+    Returns:
+        For each of them `1`, `2`, ... in the order in which these entities appear, `SINGLETON` for one that is in no
+        other event, `-` where there is no argument.
+    """
+    entities = _entities(events)
+    counts = Counter(entity for arguments in entities for entity in {*arguments} - {None})
+    numbers: dict[Hashable, int] = {}
+
+    def name(entity: Hashable) -> str:
+        if entity is None:
+            return NONE
+        return SINGLETON if counts[entity] == 1 else str(numbers.setdefault(entity, len(numbers) + 1))
+
+    return [tuple(map(name, arguments)) for arguments in entities]
+
+
+def _entities(events: Sequence[Event]) -> list[list[Hashable]]:
+    found, subjects = [], []
+    for event in events:
+        entities, own_subject = [], []
+        for argument in (event.subject, event.object, event.prepositional_object):
+            if argument is None:
+                entities.append(None)
+                continue
+            is_reflexive = argument.word.lower().endswith(("self", "selves"))
+            mention = _mention(argument, [*subjects, *own_subject] if is_reflexive else subjects)
+            entities.append(mention.entity)
+            if argument is event.subject:
+                own_subject.append(mention)
+        subjects += own_subject
+        found.append(entities)
+    return found
+
+
+def _mention(head: Node, subjects: Sequence[Mention]) -> Mention:
+    word = head.word.lower()
+    if head.category == "PRP" and word in PRONOUNS:
+        pronoun = PRONOUNS[word]
+        candidates = (subject for subject in reversed(subjects) if pronoun in subject.pronouns)
+        antecedent = next(candidates, None) if pronoun in THIRD_PERSON else None
+        return Mention(antecedent.entity if antecedent else pronoun, frozenset({pronoun}))
+    if head.category not in NOUN_TAGS:
+        return Mention(head, frozenset())
+    if head.category.endswith("S"):
+        return Mention(noun_lemma(head), frozenset({"they"}))
+    beside = [node.word.lower() for node in head.parent.children if node.category == "NNP"] if head.parent else []
+    if head.category == "NNP" and word in COMPANIES:
+        return Mention(beside[0], frozenset({"it"}))
+    title = next((TITLES[name] for name in beside if name in TITLES), None)
+    return Mention(noun_lemma(head), frozenset({title} if title else {"he", "she", "it"}))

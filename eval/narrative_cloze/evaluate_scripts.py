@@ -1,0 +1,104 @@
+"""Scripts: recall at 25 of the narrative cloze, of models of counts and of language models of several seeds.
+
+    python eval/narrative_cloze/evaluate_scripts.py runs/scripts_lstm/seed_*/best --events runs/events/nouns
+
+Every event but the first of each test document is predicted from those before it. `write_events.py` beside this file
+writes the documents; the language models are those of training/recipes/scripts_lstm.yaml and scripts_onlstm.yaml.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from itertools import product
+from pathlib import Path
+
+from transformers import PreTrainedConfig
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout that this script belongs to
+
+from eval.narrative_cloze.count_models import CountModel
+from eval.narrative_cloze.event_files import PARTS, Script, describe, read_scripts
+from eval.narrative_cloze.language_model import ScriptLanguageModel
+from eval.narrative_cloze.scores import NUM_PREDICTIONS, score_cloze
+from eval.report.narrative_cloze_table import cloze_table
+from eval.report.results_files import check_writable, describe_checkpoint
+from eval.report.tables import format_table
+from eval.report.tasks import NARRATIVE_CLOZE
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.programs import positive_integer, run_program
+from onlstm_hf.utils.results_file import write_results
+
+WINDOWS, PRIORS = (1, 3, 10), (1.0, 10.0, 100.0)
+PROTOCOL = (
+    f"every event but the first of a test document, predicted from those before it: right if it is one of the "
+    f"{NUM_PREDICTIONS} that the model finds likeliest; for the verb recall, if its verb is the verb of one of them; "
+    "the settings of the bigrams are those with the best recall on the validation documents"
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser().parse_args(arguments)
+    return run_program("evaluate_scripts.py", lambda: evaluate_scripts(options, arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folder; any number, also of seeds")
+    parser.add_argument("--events", required=True, metavar="FOLDER", help="train.txt, valid.txt and test.txt")
+    parser.add_argument(
+        "--beam-size",
+        type=positive_integer,
+        default=100,
+        metavar="N",
+        help="beginnings of events that a language model's search keeps (default: %(default)s)",
+    )
+    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    return parser
+
+
+def evaluate_scripts(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Scores the models of counts and the language models, prints the table and writes the results."""
+    check_writable(options.output)
+    parts = {part: read_scripts(Path(options.events, f"{part}.txt")) for part in PARTS}
+    models = count_models(parts)
+    for name in options.models:
+        model, tokenizer = load_checkpoint(name)
+        search = ScriptLanguageModel(model, tokenizer, options.beam_size)
+        scores = score_cloze(parts["test"], search.predict(parts["test"], NUM_PREDICTIONS))
+        models.append({**describe_checkpoint(name, model), "system": system_name(model.config), "scores": scores})
+    results = {
+        "task": NARRATIVE_CLOZE,
+        "arguments": Path(options.events).name,
+        "models": models,
+        "documents": {part: describe(scripts) for part, scripts in parts.items()},
+        "protocol": {"description": PROTOCOL, "beam_size": options.beam_size},
+    }
+    print(f"{PROTOCOL}\n\n{format_table(*cloze_table([results]))}")
+    if options.output:
+        write_results(options.output, results, "eval/narrative_cloze/evaluate_scripts.py", arguments)
+
+
+def count_models(parts: dict[str, list[Script]]) -> list[dict]:
+    """The scores of unigrams, and of bigrams with the window and prior that suit the validation scripts best."""
+
+    def score(part: str, model: CountModel) -> dict:
+        scripts = parts[part]
+        return score_cloze(scripts, [list(model.predict(script, NUM_PREDICTIONS)) for script in scripts])
+
+    settings = [{"window": window, "prior": prior} for window, prior in product(WINDOWS, PRIORS)]
+    best = max(settings, key=lambda setting: score("valid", CountModel(parts["train"], **setting))["recall"])
+    return [
+        {"system": "unigram", "scores": score("test", CountModel(parts["train"]))},
+        {"system": "bigram", "settings": best, "scores": score("test", CountModel(parts["train"], **best))},
+    ]
+
+
+def system_name(config: PreTrainedConfig) -> str:
+    """What the table calls a language model: models of one name are seeds of one system."""
+    return {"onlstm": "ON-LSTM"}.get(config.model_type, getattr(config, "cell_type", config.model_type).upper())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+"""Scripts as text: a line a document, five words an event, of which the first letter says what each is."""
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from eval.narrative_cloze.entities import NONE, entity_arguments
+from eval.narrative_cloze.events import Event
+from eval.narrative_cloze.heads import noun_lemma, verb_lemma
+from onlstm_hf.utils.files import read_text_file, written_file
+
+PARTS = ("train", "valid", "test")
+# What the five words of an event are: verb, three arguments (subject, object, prepositional object), preposition.
+KINDS = ("v:", "a:", "a:", "a:", "p:")
+RARE = "?"
+Script = list[tuple[str, ...]]  # the events of a document, five words each
+
+
+def entity_script(events: Sequence[Event]) -> Script:
+    """The events of a document with entities as arguments."""
+    return [_words(event, arguments) for event, arguments in zip(events, entity_arguments(events), strict=True)]
+
+
+def noun_script(events: Sequence[Event]) -> Script:
+    """The events of a document with the lemmas of nouns as arguments."""
+    return [_words(event, [noun_lemma(head) if head else NONE for head in event[2:5]]) for event in events]
+
+
+def _words(event: Event, arguments: Sequence[str]) -> tuple[str, ...]:
+    verb = "_".join([verb_lemma(event.verb), *([event.particle.word.lower()] if event.particle else [])])
+    preposition = event.preposition.word.lower() if event.preposition else NONE
+    return tuple(kind + word for kind, word in zip(KINDS, (verb, *arguments, preposition), strict=True))
+
+
+def split(documents: Sequence) -> dict[str, list]:
+    """Every fifth document is test, the one after it validation, all others training."""
+    parts = {"train": (2, 3, 4), "valid": (1,), "test": (0,)}
+    return {
+        part: [document for number, document in enumerate(documents, start=1) if number % 5 in remainders]
+        for part, remainders in parts.items()
+    }
+
+
+def replace_rare(parts: dict[str, list[Script]], min_count: int) -> dict[str, list[Script]]:
+    """The same scripts with `v:?`, `a:?` or `p:?` for words that the training scripts have fewer times."""
+    counts = Counter(word for script in parts["train"] for event in script for word in event)
+
+    def written(word: str) -> str:
+        return word if counts[word] >= min_count else word[:2] + RARE
+
+    return {
+        part: [[tuple(map(written, event)) for event in script] for script in scripts]
+        for part, scripts in parts.items()
+    }
+
+
+def write_scripts(folder: str | os.PathLike, parts: dict[str, list[Script]]) -> None:
+    """Writes `train.txt`, `valid.txt` and `test.txt` into a folder, which is made where there is none."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for part, scripts in parts.items():
+        with written_file(Path(folder, f"{part}.txt")) as file:
+            file.writelines(" ".join(word for event in script for word in event) + "\n" for script in scripts)
+
+
+def read_scripts(path: str | os.PathLike) -> list[Script]:
+    """The scripts of a file, one of a line.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if a line is not made of events, with its number.
+    """
+    scripts = []
+    for number, line in enumerate(read_text_file(path), start=1):
+        words, size = line.split(), len(KINDS)
+        script = [tuple(words[start : start + size]) for start in range(0, len(words), size)]
+        for event in script:
+            if len(event) != size or not all(map(str.startswith, event, KINDS)):
+                raise ValueError(f"{path}, line {number}: {' '.join(event)} is no event ({' '.join(KINDS)})")
+        scripts.append(script)
+    return scripts
+
+
+def describe(scripts: Sequence[Script]) -> dict[str, float]:
+    """How many documents and events there are, and how many events a document has."""
+    num_events = sum(map(len, scripts))
+    return {
+        "num_documents": len(scripts),
+        "num_events": num_events,
+        "num_different_events": len({event for script in scripts for event in script}),
+        "events_a_document": num_events / max(1, len(scripts)),
+    }

@@ -1,0 +1,56 @@
+"""The words of events: heads of noun phrases, and lemmas."""
+
+from eval.extras import import_extra
+from eval.narrative_cloze.penn_trees import Node
+from onlstm_hf.trees.treebank import PUNCTUATION_TAGS, Preprocessing
+
+NOUN_TAGS = frozenset({"NN", "NNS", "NNP", "NNPS"})
+# For a noun phrase: from which side its parts are looked through, and what is looked for, rule after rule.
+_NOUN_RULES = (
+    (reversed, NOUN_TAGS | {"NX", "POS", "JJR"}),
+    (iter, frozenset({"NP", "WHNP"})),
+    (reversed, frozenset({"$", "ADJP", "PRN"})),
+    (reversed, frozenset({"CD"})),
+    (reversed, frozenset({"JJ", "JJS", "RB", "QP"})),
+)
+_AMOUNT_RULES = ((iter, frozenset({"$"})),)
+_WRITTEN = Preprocessing(digits="numbers")
+
+
+def head_word(node: Node) -> Node | None:
+    """The head of a noun phrase by the rules of Collins (1999, appendix A), as a leaf.
+
+    A phrase that is no noun phrase and has no rule here, such as the `ADJP` of "the rich", is headed by its last part.
+    Punctuation and empty elements are no parts.
+
+    Returns:
+        `None` for a phrase without words.
+    """
+    while node.word is None:
+        parts = [child for child in node.children if _is_overt(child)]
+        if not parts:
+            return None
+        rules = _AMOUNT_RULES if node.category == "QP" else _NOUN_RULES
+        if node.category not in ("NP", "NX", "WHNP", "NAC", "QP"):
+            rules = ()
+        found = (part for direction, sought in rules for part in direction(parts) if part.category in sought)
+        node = next(found, parts[-1])
+    return node
+
+
+def _is_overt(node: Node) -> bool:
+    return any(word.category not in PUNCTUATION_TAGS for word in node.words())
+
+
+def verb_lemma(verb: Node) -> str:
+    return _lemma(verb.word, "VERB")
+
+
+def noun_lemma(head: Node) -> str:
+    """The lemma of a plural noun; any other head in lower case, `N` for a number in digits."""
+    return _lemma(head.word, "NOUN") if head.category == "NNS" else _WRITTEN.word(head.word)
+
+
+def _lemma(word: str, part_of_speech: str) -> str:
+    lemminflect = import_extra("lemminflect", "lemmas")
+    return lemminflect.getLemma(word.lower(), part_of_speech)[0]

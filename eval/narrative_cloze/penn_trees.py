@@ -1,0 +1,120 @@
+"""Trees of the Penn Treebank with function tags and empty elements, whose indices name their antecedents."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from onlstm_hf.trees.brackets import BracketNode, read_brackets
+from onlstm_hf.utils.files import read_text_file
+
+EMPTY = "-NONE-"
+
+
+@dataclass(eq=False)
+class Node:
+    """A constituent or a word.
+
+    Attributes:
+        category: its label without function tags and index, such as `NP` of `NP-SBJ-1`, or the tag of a word.
+        functions: its function tags, such as `{"SBJ"}`.
+        index: the number by which empty elements refer to it (`1`), or `None`.
+        word: the text of a leaf, `None` for a constituent.
+        children: those of a constituent.
+        parent: `None` for the root.
+    """
+
+    category: str
+    functions: frozenset[str] = frozenset()
+    index: str | None = None
+    word: str | None = None
+    children: list[Node] = field(default_factory=list)
+    parent: Node | None = field(default=None, repr=False)
+
+    @classmethod
+    def from_bracket(cls, bracket: BracketNode) -> Node:
+        """The tree of a pair of brackets; leaves are `(TAG word)`.
+
+        Raises:
+            ValueError: if a word has no tag or a constituent no label, the outermost one excepted.
+        """
+        label, parts = bracket
+        if label is None:
+            if len(parts) != 1:
+                raise ValueError("a bracket without a label has several parts; expected ( (S ...) )")
+            return cls.from_bracket(parts[0])
+        if len(parts) == 1 and isinstance(parts[0], str):
+            return cls(label, word=parts[0])
+        if not parts or any(isinstance(part, str) for part in parts):
+            raise ValueError(f"the constituent {label} has a word without a tag, or is empty")
+        category, *rest = re.split("[-=|]", label)
+        index = re.search(r"-(\d+)", label)
+        functions = frozenset(part for part in rest if part.isalpha())
+        node = cls(category, functions, index[1] if index else None, children=list(map(cls.from_bracket, parts)))
+        for child in node.children:
+            child.parent = node
+        return node
+
+    def nodes(self) -> Iterator[Node]:
+        """This node and all below it, each before its children and these from left to right."""
+        yield self
+        for child in self.children:
+            yield from child.nodes()
+
+    def words(self) -> Iterator[Node]:
+        """The words below it, without empty elements."""
+        return (node for node in self.nodes() if node.word is not None and node.category != EMPTY)
+
+    def ancestors(self) -> Iterator[Node]:
+        """Its parent and everything above, from below."""
+        node = self.parent
+        while node is not None:
+            yield node
+            node = node.parent
+
+    def siblings_before(self) -> list[Node]:
+        """The children of its parent that stand before it, the nearest first."""
+        return self.parent.children[: self._position()][::-1] if self.parent else []
+
+    def siblings_after(self) -> list[Node]:
+        """The children of its parent that stand after it, the nearest first."""
+        return self.parent.children[self._position() + 1 :] if self.parent else []
+
+    def _position(self) -> int:
+        return next(place for place, node in enumerate(self.parent.children) if node is self)
+
+    def empty_element(self) -> str | None:
+        """What stands for a constituent that has no word (`*T*-1`), `None` where it has words."""
+        if next(self.words(), None) is not None:
+            return None
+        return next((node.word for node in self.nodes() if node.word is not None), None)
+
+
+def read_documents(paths: Sequence[str | os.PathLike]) -> list[list[Node]]:
+    """The trees of each document of a treebank, in order.
+
+    Every file begins a document, and so does every tree that an empty line stands before. (In the free sample of the
+    Penn Treebank as one file this gives 197 documents of its 199: there is no empty line before two of them.)
+
+    Args:
+        paths: files, and folders whose `.mrg` files are read, sorted by path.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if a file is not UTF-8, or its brackets are not those of Penn-style trees.
+    """
+    documents = []
+    for path in map(Path, paths):
+        files = sorted(path.rglob("*.mrg")) if path.is_dir() else [path]
+        if not files:
+            raise FileNotFoundError(f"no .mrg file in the folder {path}")
+        for file in files:
+            try:
+                for text in re.split(r"\n\s*\n(?=\()", "\n".join(read_text_file(file))):
+                    documents.append([Node.from_bracket(bracket) for bracket in read_brackets(text)])
+            except ValueError as error:
+                raise ValueError(f"{file}: {error}") from error
+    return [trees for trees in documents if trees]

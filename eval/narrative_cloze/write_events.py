@@ -1,0 +1,69 @@
+"""Scripts: the events of the documents of a treebank, as text that language models can be trained on.
+
+    python eval/narrative_cloze/write_events.py --treebank wsj/ --output-dir runs/events
+
+It writes `train.txt`, `valid.txt` and `test.txt`, a line a document, once with entities as the arguments of events
+(`entities/`) and once with nouns (`nouns/`). Every fifth document is test, the one after it validation.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout that this script belongs to
+
+from eval.narrative_cloze.event_files import describe, entity_script, noun_script, replace_rare, split, write_scripts
+from eval.narrative_cloze.events import events
+from eval.narrative_cloze.penn_trees import read_documents
+from eval.report.tables import format_table
+from onlstm_hf.utils.programs import positive_integer, run_program
+
+WRITERS = {"entities": entity_script, "nouns": noun_script}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    return run_program("write_events.py", lambda: write_events(options))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--treebank",
+        nargs="+",
+        required=True,
+        metavar="PATH",
+        help="Penn-style .mrg files, or folders of them; every file, and every tree after an empty line, begins a "
+        "document",
+    )
+    parser.add_argument("--output-dir", required=True, metavar="FOLDER", help="older files in it are replaced")
+    parser.add_argument(
+        "--min-count",
+        type=positive_integer,
+        default=2,
+        metavar="N",
+        help="words that the training documents have fewer times are written ? (default: %(default)s)",
+    )
+    return parser
+
+
+def write_events(options: argparse.Namespace) -> None:
+    """Extracts the events, writes both variants and prints how many there are."""
+    documents = [[event for tree in trees for event in events(tree)] for trees in read_documents(options.treebank)]
+    documents = [document for document in documents if document]
+    if len(documents) < 5:
+        raise ValueError(f"the treebank has {len(documents)} documents with events; at least 5 are needed")
+    rows = []
+    for name, script in WRITERS.items():
+        parts = replace_rare(split([script(document) for document in documents]), options.min_count)
+        write_scripts(Path(options.output_dir, name), parts)
+        for part, scripts in parts.items():
+            numbers = describe(scripts)
+            rows.append([f"{name}, {part}", *(f"{value:,.4g}" for value in numbers.values())])
+    print(format_table(["", *(key.removeprefix("num_").replace("_", " ") for key in numbers)], rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

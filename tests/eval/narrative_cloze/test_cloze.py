@@ -1,0 +1,224 @@
+"""Models of events and their scores against searches and counts that are written out."""
+
+import itertools
+import json
+import math
+
+import pytest
+import torch
+
+from eval.narrative_cloze import evaluate_scripts, write_events
+from eval.narrative_cloze.count_models import CountModel, Prediction
+from eval.narrative_cloze.event_files import KINDS, PARTS, read_scripts, replace_rare, split, write_scripts
+from eval.narrative_cloze.language_model import ScriptLanguageModel
+from eval.narrative_cloze.penn_trees import read_documents
+from eval.narrative_cloze.scores import score_cloze
+from eval.report.narrative_cloze_table import cloze_table
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM, build_word_tokenizer
+from tests.helpers.requirements import library
+
+
+def event(text):
+    return tuple(kind + word for kind, word in zip(KINDS, text.split(), strict=True))
+
+
+A, B, C, D = (event(f"{verb} 1 - - -") for verb in "abcd")
+TRAIN = [[A, B, A, C], [B, C], [A, B, B]]
+
+
+@pytest.mark.parametrize("window", [1, 2, 5])
+@pytest.mark.parametrize("prior", [0.5, 4.0])
+def test_bigrams_are_counted_and_smoothed_as_their_definition_says(window, prior):
+    model = CountModel(TRAIN, window, prior)
+    events = [one for script in TRAIN for one in script]
+    for first, second in itertools.product([A, B, C, D], [A, B, C]):
+        pairs = [
+            (script[i], script[j])
+            for script in TRAIN
+            for i in range(len(script))
+            for j in range(i + 1, min(len(script), i + window + 1))
+        ]
+        after_first = sum(one == first for one, _ in pairs)
+        frequency = events.count(second) / len(events)
+        expected = (pairs.count((first, second)) + prior * frequency) / (after_first + prior)
+        found = model.log_conditionals(first)[model.events.index(second)]
+        assert found == pytest.approx(math.log(expected))
+
+
+def test_bigrams_add_up_over_all_earlier_events_and_unigrams_know_none():
+    model = CountModel(TRAIN, 2, 1.0)
+    *_, prediction = model.predict([D, A, B, C], 2)
+    totals = sum(model.log_conditionals(one) for one in (D, A, B))
+    order = sorted(range(3), key=lambda number: -totals[number])
+    assert prediction.events == [model.events[number] for number in order[:2]]
+    for prediction in CountModel(TRAIN).predict([D, D, A], 3):
+        assert prediction == Prediction([B, A, C])
+    with pytest.raises(ValueError, match="needs events"):
+        CountModel([[]])
+
+
+VOCABULARY = ["v:a", "v:b", "v:?", "a:1", "a:-", "p:in", "p:-"]
+KIND_WORDS = [[word for word in VOCABULARY if word.startswith(kind)] for kind in KINDS]
+
+
+def language_model(cell):
+    tokenizer = build_word_tokenizer([" ".join(VOCABULARY)])
+    sizes = {"embedding_size": 6, "num_hidden_layers": 1, "initializer_range": 1.0, "vocab_size": len(tokenizer)}
+    torch.manual_seed(0)
+    if cell == "onlstm":
+        model = ONLSTMForCausalLM(ONLSTMConfig(**sizes, parse_layer=0, chunk_size=2))
+    else:
+        model = RNNForCausalLM(RNNConfig(**sizes, cell_type=cell))
+    for parameter in model.parameters():
+        torch.nn.init.uniform_(parameter, -1, 1)
+    return model, tokenizer
+
+
+SCRIPTS = [
+    [event("a 1 - - -"), event("b - 1 1 in"), event("? - - - in")],
+    [event("b 1 1 1 in")],
+    [event("b 1 - - in"), event("a 1 - - -")],
+]
+
+
+@pytest.mark.parametrize("cell", ["onlstm", "lstm"])
+def test_beam_search_finds_what_a_search_through_all_events_finds(cell):
+    model, tokenizer = language_model(cell)
+    predictions = ScriptLanguageModel(model, tokenizer, beam_size=48).predict(SCRIPTS, 25)
+    assert [len(predicted) for predicted in predictions] == [2, 0, 1]
+    candidates = list(itertools.product(*KIND_WORDS))
+    assert len(candidates) == 48
+    model.eval()
+    for script, predicted in zip(SCRIPTS, predictions, strict=True):
+        for place, prediction in enumerate(predicted, start=1):
+            read = [word for one in script[:place] for word in one]
+            texts = [" ".join(["<eos>", *read, *candidate]) for candidate in candidates]
+            ids = tokenizer(texts, return_tensors="pt").input_ids
+            with torch.no_grad():
+                log_probabilities = model(ids).logits.log_softmax(-1)[:, :-1]
+            scores = log_probabilities.gather(2, ids[:, 1:, None])[:, -5:, 0].sum(1)
+            best = scores.argsort(descending=True)[:25]
+            assert prediction == Prediction([candidates[number] for number in best], True)
+
+
+def test_a_narrow_beam_does_not_claim_to_be_exact_and_is_where_it_says_so():
+    model, tokenizer = language_model("lstm")
+    ((wide, *_), *_) = ScriptLanguageModel(model, tokenizer, 48).predict(SCRIPTS, 3)
+    claims = set()
+    for beam_size in range(3, 20):
+        ((narrow, *_), *_) = ScriptLanguageModel(model, tokenizer, beam_size).predict(SCRIPTS, 3)
+        claims.add(narrow.is_exact)
+        assert narrow.events == wide.events or not narrow.is_exact
+    assert claims == {True, False}
+
+
+def test_a_model_of_other_words_is_refused():
+    model, _ = language_model("lstm")
+    with pytest.raises(ValueError, match="not one of the words of events"):
+        ScriptLanguageModel(model, build_word_tokenizer(["the cat sat"]))
+
+
+def test_recall_counts_events_verbs_and_events_without_rare_words():
+    script = [A, event("b - - - -"), event("? 1 - - -"), event("c 1 2 - -")]
+    predicted = [
+        Prediction([event("b - - - -")]),
+        Prediction([event("a 1 - - -"), event("? - - - -")], is_exact=False),
+        Prediction([event("d 1 2 - -")]),
+    ]
+    assert score_cloze([script, [A]], [predicted, []]) == {
+        "num_events": 3,
+        "recall": 1 / 3,
+        "verb_recall": 2 / 3,
+        "num_events_without_rare": 2,
+        "recall_without_rare": 1 / 2,
+        "exact": 2 / 3,
+    }
+    with pytest.raises(ValueError, match="no held-out document has two events"):
+        score_cloze([[A]], [[]])
+
+
+def test_every_fifth_document_is_test_and_the_one_after_it_validation():
+    parts = split(range(1, 12))
+    assert parts == {"train": [2, 3, 4, 7, 8, 9], "valid": [1, 6, 11], "test": [5, 10]}
+
+
+def test_rare_is_what_the_training_scripts_have_too_few_times():
+    parts = {"train": [[A, A, B]], "valid": [[D]], "test": [[B, A]]}
+    rare = event("? 1 - - -")
+    assert replace_rare(parts, 2) == {"train": [[A, A, rare]], "valid": [[rare]], "test": [[rare, A]]}
+
+
+def test_scripts_are_read_as_they_were_written(tmp_path):
+    write_scripts(tmp_path / "events", {"train": TRAIN, "valid": [[C], [B, D]], "test": [[A]]})
+    assert [read_scripts(tmp_path / "events" / f"{part}.txt") for part in PARTS] == [
+        TRAIN,
+        [[C], [B, D]],
+        [[A]],
+    ]
+    (tmp_path / "text.txt").write_text("v:a a:1 a:- a:- p:- v:b a:1\n")
+    with pytest.raises(ValueError, match="line 1: v:b a:1 is no event"):
+        read_scripts(tmp_path / "text.txt")
+
+
+SENTENCE = "( (S\n    (NP-SBJ (NN {}) )\n    \n    (VP (VBD {}) )))\n"
+
+
+def test_every_file_and_every_tree_after_an_empty_line_begins_a_document(tmp_path):
+    sentences = [SENTENCE.format("cook", verb) for verb in ("slept", "ate", "left")]
+    (tmp_path / "wsj_1.mrg").write_text("\n" + sentences[0] + sentences[1] + "\n" + sentences[2])
+    (tmp_path / "wsj_2.mrg").write_text(sentences[0])
+    assert list(map(len, read_documents([tmp_path]))) == [2, 1, 1]
+    assert list(map(len, read_documents([tmp_path / "wsj_2.mrg"]))) == [1]
+    (tmp_path / "wsj_3.mrg").write_text("(S (NN a)")
+    with pytest.raises(ValueError, match=r"wsj_3\.mrg: malformed brackets"):
+        read_documents([tmp_path])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FileNotFoundError, match="no .mrg file"):
+        read_documents([tmp_path / "empty"])
+
+
+def test_too_few_documents_are_refused_before_anything_is_written(tmp_path, capsys):
+    library("lemminflect")
+    (tmp_path / "wsj_1.mrg").write_text(SENTENCE.format("cook", "slept"))
+    assert write_events.main(["--treebank", str(tmp_path), "--output-dir", str(tmp_path / "events")]) == 1
+    assert "1 documents with events; at least 5 are needed" in capsys.readouterr().err
+    assert not (tmp_path / "events").exists()
+
+
+def test_from_trees_to_a_table(tmp_path, capsys):
+    library("lemminflect")
+    for number in range(10):
+        sentences = [SENTENCE.format("cook", verb) for verb in ("slept", "ate", "slept")]
+        (tmp_path / f"wsj_{number:02}.mrg").write_text("".join(sentences))
+    assert write_events.main(["--treebank", str(tmp_path), "--output-dir", str(tmp_path / "events")]) == 0
+    assert "entities, train          6      18" in capsys.readouterr().out
+    (first, *_) = read_scripts(tmp_path / "events" / "nouns" / "test.txt")
+    assert first == [event(f"{verb} cook - - -") for verb in ("sleep", "eat", "sleep")]
+    assert read_scripts(tmp_path / "events" / "entities" / "valid.txt")[0][0] == event("sleep 1 - - -")
+
+    folder, words = tmp_path / "model", (tmp_path / "events" / "nouns" / "train.txt").read_text()
+    tokenizer = build_word_tokenizer([words])
+    sizes = {"vocab_size": len(tokenizer), "embedding_size": 4, "num_hidden_layers": 1}
+    RNNForCausalLM(RNNConfig(**sizes)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    output = tmp_path / "results.json"
+    arguments = [str(folder), "--events", str(tmp_path / "events" / "nouns"), "--output", str(output)]
+    assert evaluate_scripts.main(arguments) == 0
+    results = json.loads(output.read_text())
+    assert [model["system"] for model in results["models"]] == ["unigram", "bigram", "LSTM"]
+    # There are only two different events, and the model can make no others.
+    assert all(model["scores"]["recall"] == 1 for model in results["models"])
+    assert results["documents"]["test"]["num_events"] == 6 and results["arguments"] == "nouns"
+
+
+def test_the_table_has_means_over_seeds_and_gains_over_bigrams():
+    def model(system, recall):
+        return {"system": system, "scores": {"recall": recall, "verb_recall": 0.5, "recall_without_rare": 0.25}}
+
+    models = [model("unigram", 0.1), model("bigram", 0.2), model("LSTM", 0.25), model("LSTM", 0.27)]
+    header, rows = cloze_table([{"models": models, "arguments": "nouns"}], ["[1]"])
+    assert [len(row) for row in rows] == [len(header)] * len(rows)
+    assert rows[0] == ["unigram", "nouns", "", "10.0", "50.0", "25.0", "-50 %", "[1]"]
+    assert rows[1][-2] == "" and rows[2][2:4] == ["2", "26.0 ± 1.4"] and rows[2][-2] == "+30 %"
+    gains = {row[1]: row[-2] for row in rows if row[0] == "LSTM (published)"}
+    assert gains == {"entities": "+23 %", "nouns": "+65 %"}  # as the paper's abstract has them

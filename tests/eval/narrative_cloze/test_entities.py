@@ -1,0 +1,92 @@
+"""Entities of small documents, annotated by hand."""
+
+import pytest
+
+from eval.narrative_cloze.entities import entity_arguments
+from eval.narrative_cloze.events import events
+from tests.helpers.requirements import library
+
+library("lemminflect")
+
+
+def clause(subject: str, verb: str, object_: str = "") -> str:
+    return f"(S (NP-SBJ {subject}) (VP {verb}{f' (NP {object_})' if object_ else ''}))"
+
+
+BOB, MR_BOB = "(NNP Bob) (NNP Lee)", "(NNP Mr.) (NNP Lee)"
+MRS_KIM, ACME = "(NNP Mrs.) (NNP Kim)", "(NNP Acme) (NNP Boat) (NNP Corp.)"
+SOLD, SAID, ARE = "(VBD sold)", "(VBD said)", "(VBP are)"
+
+# By what they show: the clauses of a document, and subject, object and prepositional object of each event.
+DOCUMENTS = {
+    "one head is one entity, a plural as well; what is in one event is a singleton": (
+        [clause("(DT a) (NN boat)", "(VBZ lies)"), clause("(NNS men)", SOLD, "(DT the) (NNS boats)")],
+        ["1 - -", "SINGLETON 1 -"],
+    ),
+    "numbers are in the order of first appearance, without the singletons": (
+        [clause("(NN x)", SOLD, "(NN b)"), clause("(NN a)", SOLD, "(NN b)"), clause("(NN a)", SAID)],
+        ["SINGLETON 1 -", "2 1 -", "2 - -"],
+    ),
+    "twice in one event is one event": ([clause("(NN a)", SOLD, "(NN a)")], ["SINGLETON SINGLETON -"]),
+    "persons are known by their last name, companies by their first": (
+        [clause(BOB, SAID), clause(ACME, SAID), clause(MR_BOB, SOLD, "(NNP Acme)")],
+        ["1 - -", "2 - -", "1 2 -"],
+    ),
+    "companies with the same ending are not the same": (
+        [clause(ACME, SAID), clause("(NNP Kent) (NNP Corp.)", SAID)],
+        ["SINGLETON - -", "SINGLETON - -"],
+    ),
+    "a pronoun agrees with its antecedent": (
+        [
+            clause(MRS_KIM, SAID),
+            clause(ACME, SAID),
+            clause(MR_BOB, SAID),
+            clause("(PRP she)", SAID),
+            clause("(PRP it)", SAID),
+            clause("(PRP he)", SAID),
+        ],
+        ["1 - -", "2 - -", "3 - -", "1 - -", "2 - -", "3 - -"],
+    ),
+    "a plural pronoun is a plural noun": (
+        [clause("(NNS men)", SAID), clause("(NN man)", SAID), clause("(PRP they)", SAID)],
+        ["1 - -", "1 - -", "1 - -"],
+    ),
+    "the nearest one": (
+        [clause("(NN cook)", SAID), clause("(NN guest)", SAID), clause("(PRP He)", SAID)],
+        ["SINGLETON - -", "1 - -", "1 - -"],
+    ),
+    "an object is not the subject of its own verb, a reflexive one is": (
+        [
+            clause("(NN cook)", SAID),
+            clause("(NN guest)", SOLD, "(PRP it)"),
+            clause("(NN thief)", SOLD, "(PRP himself)"),
+            clause("(NN thief)", SAID),
+        ],
+        ["1 - -", "SINGLETON 1 -", "2 2 -", "2 - -"],
+    ),
+    "speakers": (
+        [clause("(PRP I)", SAID), clause("(PRP we)", SAID), clause("(NN a)", SOLD, "(PRP me)")],
+        ["1 - -", "SINGLETON - -", "SINGLETON 1 -"],
+    ),
+    "a pronoun without an antecedent": (
+        [clause("(PRP they)", SAID), clause("(PRP they)", ARE)],
+        ["1 - -", "1 - -"],
+    ),
+    "amounts and this are never the same": (
+        [clause("(CD 5) (NN b)", SAID), clause("(DT this)", SOLD, "($ $) (CD 5)"), clause("(DT this)", SAID)],
+        ["SINGLETON - -", "SINGLETON SINGLETON -", "SINGLETON - -"],
+    ),
+}
+
+
+@pytest.mark.parametrize(("clauses", "expected"), DOCUMENTS.values(), ids=DOCUMENTS)
+def test_the_entities_of_a_document_are_those_that_its_rules_say(read_tree, clauses, expected):
+    found = [event for text in clauses for event in events(read_tree(text))]
+    assert [" ".join(arguments) for arguments in entity_arguments(found)] == expected
+
+
+def test_a_trace_is_the_same_entity_as_what_it_stands_for(read_tree):
+    tree = read_tree(
+        """(S (NP-SBJ-1 (DT This)) (VP (VBD tried) (S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB fly))))))"""
+    )
+    assert [arguments[0] for arguments in entity_arguments(list(events(tree)))] == ["1", "1"]
