@@ -12,8 +12,10 @@ PUBLISHED_NOTE = (
 )
 
 
-def accuracy_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, in per cent: one for each run, then one for every published system."""
+def accuracy_table(
+    names: Sequence[str], runs: Sequence[dict], numbers: Sequence[str]
+) -> tuple[list[str], list[list[str]]]:
+    """Header and rows, in per cent: one for each run, with its number, then one for every published system."""
     lengths = sorted({name for run in runs for name in run["test"]["by_length"]}, key=_first)
     rows = [
         [
@@ -23,15 +25,26 @@ def accuracy_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str
             f"{100 * run['test']['accuracy']:.1f}",
             *(_accuracy(run["test"]["by_length"].get(length)) for length in lengths),
             _trained_on(run["recipe"]["max_train_length"]),
+            number,
         ]
-        for name, run in zip(names, runs, strict=True)
+        for name, run, number in zip(names, runs, numbers, strict=True)
     ]
     for row in PUBLISHED:
         deviation = row["accuracy"].get("standard_deviation")
         figure = f"{row['accuracy']['mean']}" + (f" ± {deviation}" if deviation else "")
-        rows.append([f"{row['system']} (published)", "", "", figure, *[""] * len(lengths), ""])
-    header = ["model", "parameters", "epochs", "accuracy", *(f"{length} tokens" for length in lengths), "trained on"]
-    return header, rows
+        rows.append(
+            [
+                f"{row['system']} (published)",
+                "",
+                "",
+                figure,
+                *[""] * len(lengths),
+                "",
+                f"{row['source']} ({row['seen']})",
+            ]
+        )
+    by_length = (f"{length} tokens" for length in lengths)
+    return ["model", "parameters", "epochs", "accuracy", *by_length, "trained on", "run"], rows
 
 
 def depth_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:

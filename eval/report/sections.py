@@ -177,8 +177,12 @@ def logical_inference(runs: Sequence[Run]) -> str:
 
 def listops(runs: Sequence[Run]) -> str:
     """Accuracy by length and by depth, and the F1 of induced trees."""
-    names, results = [f"{run.results['name']} [{run.number}]" for run in runs], [run.results for run in runs]
-    tables = (table(names, results) for table in (accuracy_table, trees_table, depth_table))
+    names, results = [run.results["name"] for run in runs], [run.results for run in runs]
+    tables = [
+        accuracy_table(names, results, [f"[{run.number}]" for run in runs]),
+        trees_table(names, results),
+        depth_table(names, results),
+    ]
     return "\n\n".join([f"In per cent; {LISTOPS_NOTE}.", *(markdown_table(*table) for table in tables)])
 
 
