@@ -145,7 +145,8 @@ ELSEWHERE = {
         ),
     ],
     "torch.compile": [
-        Feature("training, evaluation", tested_by=f"{OURS}test_the_model_compiles_with_inductor"),
+        Feature("training", tested_by=f"{OURS}test_its_training_compiles_with_inductor_without_graph_breaks"),
+        Feature("evaluation", tested_by=f"{OURS}test_the_model_compiles_with_inductor_without_graph_breaks"),
     ],
     "torch.export": [
         Feature("a whole text", tested_by=f"{SHARED}test_an_exported_forward_pass_computes_the_same"),

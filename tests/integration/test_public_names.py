@@ -17,7 +17,8 @@ PUBLIC_NAMES = [
     *("ONLSTMForSequenceClassification", "ONLSTMForSequencePairClassification"),
     *("PRPNConfig", "PRPNModel", "PRPNForCausalLM", "PRPNForSequenceClassification"),
     *("RNNConfig", "RNNModel", "RNNForCausalLM", "RNNForSequenceClassification", "RNNForSequencePairClassification"),
-    *("TreeLSTMConfig", "TreeLSTMModel", "TreeLSTMForSequencePairClassification"),
+    *("TreeLSTMConfig", "TreeLSTMModel"),
+    *("TreeLSTMForSequenceClassification", "TreeLSTMForSequencePairClassification"),
     *("InducedTree", "tree_from_distances", "build_word_tokenizer", "ConstituencyParsingPipeline"),
     *("convert_original_state_dict", "convert_original_checkpoint", "generate_logic_pairs", "logical_relation"),
 ]
@@ -92,5 +93,5 @@ def test_importing_the_package_is_enough_for_the_auto_classes(project_root):
         *("ONLSTMModel", "ONLSTMForCausalLM", "ONLSTMForSequenceClassification"),
         *("PRPNModel", "PRPNForCausalLM", "PRPNForSequenceClassification"),
         *("RNNModel", "RNNForCausalLM", "RNNForSequenceClassification"),
-        *("TreeLSTMModel", "TreeLSTMForSequencePairClassification"),
+        *("TreeLSTMModel", "TreeLSTMForSequenceClassification"),
     ]
