@@ -157,14 +157,13 @@ def check_two_hosts(two, project, project_root, options):
 @pytest.mark.slow
 def test_torchrun_starts_again_what_was_killed_and_the_run_goes_on(project, project_root):
     options = command("run", "--max_steps", 60, "--num_epochs", 60, "--save_every_steps", 10, "--resume")
-    # By the rendezvous of --master-port, processes that are started again may find the addresses of those before them.
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "3"]
     launcher.append("--standalone")
     script = str(project_root / "training" / "train_lm.py")
     with open("output.txt", "w") as output:
         process = subprocess.Popen(
             [*launcher, script, *options],
-            stdout=output, stderr=output, env=os.environ | ENVIRONMENT,
+            stdout=output, stderr=output, env=os.environ | ENVIRONMENT | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
         )  # fmt: skip
     try:
         while not Path("run/last").exists():
@@ -178,6 +177,26 @@ def test_torchrun_starts_again_what_was_killed_and_the_run_goes_on(project, proj
     assert "resumed after" in Path("output.txt").read_text()
     train_in(2, project, command("undisturbed", *options[3:-1]))
     assert_same_weights("run", "undisturbed")
+
+
+@pytest.mark.parametrize(
+    ("environment", "is_refused"),
+    [
+        ({"TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_USE_AGENT_STORE": "True", "WORLD_SIZE": "2"}, True),
+        ({"TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_USE_AGENT_STORE": "False", "WORLD_SIZE": "2"}, False),
+        ({"TORCHELASTIC_MAX_RESTARTS": "0", "TORCHELASTIC_USE_AGENT_STORE": "True", "WORLD_SIZE": "2"}, False),
+        ({"TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_USE_AGENT_STORE": "True", "WORLD_SIZE": "1"}, False),
+    ],
+)
+def test_restarts_that_could_wait_for_ever_are_refused(project, monkeypatch, environment, is_refused):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    if is_refused:
+        with pytest.raises(ValueError, match="set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 and let torchrun's processes"):
+            train_lm.main(command("run"))
+        assert not Path("run").exists()
+    else:
+        hosts.check_restarts()
 
 
 def test_a_host_with_a_disk_of_its_own_trains_on_and_keeps_no_files(project):

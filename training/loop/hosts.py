@@ -55,6 +55,25 @@ def reported_loss_of_connection(way_on: str) -> Iterator[None]:
         ) from error
 
 
+def check_restarts() -> None:
+    """Refuses to begin where torchrun would start processes again which then wait for ever.
+
+    By default its agents keep one store for all attempts, in which processes that are started again may find the
+    addresses of those before them (pytorch/pytorch issue 135712).
+
+    Raises:
+        ValueError: naming what to set.
+    """
+    environment = os.environ
+    restarts = int(environment.get("TORCHELASTIC_MAX_RESTARTS", 0)) and int(environment.get("WORLD_SIZE", 1)) > 1
+    if restarts and environment.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        raise ValueError(
+            "with --max-restarts, set TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 and let torchrun's processes find one "
+            "another by --standalone or --rdzv-backend c10d: else those that it starts again may wait for ever for "
+            "those that are gone"
+        )
+
+
 class HostWatch:
     """Ends this process where nothing is heard of another host any more, one without power or network for instance.
 

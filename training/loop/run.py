@@ -31,6 +31,7 @@ from training.loop.checkpointing import (
 from training.loop.hosts import (
     ConnectionLost,
     HostWatch,
+    check_restarts,
     in_step,
     read_from_first_host,
     reported_loss_of_connection,
@@ -83,6 +84,7 @@ class TrainingRun:
             torch.set_num_threads(run.num_threads)
         task.check()
         check_trackers(run.trackers)
+        check_restarts()
         if self.recipe.model.model_code is not None:
             run_model_code(self.recipe.model.model_code)
         with ExitStack() as alone, reported_loss_of_connection(self._restart):
