@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 
+from ..utils.windows import windows
 from .progress import TaskProgress
 from .rows import COLUMNS
 
@@ -211,15 +212,7 @@ def _why_not(text: str, max_words: int) -> str | None:
 
 def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
     """Neighbouring sentences, across documents."""
-    window, num_characters = [], 0
-    for sentence in sentences:
-        window.append(sentence)
-        num_characters += len(sentence.text)
-        if len(window) == SENTENCES_PER_WINDOW or num_characters >= CHARACTERS_PER_WINDOW:
-            yield window
-            window, num_characters = [], 0
-    if window:
-        yield window
+    return windows(sentences, SENTENCES_PER_WINDOW, lambda sentence: len(sentence.text), CHARACTERS_PER_WINDOW)
 
 
 @cache

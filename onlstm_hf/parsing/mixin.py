@@ -21,9 +21,9 @@ from .sentences import (
     batches,
     first_of_each_unit,
     is_one_sentence,
+    sentence_windows,
     token_ids,
     token_names,
-    windows,
 )
 
 logger = get_logger(__name__)
@@ -182,7 +182,7 @@ class ParsingMixin:
             delay=0 if progress else PROGRESS_AFTER_SECONDS,
         )
         with bar:
-            for number, window in enumerate(windows(encoded, batch_size * BATCHES_PER_WINDOW)):
+            for number, window in enumerate(sentence_windows(encoded, batch_size * BATCHES_PER_WINDOW)):
                 if number == 0:
                     _warn_of_unknown_words(window, tokenizer)
                 distances: dict[int, list[list[float]]] = {}

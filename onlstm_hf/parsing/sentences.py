@@ -6,6 +6,8 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 
+from ..utils.windows import windows
+
 MAX_TOKENS_PER_WINDOW = 1 << 20
 MAX_TOKENS_PER_BATCH = 1 << 14
 
@@ -52,17 +54,9 @@ def is_one_sentence(sentences) -> bool:
     return isinstance(sentences, list | tuple) and len(sentences) > 0 and isinstance(sentences[0], int)
 
 
-def windows(sentences: Iterable[SentenceUnits], size: int) -> Iterator[list[SentenceUnits]]:
+def sentence_windows(sentences: Iterable[SentenceUnits], size: int) -> Iterator[list[SentenceUnits]]:
     """Neighbouring sentences, at most `size` of them and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
-    window, num_tokens = [], 0
-    for sentence in sentences:
-        window.append(sentence)
-        num_tokens += len(sentence.input_ids)
-        if len(window) == size or num_tokens >= MAX_TOKENS_PER_WINDOW:
-            yield window
-            window, num_tokens = [], 0
-    if window:
-        yield window
+    return windows(sentences, size, lambda sentence: len(sentence.input_ids), MAX_TOKENS_PER_WINDOW)
 
 
 def batches(window: list[SentenceUnits], batch_size: int) -> Iterator[list[int]]:

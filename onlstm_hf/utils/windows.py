@@ -1,0 +1,21 @@
+"""Items that are read as they come, in windows of bounded size."""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+Item = TypeVar("Item")
+
+
+def windows(
+    items: Iterable[Item], max_items: int, size_of: Callable[[Item], int], max_size: int
+) -> Iterator[list[Item]]:
+    """Neighbouring items, at most so many of them; a window ends with the item that brings its size to `max_size`."""
+    window, size = [], 0
+    for item in items:
+        window.append(item)
+        size += size_of(item)
+        if len(window) == max_items or size >= max_size:
+            yield window
+            window, size = [], 0
+    if window:
+        yield window
