@@ -5,6 +5,7 @@ file from the first byte on that is not UTF-8; and there is none of plain text.
 """
 
 import io
+import sys
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
@@ -14,9 +15,17 @@ from datatrove.data import Document, DocumentsPipeline
 from datatrove.io import DataFolder
 from datatrove.pipeline.readers import HuggingFaceDatasetReader
 from datatrove.pipeline.readers.base import BaseDiskReader
-from fsspec.compression import compr
+from fsspec.compression import compr, register_compression
 from fsspec.utils import infer_compression
 from pyarrow.parquet import ParquetFile, RowGroupMetaData
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+# fsspec may otherwise take zstandard, which ends without a word after the first frame, or where a frame is cut.
+register_compression("zstd", zstd.ZstdFile, "zst", force=True)
 
 # A longer line is no document; of its bytes no more than these are held.
 MAX_LINE_BYTES = 1 << 24

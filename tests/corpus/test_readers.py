@@ -54,14 +54,25 @@ def test_every_byte_is_in_one_part(files, world_size):
         assert covered == list(range(size))
 
 
-@pytest.mark.parametrize(("ending", "compressed_open"), [("gz", gzip.open), ("bz2", bz2.open), ("xz", lzma.open)])
+COMPRESSED = [("gz", gzip.open), ("bz2", bz2.open), ("xz", lzma.open), ("zst", readers.zstd.open)]
+
+
+@pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
 def test_a_compressed_file_is_read_by_one_task(tmp_path, ending, compressed_open):
     with compressed_open(tmp_path / f"a.txt.{ending}", "wt") as file:
         file.write("\n".join(LINES))
     assert sorted(texts(read(tmp_path, 3)), key=len) == [[], [], LINES]
 
 
-@pytest.mark.parametrize(("ending", "compressed_open"), [("gz", gzip.open), ("bz2", bz2.open), ("xz", lzma.open)])
+@pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
+def test_a_compressed_file_of_several_parts_is_read_to_its_end(tmp_path, ending, compressed_open):
+    for part in (LINES[:20], LINES[20:]):
+        with compressed_open(tmp_path / f"a.txt.{ending}", "at") as file:
+            file.writelines(f"{line}\n" for line in part)
+    assert texts(read(tmp_path)) == [LINES]
+
+
+@pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
 def test_a_compressed_file_that_ends_too_early_is_an_error_with_its_name(tmp_path, ending, compressed_open):
     path = tmp_path / f"a.txt.{ending}"
     with compressed_open(path, "wt") as file:
