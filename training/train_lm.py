@@ -93,6 +93,8 @@ class LanguageModeling(Task):
             "training text": islice(train, NUM_STREAMED_LINES) if data.streaming else train,
             "validation text": self.validation.sentences,
         }
+        if data.streaming and data.train_files:  # most changes behind the beginning show in it
+            parts["size of the training text"] = (str(Path(name).stat().st_size) for name in data.train_files)
         if self.test:
             parts["test text"] = self.test.sentences
         if self.treebank:

@@ -149,6 +149,16 @@ def test_data_that_changed_are_refused(project, name, part):
     assert contents("run") == before
 
 
+def test_streamed_text_that_changed_behind_its_beginning_is_refused(project, monkeypatch):
+    monkeypatch.setattr("training.train_lm.NUM_STREAMED_LINES", 2)
+    arguments = ["--output_dir", "streamed", "--streaming", "true"]
+    train(*arguments)
+    with open("train.txt", "a") as text:
+        text.write("the dog sleeps\n")
+    with pytest.raises(ValueError, match="the size of the training text changed since streamed/last was written"):
+        train("--resume", "--max_steps", 3, *arguments)
+
+
 def test_code_of_the_model_that_changed_is_refused(project):
     code = Path("code_of_the_model.py")
     code.write_text("SIZE = 1\n")
