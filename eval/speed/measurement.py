@@ -29,7 +29,8 @@ class Spread(NamedTuple):
         return cls(median, low, high)
 
     def __str__(self) -> str:
-        return f"{self.median:.3g} ({self.low:.3g} to {self.high:.3g})"
+        median, low, high = (f"{figure:,.0f}" if figure >= 1000 else f"{figure:.3g}" for figure in self)
+        return median if median == low == high else f"{median} ({low} to {high})"
 
 
 def ratios(numerators: Iterable[float], denominators: Iterable[float]) -> list[float]:
