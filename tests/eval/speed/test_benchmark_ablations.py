@@ -39,8 +39,8 @@ def test_each_case_has_optimisations_and_each_of_them_a_case():
 
 def test_tables_have_what_was_measured():
     seconds = {"training prpn bf16": {WITH_ALL: [1.0, 2.0], "products by oneDNN": [1.5, 3.0]}}
-    assert "| products by oneDNN | 1.5 (1.5 to 1.5) |" in time_table(seconds)
-    assert f"| {WITH_ALL}, ms | 1.5e+03 (1.25e+03 to 1.75e+03) |" in time_table(seconds)
+    assert "| products by oneDNN | 1.5 |" in time_table(seconds)
+    assert f"| {WITH_ALL}, ms | 1,500 (1,250 to 1,750) |" in time_table(seconds)
     peaks = {"training prpn bf16": {WITH_ALL: 2**20, "products by oneDNN": 2**21}}
     assert memory_table(peaks).endswith("| products by oneDNN | 2 |")
 
