@@ -1,0 +1,1 @@
+"""How perplexity and the trees move while a model trains."""
