@@ -1,5 +1,6 @@
 """The sections of RESULTS.md: for each task one Markdown table of what was measured and what was published."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +39,8 @@ PUBLISHED_PARSING_NOTE = (
     "rule and the authors' sentence F1, from trees that the source holds. Systems other than ON-LSTM and PRPN read "
     "the text of sections 2 to 21"
 )
+
+TREES_OF_SEED = re.compile(r"seed_\d+\.trees\.jsonl\.xz")
 
 
 class Run(NamedTuple):
@@ -114,14 +117,16 @@ def parsing(runs: Sequence[Run]) -> str:
         summary = results["summary"]
         if results["max_words"] != PUBLISHED_MAX_WORDS:
             summary = {"all": summary["all"]}
-        names = ", ".join(short_name(model["model"]) for model in results["models"])
-        seeds = ", ".join(_cell(model["seed"]) for model in results["models"])
         header, table = parsing_table(summary, PUBLISHED_MAX_WORDS)
-        measured = {row for model in results["models"] for row in model["scores"]["all"]}
         for name, *figures in table:
             place, number = short_name(results["treebank"]), f"[{run.number}]"
-            if name in measured:
-                rows.append([name, names, seeds, place, *figures, number])
+            is_of_all = name.startswith("ensemble")
+            models = [model for model in results["models"] if is_of_all or name in model["scores"]["all"]]
+            if models:
+                names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
+                seeds = ", ".join(_cell(model["seed"]) for model in models)
+                rule = "" if results["protocol"]["branching_bias"] == "right" else ", no branching bias"
+                rows.append([f"{name}{rule}", names, seeds, place, *figures, number])
             else:
                 baselines.setdefault((name, "", "", place, *figures), []).append(number)
     rows += [[*row, " ".join(numbers)] for row, numbers in baselines.items()]
@@ -262,9 +267,10 @@ SECTIONS = {
 
 
 def short_name(path: str) -> str:
-    """The last part of a path or a name on the Hub; the name of the run for its folders `best/` and `last/`."""
+    """The last part of a path or a name on the Hub, and that of the folder for what is a part of a run."""
     place = Path(path)
-    return place.parent.name if place.name in ("best", "last") and place.parent.name else place.name
+    is_part = place.name in ("best", "last") or TREES_OF_SEED.fullmatch(place.name) is not None
+    return place.parent.name if is_part and place.parent.name else place.name
 
 
 def text_name(path: str) -> str:

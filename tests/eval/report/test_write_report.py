@@ -166,7 +166,13 @@ def test_without_results_one_line_says_so(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("path", "name"),
-    [("user/onlstm", "onlstm"), ("runs/small/best", "small"), ("runs/small/last", "small"), ("best", "best")],
+    [
+        ("user/onlstm", "onlstm"),
+        ("runs/small/best", "small"),
+        ("runs/small/last", "small"),
+        ("best", "best"),
+        ("results/small/seed_7.trees.jsonl.xz", "small"),
+    ],
 )
 def test_a_model_is_named_after_its_folder_or_its_run(path, name):
     assert short_name(path) == name
