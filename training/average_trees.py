@@ -10,6 +10,7 @@ that the rule of splitting by distances can make, because distances will have to
 """
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -53,24 +54,11 @@ class Member:
     distances: list[list[float]]
 
 
-def average_text(options: argparse.Namespace) -> None:
+def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Parses the text with every model, averages the trees, and writes the file."""
     text = fingerprint(TextLines(options.files))
-    lines = [line for line in TextLines(options.files) if line.strip()]
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    members, sentences = [], None
-    for name in options.models:
-        stored = parsed_text(name, lines, text, options)
-        if sentences is not None and stored.sentences != sentences:
-            raise ValueError(f"{name} splits the text into other words than {options.models[0]}")
-        sentences = stored.sentences
-        layers = {"all": list(stored.by_layer), "own": [stored.parse_layer]}.get(options.layer, [options.layer])
-        for layer in layers:
-            if layer not in stored.by_layer:
-                raise ValueError(f"{name} has no layer {layer}: its layers are {', '.join(map(str, stored.by_layer))}")
-            members.append(Member(portable(name), stored.model["model_type"], layer, stored.by_layer[layer]))
-    if len(members) < 2:
-        raise ValueError("one layer of one model is no ensemble: give several models, or --layer all")
+    sentences, members = read_members(options, text)
 
     def trees_of(index: int) -> list[InducedTree]:
         bias = options.branching_bias
@@ -80,21 +68,47 @@ def average_text(options: argparse.Namespace) -> None:
     matrix = tree_agreement(list(zip(*map(trees_of, chosen), strict=True)))
     agreements = mean_agreement(matrix, np.ones_like(matrix, dtype=bool)).tolist()
     weights = agreements if options.by_agreement else [1] * len(members)
-    averaged = [
-        average_trees(trees_of(index), weights, options.branching_bias).distances for index in range(len(sentences))
-    ]
-    described = [
-        {"model": member.model, "model_type": member.model_type, "layer": member.layer, "agreement": agreement}
-        | {"weight": weight}
-        for member, agreement, weight in zip(members, agreements, weights, strict=True)
-    ]
-    known = {"averaged": described, "branching_bias": options.branching_bias, "text": text}
+    averages = (average_trees(trees_of(index), weights, options.branching_bias) for index in range(len(sentences)))
+    known = {
+        "averaged": [
+            {"model": member.model, "model_type": member.model_type, "layer": member.layer, "weight": weight}
+            for member, weight in zip(members, weights, strict=True)
+        ],
+        "branching_bias": options.branching_bias,
+        "text": text,
+        "command": shlex.join(portable(["python", "training/average_trees.py", *arguments])),
+    }
     path = options.output_dir / AVERAGED
-    write_tree_file(path, SentenceDistances(sentences, {None: averaged}, None, known))
-    for member in described:
-        layer = "" if member["layer"] is None else f", layer {member['layer'] + 1}"
-        print(f"{100 * member['agreement']:5.1f} mean agreement (F1) with the others: {member['model']}{layer}")
-    print(f"{len(sentences)} averaged trees  {path}")
+    write_tree_file(
+        path, SentenceDistances(sentences, {None: [list(tree.distances) for tree in averages]}, None, known)
+    )
+    for member, agreement in zip(members, agreements, strict=True):
+        layer = "" if member.layer is None else f", layer {member.layer + 1}"
+        print(f"{100 * agreement:5.1f} mean agreement (F1) with the others: {member.model}{layer}")
+    print(f"{len(sentences)} averaged trees in {path}")
+
+
+def read_members(options: argparse.Namespace, text: str) -> tuple[list[tuple[str, ...]], list[Member]]:
+    """The sentences, and what each layer that is asked for makes of them.
+
+    Raises:
+        ValueError: if the models split the text into other words, lack the layer, or are one layer in all.
+    """
+    lines = [line for line in TextLines(options.files) if line.strip()]
+    sentences, members = None, []
+    for name in options.models:
+        stored = parsed_text(name, lines, text, options)
+        if sentences is not None and stored.sentences != sentences:
+            raise ValueError(f"{name} splits the text into other words than {options.models[0]}")
+        sentences = stored.sentences
+        layers = {"all": list(stored.by_layer), "own": [stored.parse_layer]}.get(options.layer, [options.layer])
+        for layer in layers:
+            if layer not in stored.by_layer:
+                raise ValueError(f"{name} has no layer {layer}; layers: {', '.join(map(str, stored.by_layer))}")
+            members.append(Member(portable(name), stored.model["model_type"], layer, stored.by_layer[layer]))
+    if len(members) < 2:
+        raise ValueError("one layer of one model is no ensemble: give several models, or --layer all")
+    return sentences, members
 
 
 def parsed_text(name: str, lines: list[str], text: str, options: argparse.Namespace) -> SentenceDistances:
@@ -118,6 +132,7 @@ def layer_number(text: str) -> int | str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the text, one sentence a line")
@@ -142,7 +157,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_code_option(parser)
     options = parser.parse_args(arguments)
-    return run_program("average_trees.py", lambda: average_text(options))
+    return run_program("average_trees.py", lambda: average_text(options, arguments))
 
 
 if __name__ == "__main__":

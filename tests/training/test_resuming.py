@@ -51,7 +51,8 @@ OTHER_TEXT_VALUES = {
     "tokenizer": "other", "vocab_size": 9, "min_count": 2, "lowercase": True, "digits_to_n": True, "split": "treebank",
     "drop_punctuation": True,
     "streaming": True, "independent_sentences": True, "bptt_length": 9, "random_bptt": False,
-    "max_sentence_length": 9, "init_from": "other", "optimizer": "adamw", "average_from_start": False,
+    "max_sentence_length": 9, "tree_batch_size": 9, "init_from": "other",
+    "optimizer": "adamw", "average_from_start": False,
 }  # fmt: skip
 OTHER_PAIR_VALUES = {"num_pairs": 200, "pairs_seed": 1, "max_train_operators": 5, "holdout_every": 5}
 

@@ -110,7 +110,9 @@ class TargetTrees:
             "model_types": {kind: [*model_types.values()].count(kind) for kind in dict.fromkeys(model_types.values())},
             "num_averaged": len(averaged),
             "num_sentences": len(self.stored.sentences),
+            "held_out_every": HELD_OUT_EVERY,
             "branching_bias": self.branching_bias,
+            "command": self.stored.model["command"],
         }
 
 
