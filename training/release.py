@@ -36,7 +36,7 @@ from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
-PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees")
+PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees", "target_trees")
 TRAINING_COMMAND = (
     "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files {text.train} "
     "--validation_files {text.validation} --test_files {text.test} --output_dir runs/{run}"
@@ -158,7 +158,8 @@ def _without_paths(training: dict) -> dict:
         for name, value in training["recipe"].items()
         if name not in PLACES and not (isinstance(value, str) and Path(value).exists())
     }
-    known = {name: training[name] for name in ("updates", "onlstm_hf", "torch")} | {"recipe": recipe}
+    names = ("updates", "onlstm_hf", "torch", "target_trees")
+    known = {name: training[name] for name in names if name in training} | {"recipe": recipe}
     changes = [change for change in training.get("changes", []) if change["field"] in recipe]
     return known | ({"changes": changes} if changes else {})
 

@@ -1,7 +1,8 @@
 """Trains a language model of this package: `accelerate launch training/train_lm.py RECIPE.yaml [--name value ...]`.
 
 A run leaves in its `output_dir`:
-    best/           the checkpoint with the lowest validation perplexity, for `from_pretrained`
+    best/           the checkpoint with the lowest validation perplexity, for `from_pretrained`; with target trees, the
+                    lowest sum of validation loss and weighted ranking loss on held-out target trees
     last/           the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl       one line for every log entry and validation
     trees.jsonl.xz  where gold trees are given: the words of their sentences, with the distances of each layer of best/
@@ -18,6 +19,7 @@ from pathlib import Path
 os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 import torch
+from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -28,6 +30,8 @@ from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.files import write_json
+from training.distillation.target_trees import TargetTrees
+from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.encoded_text import store_encoded
 from training.language_models.model_setup import build_model, build_tokenizer, check_model_arguments
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
@@ -79,12 +83,24 @@ class LanguageModeling(Task):
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
         data = self.recipe.data
         self.treebank = load_gold_trees(data, treebank_preprocessing(data, model.config))
-        if self.treebank and not getattr(model, "induces_trees", False):
-            raise ValueError(f'models of type "{model.config.model_type}" induce no trees: leave out the gold trees')
+        self.target_trees = None
+        if data.target_trees is not None:
+            self.target_trees = TargetTrees.read(data.target_trees, self.recipe.optimization.tree_margin)
+        for name, trees in {"gold": self.treebank, "target": self.target_trees}.items():
+            if trees and not getattr(model, "induces_trees", False):
+                kind = model.config.model_type
+                raise ValueError(f'models of type "{kind}" induce no trees: leave out the {name} trees')
         self.validation = load_held_out_text(data, "validation", self.tokenizer)
         self.test = load_held_out_text(data, "test", self.tokenizer)
         self.fingerprints = self._fingerprints()
-        return build_batches(self.recipe, self.tokenizer, share)
+        batches = build_batches(self.recipe, self.tokenizer, share)
+        if self.target_trees is None:
+            return batches
+        trained, self.held_out_trees = self.target_trees.split()
+        arguments = self.recipe.optimization
+        share = replace(share, batch_size=arguments.tree_batch_size)
+        sentences, targets = trained.stored.sentences, trained.targets()
+        return WithTargetTrees(batches, sentences, targets, self.tokenizer, share, arguments.seed)
 
     def _fingerprints(self) -> dict[str, str]:
         data = self.recipe.data
@@ -99,6 +115,8 @@ class LanguageModeling(Task):
             parts["test text"] = self.test.sentences
         if self.treebank:
             parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
+        if self.target_trees:
+            parts["target trees"] = self.target_trees.lines()
         return {name: fingerprint(texts) for name, texts in parts.items()}
 
     def num_classes(self, model: PreTrainedModel) -> int:
@@ -106,7 +124,12 @@ class LanguageModeling(Task):
 
     def loss(
         self, model: torch.nn.Module, batch: Batch, num_items: float, device: torch.device
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        arguments, losses = self.recipe.optimization, {}
+        if batch.trees is not None:  # before the text: batch normalisation there needs its statistics as it left them
+            with get_mixed_precision_context_manager(native_amp=arguments.mixed_precision != "no"):
+                tree_loss = self.target_trees.loss(extract_model_from_parallel(model), batch.trees)
+            losses["tree_loss"] = tree_loss * (batch.num_items / num_items)
         output = model(
             input_ids=batch.input_ids.to(device),
             attention_mask=None if batch.attention_mask is None else batch.attention_mask.to(device),
@@ -117,7 +140,8 @@ class LanguageModeling(Task):
             skip_logits=True,
         )
         self.state = output.state.detach()
-        return output.loss, output.cross_entropy
+        penalty = arguments.tree_loss_weight * sum(losses.values())
+        return output.loss + penalty, {"loss": output.cross_entropy, **losses}
 
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
         score = self.validation.score(model, self.recipe.run.eval_batch_size)
@@ -127,10 +151,15 @@ class LanguageModeling(Task):
             f1 = {layer: 100 * self._sentence_f1(stored, layer) for layer in stored.by_layer}
             scores["parsing_f1"] = f1[stored.parse_layer]
             scores |= {f"parsing_f1_layer_{layer + 1}": score for layer, score in f1.items() if layer is not None}
+        if self.target_trees:
+            scores |= self.held_out_trees.score(model, self.tokenizer)
         return scores
 
     def validation_loss(self, scores: dict[str, float]) -> float:
-        return scores["validation_loss"]
+        """With target trees what training minimises, on text and trees that it is not trained on."""
+        if not self.target_trees:
+            return scores["validation_loss"]
+        return scores["validation_loss"] + self.recipe.optimization.tree_loss_weight * scores["held_out_tree_loss"]
 
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         run = self.recipe.run
@@ -146,6 +175,10 @@ class LanguageModeling(Task):
             }
         if self.treebank:
             results |= self._parse_gold_sentences(model, output_dir / FILE_NAME)
+        if self.target_trees:
+            is_own_text = self.target_trees.text_fingerprint == self.fingerprints["training text"]
+            known = {"of_training_text": is_own_text, **self.held_out_trees.score(model, self.tokenizer)}
+            results["target_trees"] = self.target_trees.describe() | known
         results |= {
             "updates": progress.step,
             "training_seconds": round(progress.seconds, 1),
@@ -163,6 +196,8 @@ class LanguageModeling(Task):
             scores.append(f"test perplexity {results['test_perplexity']:.2f}")
         if "parsing" in results:
             scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}")
+        if "target_trees" in results:
+            scores.append(f"F1 against held-out target trees {results['target_trees']['held_out_tree_f1']:.1f}")
         return ", ".join(scores)
 
     def _parse_gold_sentences(self, model: PreTrainedModel, tree_file: Path) -> dict:

@@ -73,7 +73,7 @@ def loss_curve(run: TrainingRun, implementation: str, num_steps: int) -> list[fl
     """The cross-entropy of each of the first updates of a run, in nats."""
     run.accelerator.unwrap_model(run.model).set_implementation(implementation)
     losses: list[float] = []
-    run.log.add = lambda cross_entropy, num_items: losses.append(cross_entropy.item())
+    run.log.add = lambda of_update, num_items: losses.append(of_update["loss"].item())
     epochs = chain.from_iterable(run.batches.batches(0) for _ in repeat(None))
     for batch in islice(epochs, num_steps):
         run.update([batch])

@@ -52,6 +52,60 @@ def tree_from_distances(
     return InducedTree(words, tuple(bracket_counts), distances)
 
 
+def distances_of_tree(tree: InducedTree, branching_bias: str = "right") -> list[float]:
+    """Distances from which `tree_from_distances` makes a binary tree again.
+
+    The distance of a word is the height of the constituent that it splits (Shen et al., ACL 2018, "Straight to the
+    Tree"), and 0 where it splits none. A constituent is one higher than the higher one of its parts, a word has height
+    0.
+
+    Args:
+        tree: a binary tree.
+        branching_bias: the rule: `"right"` or `"none"`. By `"none"` every binary tree has distances, and that of the
+            first word, which is not used, is the largest. By `"right"` those have some in which each right part whose
+            sister has two words or more begins with a word as a part of its own.
+
+    Raises:
+        ValueError: if the tree is not binary, the rule makes no such tree, or it is another rule.
+    """
+    if branching_bias not in ("right", "none"):
+        raise ValueError(f'branching_bias must be "right" or "none" here, got {branching_bias!r}')
+    if not tree.is_binary:
+        raise ValueError(f"only binary trees have distances: {tree.to_bracket()[:60]}")
+    spans, num_words = tree.spans(), len(tree.words)
+    # The second part of a constituent begins where its first one ends: that of the same start and next length.
+    middles = {(start, end): start + 1 for start, end in spans}
+    for (start, end), (next_start, next_end) in zip(spans, spans[1:], strict=False):
+        if start == next_start:
+            middles[start, end] = next_end
+    heights: dict[tuple[int, int], int] = {}
+    for start, end in sorted(spans, key=lambda span: span[1] - span[0]):
+        parts = (start, middles[start, end]), (middles[start, end], end)
+        heights[start, end] = 1 + max(heights.get(part, 0) for part in parts)
+
+    distances = [0.0] * num_words
+    if branching_bias == "none":
+        for span, middle in middles.items():
+            distances[middle] = float(heights[span])
+        distances[:1] = [1.0 + heights.get((0, num_words), 0)] * (num_words > 0)
+        return distances
+    unsplit = [(0, num_words)]
+    while unsplit:
+        start, end = unsplit.pop()
+        if end - start < 2:
+            continue
+        middle = middles[start, end]
+        if middle == start + 1:
+            word = start
+        elif end - middle == 1 or middles[middle, end] == middle + 1:
+            word = middle
+        else:
+            raise ValueError(f"the papers' rule makes no such tree: {tree.to_bracket()[:60]}")
+        distances[word] = float(heights[start, end])
+        unsplit += [(start, word), (word + 1, end)]
+    return distances
+
+
 def _constituents(distances: Sequence[float], branching_bias: str) -> Iterator[tuple[int, int]]:
     """The constituents of two words or more, each once: no two ranges have the same first maximum."""
     if branching_bias == "right":

@@ -6,6 +6,7 @@ import random
 import re
 import shlex
 import textwrap
+from glob import glob
 from io import BytesIO, TextIOWrapper
 from itertools import groupby
 from pathlib import Path
@@ -39,7 +40,8 @@ TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
 # What shortens a training: further arguments, after those of the page.
 LESS_WORK = {
     "training/quickstart.py": ["--train_split", "train[:60]", "--test_split", "test[:20]", "--max_steps", "2"],
-    "training/train_lm.py": ["--max_steps", "1", *TINY_STACK],
+    "training/train_lm.py": ["--max_steps", "1", "--tree_batch_size", "8", *TINY_STACK],
+    "training/average_trees.py": ["--layer", "all"],  # of the one seed that is trained here
     "training/train_seeds.py": ["--seeds", "1111", "--max_steps", "1", *TINY_STACK],
     # A training and a parsing case in their processes; the tests of the ablations compare what each of them computes.
     "eval/benchmark_ablations.py": ["--rounds", "1", "--cases", "training prpn float32", "parsing prpn float32"],
@@ -125,7 +127,8 @@ def run(program: list[str]) -> None:
     if program[0] == "onlstm-hf":
         status = command_line.main(program[1:])
     else:
-        script, *arguments = program[2:] if program[:2] == ["accelerate", "launch"] else program[1:]
+        words = [found for word in program for found in sorted(glob(word)) or [word]]  # as a shell would
+        script, *arguments = words[2:] if words[:2] == ["accelerate", "launch"] else words[1:]
         module = importlib.import_module(script.removesuffix(".py").replace("/", "."))
         assert Path(module.__file__) == ROOT / script
         status = module.main([*arguments, *LESS_WORK.get(script, [])])

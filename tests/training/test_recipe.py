@@ -140,7 +140,8 @@ def test_arguments_that_mean_nothing_are_refused(recipe_file, arguments, message
      "--learning_rate 0", "--learning_rate nan", "--learning_rate inf", "--weight_decay -1", "--max_grad_norm 0",
      "--adam_beta1 1", "--adam_beta2 -0.1", "--adam_epsilon 0", "--warmup_steps -1", "--nonmonotone_interval 0",
      "--log_every_steps 0", "--eval_every_steps 0", "--save_every_steps 0", "--eval_batch_size 0", "--num_threads 0",
-     "--test_batch_size 0", "--max_sentence_length 0", "--vocab_size 0", "--min_count 0", "--seed -1"],
+     "--test_batch_size 0", "--max_sentence_length 0", "--vocab_size 0", "--min_count 0", "--seed -1",
+     "--tree_batch_size 0", "--tree_margin 0", "--tree_loss_weight -1"],
 )  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(recipe_file, arguments):
     name = arguments.split()[0].removeprefix("--")
@@ -154,7 +155,7 @@ def test_a_resumed_run_must_have_the_fields_that_its_place_depends_on(recipe_fil
     updates = {"batch_size", "gradient_accumulation_steps", "seed"} | optimizer
     text = {"streaming", "independent_sentences", "bptt_length", "random_bptt", "max_sentence_length", "optimizer"}
     tokenizer = {"tokenizer", "vocab_size", "min_count", "lowercase", "digits_to_n", "drop_punctuation", "split"}
-    text |= tokenizer | {"init_from", "average_from_start"}
+    text |= tokenizer | {"init_from", "average_from_start", "tree_batch_size"}
     assert parse(recipe_file).fields("fixed").keys() == model | updates | text
     pairs = {"num_pairs", "pairs_seed", "max_train_operators", "holdout_every"}
     assert parse_logic_recipe(["--output_dir", "x"]).fields("fixed").keys() == model | updates | pairs

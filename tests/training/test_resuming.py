@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+import torch
 from accelerate.state import AcceleratorState, GradientState
 
 from onlstm_hf.hub.export import folder_files
@@ -15,7 +16,7 @@ from training import train_lm, train_logic
 from training.language_models.recipe import parse_recipe
 from training.logic.recipe import parse_logic_recipe
 from training.loop import processes
-from training.loop.checkpointing import CHECKSUMS
+from training.loop.checkpointing import CHECKSUMS, write_checksums
 from training.loop.training_log import TrainingDiverged
 
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
@@ -51,7 +52,8 @@ OTHER_TEXT_VALUES = {
     "tokenizer": "other", "vocab_size": 9, "min_count": 2, "lowercase": True, "digits_to_n": True, "split": "treebank",
     "drop_punctuation": True,
     "streaming": True, "independent_sentences": True, "bptt_length": 9, "random_bptt": False,
-    "max_sentence_length": 9, "init_from": "other", "optimizer": "adamw", "average_from_start": False,
+    "max_sentence_length": 9, "tree_batch_size": 9, "init_from": "other",
+    "optimizer": "adamw", "average_from_start": False,
 }  # fmt: skip
 OTHER_PAIR_VALUES = {"num_pairs": 200, "pairs_seed": 1, "max_train_operators": 5, "holdout_every": 5}
 
@@ -296,3 +298,16 @@ def test_a_run_that_diverged_or_failed_before_its_first_checkpoint_does_not_stan
         patch.setattr(train_lm.LanguageModeling, "loss", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         train()
     assert train("--max_steps", 1)["updates"] == 1
+
+
+def test_a_state_of_a_version_that_logged_one_loss_goes_on(project):
+    shutil.copytree("run", "old")
+    path = Path("old/last/training_state/process_0.pt")
+    state = torch.load(path, weights_only=True)
+    del state["log"]["summed_further_losses"]
+    torch.save(state, path)
+    Path("old/last", CHECKSUMS).unlink()
+    write_checksums(Path("old/last"))
+    for folder in ("run", "old"):
+        train("--resume", "--max_steps", 4, "--output_dir", folder)
+    assert Path("old/best/model.safetensors").read_bytes() == Path("run/best/model.safetensors").read_bytes()

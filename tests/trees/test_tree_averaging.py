@@ -1,5 +1,5 @@
 from functools import cache
-from itertools import product
+from itertools import permutations, product
 from random import Random
 
 import pytest
@@ -141,3 +141,22 @@ def test_bad_weights_are_refused():
     for weights in ([1], [1, -1], [1, float("nan")]):
         with pytest.raises(ValueError, match="a weight that is not negative for each of 2 trees"):
             average_trees(trees, weights)
+
+
+@given(trees_of_one_sentence(max_words=5))
+def test_no_tree_that_the_papers_rule_can_make_agrees_better(trees):
+    words = trees[0].words
+    possible = {tree_from_distances(order, words) for order in permutations(range(len(words)))}
+    average = average_trees(trees, branching_bias="right")
+    assert average in possible
+    assert agreement(average.spans(), trees) == max(agreement(tree.spans(), trees) for tree in possible)
+
+
+@given(trees_of_one_sentence(), st.sampled_from(["right", "none"]))
+def test_the_average_of_a_rule_has_distances_that_make_it_again(trees, rule):
+    average = average_trees(trees, branching_bias=rule)
+    assert tree_from_distances(average.distances, average.words, rule) == average
+    if rule == "none":
+        assert average == average_trees(trees)
+    if all(tree == trees[0] and tree.is_binary for tree in trees):
+        assert average == trees[0]

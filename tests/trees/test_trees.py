@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from onlstm_hf.trees.brackets import BracketNode, read_brackets
-from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from tests.helpers.requirements import library
 
@@ -154,6 +154,29 @@ def test_arrays_and_tensors_make_the_same_tree_as_lists():
 def test_bad_distances_are_refused(distances, words, bias, message):
     with pytest.raises(ValueError, match=message):
         tree_from_distances(distances, words, bias)
+
+
+@given(DISTANCES, st.sampled_from(["right", "none"]))
+def test_a_tree_has_distances_that_make_it_again(distances, bias):
+    tree = tree_from_distances(distances, numbered(len(distances)), bias)
+    assert tree_from_distances(distances_of_tree(tree, bias), tree.words, bias) == tree
+
+
+def test_the_distance_of_a_word_is_the_height_of_the_constituent_that_it_splits():
+    tree = InducedTree.from_bracket("((the cat) (sees (a dog)))")
+    assert distances_of_tree(tree) == [1, 0, 3, 1, 0]
+    assert distances_of_tree(tree, "none") == [4, 1, 3, 2, 1]
+
+
+def test_trees_that_a_rule_cannot_make_have_no_distances():
+    tree = InducedTree.from_bracket("((the cat) ((sees it) often))")
+    assert tree_from_distances(distances_of_tree(tree, "none"), tree.words, "none") == tree
+    with pytest.raises(ValueError, match="the papers' rule makes no such tree: ..the cat. ..sees it. often"):
+        distances_of_tree(tree)
+    with pytest.raises(ValueError, match="only binary trees have distances"):
+        distances_of_tree(InducedTree.from_spans(["a", "b", "c"], []))
+    with pytest.raises(ValueError, match="branching_bias must be"):
+        distances_of_tree(tree, "ranges")
 
 
 @given(NESTED)

@@ -67,10 +67,10 @@ class Classification(Task):
 
     def loss(
         self, model: torch.nn.Module, batch: ExampleBatch, num_items: float, device: torch.device
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         mean_loss = model(**_to_device(collate(batch.examples), device)).loss
         loss = mean_loss * (len(batch.examples) / num_items)
-        return loss, loss
+        return loss, {"loss": loss}
 
     def validate(self, model: PreTrainedModel) -> dict[str, float]:
         predicted = predict_labels(model, self.validation, self.recipe.run.eval_batch_size)

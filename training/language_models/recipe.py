@@ -28,6 +28,11 @@ class DataArguments:
     gold_tree_column: str | None = recorded(
         "The same from a column of the validation split: one bracketed tree a sentence.", None
     )
+    target_trees: str | None = recorded(
+        "Trees of training/average_trees.py that the model's are drawn to (distillation). Those of one sentence of "
+        "fifty are held out, to score the model's trees against.",
+        None,
+    )
     treebank_preset: Literal["ptb", "ctb", "universal", "plain"] | None = recorded(
         "How gold trees are read: what is a word, and its case and digits (`PRESETS` in onlstm_hf/trees/treebank.py). "
         "The checkpoint remembers it. Otherwise as that of init_from remembers, or ptb.",
@@ -95,6 +100,16 @@ class OptimizationArguments(UpdateArguments):
     stop_when_averaging_stalls: bool = recorded(
         "nt-asgd: stop once the averaged weights stop improving by the same rule.", False
     )
+    tree_loss_weight: float = recorded(
+        "target_trees: factor of their ranking loss, beside that of predicting words.", 1.0, at_least=0
+    )
+    tree_margin: float = recorded(
+        "target_trees: by how much one distance should be larger than another. Those of an ON-LSTM and a PRPN lie "
+        "between 0 and 1.",
+        0.1,
+        above=0,
+    )
+    tree_batch_size: int = fixed("target_trees: sentences of each batch in each process.", 64, at_least=1)
 
 
 @dataclass

@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
+from training.distillation.tree_batches import TreeBatch
 from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments
 from training.loop.task import Share
@@ -32,6 +33,7 @@ class Batch(NamedTuple):
         lr_scale: factor of the learning rate (shorter chunks make smaller steps).
         num_items: predicted tokens of all processes' rows divided by the number of processes. The summed loss is
             divided by it, so that the mean over processes is the mean over tokens.
+        trees: sentences to whose trees the model's are drawn in the same step, where there are target trees.
     """
 
     input_ids: torch.Tensor
@@ -40,16 +42,19 @@ class Batch(NamedTuple):
     continues: bool
     lr_scale: float
     num_items: float
+    trees: TreeBatch | None = None
 
 
 def check_files(arguments: DataArguments) -> None:
-    """Raises a `FileNotFoundError` if a text file or the gold trees are missing: before any of them is read."""
+    """Raises a `FileNotFoundError` if a text file or a file of trees is missing: before any of them is read."""
     for name in ("train_files", "validation_files", "test_files"):
         for path in getattr(arguments, name) or []:
             if not Path(path).is_file():
                 raise FileNotFoundError(f"there is no text file {path} ({name})")
     if arguments.gold_trees is not None and not Path(arguments.gold_trees).exists():
         raise FileNotFoundError(f"there is no treebank {arguments.gold_trees} (gold_trees)")
+    if arguments.target_trees is not None and not Path(arguments.target_trees).is_file():
+        raise FileNotFoundError(f"there is no file {arguments.target_trees} (target_trees)")
 
 
 def load_texts(arguments: DataArguments, part: str) -> Iterable | None:

@@ -1,5 +1,6 @@
 """How a model is scored during training and at its end: held-out text and gold trees."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,26 +84,40 @@ def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[G
 def gold_sentence_distances(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree], **description: Any
 ) -> SentenceDistances:
-    """The syntactic distances that every layer gives the words of gold trees.
+    """`distances_of_all_layers` for the words of gold trees."""
+    words = [list(tree.words) for tree in treebank]
+    return distances_of_all_layers(model, tokenizer, words, progress=False, **description)
+
+
+def distances_of_all_layers(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[str | list[str]],
+    progress: bool | None = None,
+    **description: Any,
+) -> SentenceDistances:
+    """The syntactic distances that every layer gives the words of sentences.
 
     Args:
         model: a model with `parse`.
         tokenizer: its tokenizer.
-        treebank: gold trees.
+        sentences: strings, or lists of words.
+        progress: whether to show a bar; see `parse`.
         description: what is to be known of the model besides its type and size.
     """
-    words = [list(tree.words) for tree in treebank]
     layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
     by_layer: dict[int | None, list[list[float]]] = {layer: [] for layer in layers}
-    for _, distances_by_layer in model.sentence_distances(words, tokenizer, layers, progress=False):
+    words = []
+    for units, distances_by_layer in model.sentence_distances(sentences, tokenizer, layers, progress=progress):
+        words.append(tuple(units))
         for stored, distances in zip(by_layer.values(), distances_by_layer, strict=True):
             stored.append(distances)
     known = {
         "model_type": model.config.model_type,
         "num_parameters": model.num_parameters(),
-        "unknown_words": unknown_words(tokenizer, words),
+        "unknown_words": unknown_words(tokenizer, sentences),
         **description,
     }
     if model.config.treebank_preprocessing is not None:
         known["treebank_preprocessing"] = model.config.treebank_preprocessing
-    return SentenceDistances([tree.words for tree in treebank], by_layer, model.parse_layer, known)
+    return SentenceDistances(words, by_layer, model.parse_layer, known)

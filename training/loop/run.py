@@ -254,21 +254,21 @@ class TrainingRun:
             group["lr"] = arguments.learning_rate * factor
 
         num_items = sum(batch.num_items for batch in batches)
-        cross_entropy = 0.0
+        losses: dict[str, torch.Tensor] = {}
         self.model.train()
         for number, batch in enumerate(batches, start=1):
             is_last = number == len(batches)
             with nullcontext() if is_last else self.accelerator.no_sync(self.model):
-                loss, batch_cross_entropy = self.task.loss(self.model, batch, num_items, self.accelerator.device)
+                loss, of_batch = self.task.loss(self.model, batch, num_items, self.accelerator.device)
                 self.accelerator.backward(loss)
-            cross_entropy += batch_cross_entropy.detach()
+            losses = {name: losses.get(name, 0.0) + value.detach() for name, value in of_batch.items()}
         self.accelerator.clip_grad_norm_(self.model.parameters(), arguments.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
         progress.step += 1
         if progress.num_averaged:
             self._update_average()
-        self.log.add(cross_entropy, num_items)
+        self.log.add(losses, num_items)
 
     def _update_average(self) -> None:
         """Takes the weights as they are into the average; the first ones start it."""
@@ -317,7 +317,7 @@ class TrainingRun:
 
     def _check_divergence(self) -> None:
         """Raises `TrainingDiverged` where the loss, or the weights after the last update, are no good."""
-        self.log.mean_loss()
+        self.log.mean_losses()
         if not all_finite(self.model):
             raise self.log.diverged("the weights contain NaN or infinity")
 

@@ -104,8 +104,10 @@ class Task(ABC):
     @abstractmethod
     def loss(
         self, model: torch.nn.Module, batch: TrainingBatch, num_items: float, device: torch.device
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The loss to minimise, and the cross-entropy to report: both summed over the batch, divided by `num_items`.
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        """The loss to minimise, and the losses to report: all summed over the batch, divided by `num_items`.
+
+        Of those to report, by their names in the log, `"loss"` is the cross-entropy.
 
         Args:
             model: in training mode, as Accelerate has prepared it.

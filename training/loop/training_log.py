@@ -49,7 +49,9 @@ class TrainingLog:
         self.guessing_loss = math.log(num_classes)
         self._clear()
         if state is not None:
-            self.summed_loss, self.num_items = state["summed_loss"].to(accelerator.device), state["num_items"]
+            summed = {"loss": state["summed_loss"], **state.get("summed_further_losses", {})}
+            self.summed = {name: loss.to(accelerator.device) for name, loss in summed.items()}
+            self.num_items = state["num_items"]
         if accelerator.is_main_process and self.path.exists():
             # What was logged after the checkpoint will be logged again.
             os.truncate(self.path, min(progress.log_size, self.size()))
@@ -61,21 +63,23 @@ class TrainingLog:
         return self.output_dir / "log.jsonl"
 
     def _clear(self) -> None:
-        self.summed_loss = torch.zeros((), device=self.accelerator.device)
+        self.summed = {"loss": torch.zeros((), device=self.accelerator.device)}
         self.num_items = 0.0
         self.num_counted, self.start = 0.0, time.perf_counter()
 
     def state_dict(self) -> dict:
         """What this process has gathered for the next entry."""
-        return {"summed_loss": self.summed_loss.cpu(), "num_items": self.num_items}
+        further = {name: loss.cpu() for name, loss in self.summed.items()}
+        return {"summed_loss": further.pop("loss"), "num_items": self.num_items, "summed_further_losses": further}
 
     def size(self) -> int:
         """Bytes of `log.jsonl`."""
         return self.path.stat().st_size if self.path.exists() else 0
 
-    def add(self, cross_entropy: torch.Tensor, num_items: float) -> None:
-        """Counts one update: its mean cross-entropy over `num_items` items of each process."""
-        self.summed_loss += cross_entropy * num_items
+    def add(self, losses: dict[str, torch.Tensor], num_items: float) -> None:
+        """Counts one update: its mean losses, the cross-entropy `"loss"` among them, over each process's items."""
+        for name, loss in losses.items():
+            self.summed[name] = self.summed.get(name, 0.0) + loss * num_items
         self.num_items += num_items
         self.num_counted += num_items * self.accelerator.num_processes
         self.bar.update()
@@ -87,17 +91,18 @@ class TrainingLog:
         yield
         self.start += time.perf_counter() - start
 
-    def mean_loss(self) -> float | None:
-        """The training loss since the last entry, `None` where there was no update.
+    def mean_losses(self) -> dict[str, float] | None:
+        """The training losses since the last entry, `None` where there was no update.
 
         Raises:
             TrainingDiverged: as `check_loss`.
         """
         if not self.num_items:
             return None
-        loss = self.accelerator.reduce(self.summed_loss / self.num_items, reduction="mean").item()
-        self.check_loss(loss, "training loss")
-        return loss
+        means = {name: loss / self.num_items for name, loss in self.summed.items()}
+        means = {name: loss.item() for name, loss in self.accelerator.reduce(means, reduction="mean").items()}
+        self.check_loss(means["loss"], "training loss")
+        return means
 
     def check_loss(self, loss: float, name: str) -> None:
         """Raises `TrainingDiverged` if a loss is not finite or far above that of guessing."""
@@ -115,11 +120,12 @@ class TrainingLog:
 
     def write_training(self, learning_rate: float) -> None:
         """Writes an entry on the updates since the last one."""
-        loss = self.mean_loss()
+        losses = self.mean_losses()
+        loss = losses["loss"]
         perplexity, speed = math.exp(loss), self.num_counted / (time.perf_counter() - self.start)
         speed_name = f"{self.unit}_per_s"
         self.bar.set_postfix({"loss": f"{loss:.3f}", "ppl": f"{perplexity:.1f}", speed_name: f"{speed:.0f}"})
-        self._write({"loss": loss, "perplexity": perplexity, speed_name: speed, "learning_rate": learning_rate})
+        self._write({**losses, "perplexity": perplexity, speed_name: speed, "learning_rate": learning_rate})
         self._clear()
 
     def write_validation(self, scores: dict[str, float]) -> None:

@@ -1,6 +1,7 @@
 """The card of a language model: the template `language_model.md`, filled in with its results."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
@@ -13,6 +14,7 @@ from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, Treeb
 # The card also has scores of the sentences of at most this many words.
 SHORT = 10
 SHOWN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
+NAMES_OF_TYPES = {"onlstm": "ON-LSTM", "prpn": "PRPN"}
 # Perplexity on validation text is measured in this many rows of one stream.
 VALIDATION_ROWS = 10
 
@@ -56,12 +58,15 @@ def _filled_template(
         if treebank is None:
             raise KeyError("treebank")
         parsing = _parsing_section(config, results["parsing"], treebank, description)
+    distillation, kind_of_tree = {}, "a tree"
+    if "target_trees" in results["training"]:
+        distillation, kind_of_tree = _distillation_section(results["training"]), "a gold tree"
     return ModelCard.from_template(
         _metadata(name, config, description, results, text, treebank),
         template_path=str(Path(__file__).parent / "language_model.md"),
         repository=repository,
         name=name,
-        model=description,
+        model=replace(description, ability=description.ability.format(tree=kind_of_tree)),
         text=text,
         example=description.example.format(
             sentence=json.dumps(text.example, ensure_ascii=False),
@@ -72,8 +77,8 @@ def _filled_template(
         version=__version__,
         date=results["date"],
         machine=results["machine"],
-        release_command=results["command"].replace(" --", " \\\n    --"),
-        training_command=results["training"]["command"].replace(" --", " \\\n    --"),
+        release_command=_in_lines(results["command"]),
+        training_command=_in_lines(results["training"]["command"]),
         validation_rows=VALIDATION_ROWS,
         validation=f"{results['perplexity']['validation']:.2f}",
         test=f"{results['perplexity']['test']:.2f}",
@@ -81,8 +86,29 @@ def _filled_template(
         updates=f"{results['training']['updates']:,}",
         note=results["training"]["note"],
         limits=text.limits.format(vocab_size=f"{config.vocab_size:,}"),
+        **distillation,
         **parsing,
     )
+
+
+def _distillation_section(training: dict) -> dict:
+    """The values for what the card says of the trees that the model's were drawn to."""
+    target_trees = training["target_trees"]
+    kinds = (f"{number} {NAMES_OF_TYPES.get(kind, kind)}" for kind, number in target_trees["model_types"].items())
+    return {
+        "target_trees": target_trees,
+        "averaged_models": ", ".join(kinds),
+        "averaged_text": "its training text" if target_trees["of_training_text"] else "another text than it reads",
+        "num_averaged_trees": f"{target_trees['num_sentences']:,}",
+        "tree_loss_weight": f"{training['recipe']['tree_loss_weight']:g}",
+        "held_out_tree_f1": f"{target_trees['held_out_tree_f1']:.1f}",
+        "averaging_command": _in_lines(target_trees["command"]),
+    }
+
+
+def _in_lines(command: str) -> str:
+    """A command with a line for each option."""
+    return command.replace(" --", " \\\n    --")
 
 
 def _parsing_section(

@@ -29,7 +29,7 @@ class ModelDescription:
 
     Attributes:
         kind: the model with its source, as the subject of a sentence.
-        ability: what it does, in whole sentences.
+        ability: what it does, in whole sentences, where `{tree}` stands for a tree of the kind that it was not shown.
         example: Python that shows it, with `model` and `tokenizer`, where `{sentence}` and `{beginning}` stand for
             strings: a sentence, and the beginning of one.
         published: perplexities on the Penn Treebank text that the source reports.
@@ -70,7 +70,7 @@ def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
     return ModelDescription(
         kind=f"An ON-LSTM ({ORDERED_NEURONS_LINK})",
         ability="It predicts the next word, and its forget gates give a constituency tree of each sentence, although "
-        "it was never shown a tree.",
+        "it was never shown {tree}.",
         example="print(model.parse({sentence}, tokenizer))",
         published=f"Published for the paper's {test['parameters'].replace(' ', '-')}-parameter model: "
         f"validation {validation['perplexity']}, test {test['perplexity']}.",
@@ -90,7 +90,7 @@ def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
     return ModelDescription(
         kind="A PRPN ([Shen, Lin, Huang & Courville, ICLR 2018](https://arxiv.org/abs/1711.02013))",
         ability="It predicts the next word, and its parsing network gives a constituency tree of each sentence, "
-        "although it was never shown a tree.",
+        "although it was never shown {tree}.",
         example="print(model.parse({sentence}, tokenizer))",
         published=f"Published for the paper's model ({test['parameters']} parameters): test {test['perplexity']}.",
         published_parsing="Published for the paper's language model on another test set, section 23 of the full "

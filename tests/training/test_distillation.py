@@ -1,0 +1,393 @@
+"""Trees of several models averaged, and a model whose distances are drawn to them: what it learns, refuses, says."""
+
+import json
+import math
+import random
+import shutil
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from accelerate.state import AcceleratorState, GradientState
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
+from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
+from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_tree_file
+from tests.helpers.forked_processes import run_ranks
+from tests.helpers.tiny_models import MODEL_TYPES
+from training import average_trees as averaging_script
+from training import release, train_lm
+from training.distillation.ranking_loss import ranking_loss
+from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees
+from training.distillation.tree_batches import WithTargetTrees
+from training.language_models.recipe import parse_recipe
+from training.language_models.text_batches import Batch, TextLines
+from training.loop import run as loop
+from training.loop.task import Share, fingerprint
+
+# By their place a word of the toy text splits the sentence: its trees can be told from its words.
+WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and"]
+SHAPE = "{embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 2}"
+RECIPE = f"""
+model: {SHAPE}
+bptt_length: 12
+batch_size: 4
+tree_batch_size: 6
+eval_batch_size: 3
+num_epochs: 2
+log_every_steps: 1
+num_threads: 1
+optimizer: adamw
+learning_rate: 0.02
+train_files: [train.txt]
+validation_files: [valid.txt]
+target_trees: averaged.jsonl.xz
+"""
+DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
+MEMBERS = [
+    {"model": "seed_1", "model_type": "onlstm", "layer": 1, "weight": 1},
+    {"model": "seed_2", "model_type": "onlstm", "layer": 1, "weight": 1},
+    {"model": "seed_3", "model_type": "prpn", "layer": None, "weight": 1},
+]
+
+
+class Stopped(Exception):
+    pass
+
+
+def write_targets(rule="right", **header):
+    sentences = [tuple(line.split()) for line in Path("train.txt").read_text().splitlines()]
+    trees = [tree_from_distances([*map(WORDS.index, words)], words, rule) for words in sentences]
+    distances = [distances_of_tree(tree, rule) for tree in trees]
+    known = {"averaged": MEMBERS, "branching_bias": rule, "text": fingerprint(TextLines(["train.txt"]))}
+    known |= {"command": "python training/average_trees.py seed_1 seed_2 seed_3 --files train.txt"} | header
+    write_tree_file("averaged.jsonl.xz", SentenceDistances(sentences, {None: distances}, None, known))
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A folder with `recipe.yaml`, texts, and target trees in `averaged.jsonl.xz`."""
+    folder = tmp_path_factory.mktemp("project")
+    generator = random.Random(0)
+    for name, count in (("train", 110), ("valid", 12)):
+        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    (folder / "recipe.yaml").write_text(RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        write_targets()
+    return folder
+
+
+@pytest.fixture
+def project(written, tmp_path, monkeypatch):
+    """A copy of that folder, which is the working directory."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def command(output_dir, *options):
+    return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, options)]
+
+
+def train(output_dir, *options):
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    return train_lm.main(command(output_dir, *options))
+
+
+def log_of(output_dir, *names):
+    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
+    return [
+        {name: value for name, value in entry.items() if name != "tokens_per_s"}
+        for entry in entries
+        if set(names) <= set(entry)
+    ]
+
+
+def test_the_ranking_loss_is_that_of_its_definition_and_so_is_its_gradient():
+    generator = torch.Generator().manual_seed(0)
+    distances = torch.rand(4, 7, generator=generator, dtype=torch.float64).requires_grad_()
+    targets = torch.randint(4, (4, 7), generator=generator).double()
+    targets[0, 5:] = targets[1, 0] = torch.nan
+    targets[3] = 2.0
+
+    def by_definition(d, t, margin):
+        pairs = [(i, j) for i in range(7) for j in range(i) if not math.isnan(t[i] + t[j]) and t[i] != t[j]]
+        signs = [1 if t[i] > t[j] else -1 for i, j in pairs]
+        hinges = [max(0.0, 1 - sign * (d[i] - d[j]) / margin) for sign, (i, j) in zip(signs, pairs, strict=True)]
+        return sum(hinges) / len(hinges) if hinges else 0.0
+
+    for margin in (1.0, 0.3):
+        expected = [by_definition(d, t, margin) for d, t in zip(distances.tolist(), targets.tolist(), strict=True)]
+        assert ranking_loss(distances, targets, margin).tolist() == pytest.approx(expected, abs=1e-12)
+        torch.autograd.gradcheck(lambda d, margin=margin: ranking_loss(d, targets, margin), distances)
+    assert expected[3] == 0
+
+
+@pytest.mark.parametrize(
+    ("model_type", "rule", "least_f1"), [("onlstm", "right", 0.95), ("onlstm", "none", 0.95), ("prpn", "right", 0.8)]
+)
+def test_a_model_learns_the_trees_while_it_learns_to_predict_words(project, model_type, rule, least_f1):
+    write_targets(rule)
+    options = ["--model_type", model_type, "--tree_batch_size", 16, "--max_steps", 150, "--eval_every_steps", 150]
+    if model_type == "prpn":
+        dropouts = dict.fromkeys(("input_dropout", "output_dropout", "recurrent_dropout"), 0)
+        shape = {"embedding_size": 24, "hidden_size": 24, "num_hidden_layers": 1, "num_slots": 4, "lookback": 1}
+    else:
+        dropouts = dict.fromkeys(DROPOUTS, 0)
+        shape = {"embedding_size": 32, "num_hidden_layers": 1, "chunk_size": 2, "parse_layer": 0}
+    Path("recipe.yaml").write_text(RECIPE.replace(SHAPE, json.dumps(shape | dropouts)))
+    results = train("run", *options, "--num_epochs", 99)
+    first, *_, last = log_of("run", "tree_loss")
+    assert last["tree_loss"] < 0.6 * first["tree_loss"] and last["loss"] < first["loss"]
+    assert math.isfinite(results["validation_perplexity"])
+
+    stored = TargetTrees.read("averaged.jsonl.xz", margin=0.1).stored
+    model, tokenizer = (auto.from_pretrained("run/best") for auto in (AutoModelForCausalLM, AutoTokenizer))
+    own = model.parse([list(words) for words in stored.sentences], tokenizer, branching_bias=rule)
+    assert tree_agreement([own, stored.trees(branching_bias=rule)])[0, 1] > least_f1
+
+
+def test_the_best_checkpoint_has_the_least_of_what_training_minimises_on_what_is_held_out(project):
+    train("run", "--tree_loss_weight", 3, "--num_epochs", 3)
+    scores = [
+        entry["validation_loss"] + 3 * entry["held_out_tree_loss"] for entry in log_of("run", "held_out_tree_loss")
+    ]
+    progress = json.loads(Path("run/last/training_state/run.json").read_text())["progress"]
+    assert progress["validation_losses"] == pytest.approx(scores)
+    assert progress["best_epoch"] == 1 + scores.index(min(scores))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [[], ["--gradient_accumulation_steps", "3", "--mixed_precision", "bf16"], ["--streaming"]],
+    ids=["stream", "accumulation", "streaming"],
+)
+def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
+    options = ["--log_every_steps", "3", "--save_every_steps", "2", "--max_steps", "9", *options]
+    train("whole", *options)
+    clip, calls = loop.Accelerator.clip_grad_norm_, []
+
+    def clip_or_stop(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == 5:
+            raise Stopped
+        return clip(self, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
+        train("parts", *options)
+    train("parts", *options, "--resume")
+    for name in ("best", "last"):
+        weights, expected = (load_file(f"{folder}/{name}/model.safetensors") for folder in ("parts", "whole"))
+        assert all(torch.equal(weights[key], expected[key]) for key in expected)
+    assert log_of("parts") == log_of("whole")
+
+
+def test_a_run_cannot_go_on_with_other_target_trees(project):
+    train("run", "--max_steps", 1)
+    write_targets(rule="none")
+    with pytest.raises(ValueError, match="the target trees changed since run.last was written"):
+        train("run", "--max_steps", 2, "--resume")
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_with_twice_the_batch(project):
+    options = [*NO_DROPOUT, "--max_steps", 6]
+    train("one", *options)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    run_ranks(2, port, train_lm.main, command("two", *options, "--batch_size", 2, "--tree_batch_size", 3))
+    for name in ("loss", "tree_loss", "held_out_tree_loss"):
+        values, expected = ([entry[name] for entry in log_of(folder, name)] for folder in ("two", "one"))
+        assert values == pytest.approx(expected, rel=1e-4)
+
+
+def test_every_epoch_has_other_batches_which_processes_share_and_a_restart_finds_again():
+    class Text:
+        def num_batches(self, epoch):
+            return 7
+
+        def batches(self, epoch, start=0):
+            yield from [Batch(None, None, None, False, 1.0, 1.0)] * (7 - start)
+
+    sentences = [("the",) * (3 + index % 4) for index in range(20)]
+    targets = [torch.full((len(words),), float(index)) for index, words in enumerate(sentences)]
+    tokenizer = build_word_tokenizer(["the"])
+
+    def numbers(share, epoch=0, start=0):
+        source = WithTargetTrees(Text(), sentences, targets, tokenizer, share, seed=1)
+        return [batch.trees.targets[:, 1].tolist() for batch in source.batches(epoch, start)]
+
+    alone = numbers(Share(6))
+    first_pass = [number for batch in alone[:3] for number in batch]
+    assert len(set(first_pass)) == 18 and alone[3:] == [*alone[:3], alone[0]]
+    assert numbers(Share(6), start=4) == alone[4:]
+    assert numbers(Share(6), epoch=1) != alone
+    both = [numbers(Share(3, process, 2)) for process in (0, 1)]
+    assert [first + second for first, second in zip(*both, strict=True)] == alone
+    with pytest.raises(
+        ValueError, match="20 sentences to train on, too few for 21 in an update: lower the tree_batch"
+    ):
+        numbers(Share(21))
+
+
+def test_sentences_are_read_as_parse_reads_them_and_targets_stand_at_the_first_token_of_a_word(project):
+    target_trees = TargetTrees.read("averaged.jsonl.xz", margin=0.1)
+    train_trees, held_out = target_trees.split()
+    assert len(held_out.stored.sentences) == math.ceil(len(target_trees.stored.sentences) / HELD_OUT_EVERY)
+    assert not set(held_out.stored.sentences) & set(train_trees.stored.sentences)
+    assert min(map(len, target_trees.stored.sentences)) == 3
+    tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters")
+    source = WithTargetTrees(None, [("the", "cat", "runs")], [torch.tensor([1.0, 0.0, 2.0])], tokenizer, Share(1), 0)
+    batch = source._batch([0])
+    assert tokenizer.convert_ids_to_tokens(batch.input_ids[0])[0] == tokenizer.eos_token
+    starts = batch.targets[0].isfinite().nonzero().flatten()
+    assert tokenizer.convert_ids_to_tokens(batch.input_ids[0, starts]) == ["t", " ", " "]
+    assert batch.targets[0, starts].tolist() == [1.0, 0.0, 2.0]
+    assert not batch.targets[0, 0].isfinite()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target_trees", "missing.xz"], "there is no file missing.xz"),
+        (["--target_trees", "train.txt"], "train.txt is no file of trees"),
+        (["--target_trees", "one_model.xz"], "one_model.xz has the distances that one model gives"),
+        (["--target_trees", "short.xz"], "short.xz has too few sentences of 3 words or more"),
+        (["--tree_batch_size", "500"], "too few for 500 in an update"),
+        (["--model_type", "rnn"], 'models of type "rnn" induce no trees: leave out the target trees'),
+    ],
+)
+def test_what_cannot_be_learned_is_refused(project, options, message):
+    sentences, distances = [("a", "cat")] * 5, [[1.0, 0.0]] * 5
+    write_tree_file("one_model.xz", SentenceDistances(sentences, {None: distances}))
+    known = {"averaged": MEMBERS, "branching_bias": "right"}
+    write_tree_file("short.xz", SentenceDistances(sentences, {None: distances}, None, known))
+    if "rnn" in options:
+        Path("recipe.yaml").write_text(RECIPE.replace(", chunk_size: 2", ""))
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        train("run", *options)
+    assert not Path("run/best").exists()
+
+
+@pytest.fixture
+def members(project):
+    """Folders of an untrained ON-LSTM and of a PRPN with the same vocabulary."""
+    tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
+    ids = {
+        "vocab_size": len(tokenizer),
+        "eos_token_id": tokenizer.eos_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    for name in ("onlstm", "prpn"):
+        MODEL_TYPES[name].make(**ids).save_pretrained(name)
+        tokenizer.save_pretrained(name)
+    return tokenizer
+
+
+def average(*options):
+    assert averaging_script.main([*options, "--files", "train.txt", "--output-dir", "averages"]) == 0
+    return read_tree_file("averages/averaged.jsonl.xz")
+
+
+def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(members, monkeypatch, capsys):
+    stored = average("onlstm", "prpn")
+    lines = Path("train.txt").read_text().splitlines()
+    models = [AutoModelForCausalLM.from_pretrained(name) for name in ("onlstm", "prpn")]
+    trees = [model.parse(lines, members) for model in models]
+    assert stored.trees() == [average_trees(pair, branching_bias="right") for pair in zip(*trees, strict=True)]
+    assert [(member["model"], member["layer"]) for member in stored.model["averaged"]] == [
+        ("onlstm", 1),
+        ("prpn", None),
+    ]
+    assert stored.model["text"] == fingerprint(TextLines(["train.txt"]))
+    agreement = tree_agreement(trees)[0, 1]
+    assert f"{100 * agreement:5.1f} mean agreement (F1) with the others: prpn" in capsys.readouterr().out
+
+    monkeypatch.setattr(averaging_script, "distances_of_all_layers", None)  # the models are not run again
+    parsers = [*models[0].parse_layers(lines, members, range(models[0].config.num_hidden_layers)), trees[1]]
+    weights = mean_agreement(tree_agreement(parsers), np.ones((len(parsers), len(parsers)), dtype=bool))
+    stored = average("prpn", "onlstm", "--layer", "all", "--by-agreement")
+    weighted = [average_trees(all_trees, weights, "right") for all_trees in zip(*parsers, strict=True)]
+    assert stored.trees() == weighted
+    assert sorted(member["weight"] for member in stored.model["averaged"]) == pytest.approx(sorted(weights))
+
+    unbiased = [model.parse(lines, members, branching_bias="none") for model in models]
+    stored = average("onlstm", "prpn", "--branching-bias", "none")
+    assert stored.trees(branching_bias="none") == [average_trees(pair) for pair in zip(*unbiased, strict=True)]
+
+
+def test_the_file_is_what_training_takes_and_its_text_is_recognised(members):
+    average("onlstm", "prpn")
+    options = ["--target_trees", "averages/averaged.jsonl.xz", "--max_steps", 1]
+    assert train("same", *options)["target_trees"]["of_training_text"]
+    with open("train.txt", "a") as file:
+        file.write("the cat runs\n")
+    assert not train("other", *options)["target_trees"]["of_training_text"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["prpn"], "one layer of one model is no ensemble: give several models, or --layer all"),
+        (["onlstm", "prpn", "--layer", "1"], "prpn has no layer 1; layers: None"),
+        (["onlstm", "letters"], "letters splits the text into other words than onlstm"),
+        (["onlstm", "missing"], "there is no checkpoint folder missing"),
+    ],
+)
+def test_what_cannot_be_averaged_is_refused_in_one_line(members, capsys, arguments, message):
+    shutil.copytree("prpn", "letters")
+    tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters", vocab_size=len(members))
+    tokenizer.save_pretrained("letters")
+    options = ["--files", "train.txt", "--output-dir", "averages"]
+    assert averaging_script.main([*arguments, *options]) == 1
+    assert capsys.readouterr().err.strip() == f"average_trees.py: {message}"
+    assert not Path("averages/averaged.jsonl.xz").exists()
+
+
+def test_the_card_says_that_trees_were_averaged_and_no_gold_tree_was_used(project, project_root):
+    results = train("run", "--max_steps", 1)
+    described = {
+        **{"num_models": 3, "model_types": {"onlstm": 2, "prpn": 1}, "num_averaged": 3, "branching_bias": "right"},
+        "of_training_text": True,
+    }
+    assert results["target_trees"].items() >= described.items()
+    options = [
+        "--recipe",
+        "onlstm_ptb_small_distilled",
+        "--validation_files",
+        "valid.txt",
+        "--test_files",
+        "valid.txt",
+    ]
+    toy_english = str(project_root / "training" / "texts" / "toy_english.yaml")
+    released = release.main(["run", "released", *options, "--text", toy_english])
+    assert released["training"]["target_trees"] == results["target_trees"]
+    assert "target_trees" not in released["training"]["recipe"]
+    card = " ".join(Path("released/README.md").read_text().split())
+    number = len(TargetTrees.read("averaged.jsonl.xz", 1.0).stored.sentences)
+    assert (
+        "Its trees were drawn to the average of 3 models' trees of its training text "
+        f"(2 ON-LSTM, 1 PRPN; {number} sentences)" in card
+    )
+    assert "**No gold tree was used.**" in card and "python training/average_trees.py seed_1 seed_2 seed_3" in card
+    assert "although it was never shown a gold tree" in card
+    assert "chosen by validation loss and ranking loss on averaged trees that were held out alone" in card
+
+
+def test_a_recipe_names_the_weight_and_the_file():
+    recipe = parse_recipe(
+        ["training/recipes/onlstm_ptb_small_distilled.yaml", "--train_files", "a", "--validation_files", "b"]
+    )
+    assert recipe.data.target_trees and recipe.optimization.tree_loss_weight > 0

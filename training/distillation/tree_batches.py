@@ -1,0 +1,94 @@
+"""Batches of whole sentences with target distances, one beside each batch of text."""
+
+from collections.abc import Iterator, Sequence
+from itertools import cycle, islice
+from random import Random
+from typing import NamedTuple
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+from transformers import PreTrainedTokenizerBase
+
+from onlstm_hf.text.word_alignment import encode_words
+from training.loop.task import BatchSource, Share, TrainingBatch
+
+
+class TreeBatch(NamedTuple):
+    """Whole sentences with the distances that they should get.
+
+    Attributes:
+        input_ids: `[B, T]`, an `<eos>` before each sentence, as `parse` reads it.
+        attention_mask: `[B, T]`, 0 at padding.
+        targets: `[B, T]`, the target distance of each word at its first token; NaN elsewhere.
+    """
+
+    input_ids: torch.Tensor
+    attention_mask: torch.Tensor
+    targets: torch.Tensor
+
+
+class WithTargetTrees:
+    """Batches of text, and with each of them one of trees.
+
+    The sentences of a batch of trees are of similar length. Each epoch of the text goes through them in another order,
+    from the beginning again where it is the longer one.
+
+    Args:
+        text: the batches of text, whose field `trees` is filled.
+        sentences: the words of each sentence.
+        targets: the target distance of each word, NaN where it has none.
+        tokenizer: of the model.
+        share: the rows of a batch of trees that are this process's.
+        seed: with the number of the epoch it decides the order.
+
+    Raises:
+        ValueError: if there are fewer sentences than rows.
+    """
+
+    def __init__(
+        self,
+        text: BatchSource,
+        sentences: Sequence[Sequence[str]],
+        targets: Sequence[torch.Tensor],
+        tokenizer: PreTrainedTokenizerBase,
+        share: Share,
+        seed: int,
+    ):
+        self.text, self.share, self.seed, self.eos_token_id = text, share, seed, tokenizer.eos_token_id
+        self.sentences, self.targets = [encode_words(tokenizer, words) for words in sentences], targets
+        if len(self.sentences) < share.num_rows:
+            raise ValueError(
+                f"there are target trees of {len(self.sentences)} sentences to train on, too few for {share.num_rows} "
+                "in an update: lower the tree_batch_size"
+            )
+
+    def num_batches(self, epoch: int) -> int | None:
+        return self.text.num_batches(epoch)
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[TrainingBatch]:
+        for batch, trees in zip(self.text.batches(epoch, start), self._tree_batches(epoch, start), strict=False):
+            yield batch._replace(trees=trees)
+
+    def _tree_batches(self, epoch: int, start: int) -> Iterator[TreeBatch]:
+        generator, size = Random(f"{self.seed} {epoch} trees"), self.share.num_rows
+        order = [*range(len(self.sentences))]
+        generator.shuffle(order)
+        order = sorted(order[: len(order) // size * size], key=lambda index: len(self.sentences[index][0]))
+        groups = [order[first : first + size] for first in range(0, len(order), size)]
+        generator.shuffle(groups)
+        for group in islice(cycle(groups), start, None):
+            yield self._batch(group[self.share.rows])
+
+    def _batch(self, indices: Sequence[int]) -> TreeBatch:
+        rows, targets = [], []
+        for index in indices:
+            input_ids, word_of_token = self.sentences[index]
+            previous_words = [None, *word_of_token]
+            is_first = [word != previous for word, previous in zip(word_of_token, previous_words, strict=False)]
+            rows.append(torch.tensor([self.eos_token_id, *input_ids]))
+            target = torch.full((len(rows[-1]),), torch.nan)
+            target[1:][torch.tensor(is_first)] = self.targets[index]
+            targets.append(target)
+        mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+        padded_targets = pad_sequence(targets, batch_first=True, padding_value=torch.nan)
+        return TreeBatch(pad_sequence(rows, batch_first=True), mask, padded_targets)
