@@ -108,10 +108,10 @@ def _share(fraction: float | None) -> str:
 def parsing(runs: Sequence[Run]) -> str:
     """A row for each layer and ensemble, then one for each baseline; figures of several checkpoints are means.
 
-    Short sentences are those of the papers' WSJ10; runs with others have no figures for them. A baseline that scores
-    the same in several runs has one row.
+    Short sentences are those of the papers' WSJ10; runs with others have no figures for them. What scores the same in
+    several runs has one row.
     """
-    rows, baselines = [], {}
+    measured, baselines = {}, {}
     for run in runs:
         results = run.results
         summary = results["summary"]
@@ -126,10 +126,10 @@ def parsing(runs: Sequence[Run]) -> str:
                 names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
                 seeds = ", ".join(_cell(model["seed"]) for model in models)
                 rule = "" if results["protocol"]["branching_bias"] == "right" else ", no branching bias"
-                rows.append([f"{name}{rule}", names, seeds, place, *figures, number])
+                measured.setdefault((f"{name}{rule}", names, seeds, place, *figures), []).append(number)
             else:
                 baselines.setdefault((name, "", "", place, *figures), []).append(number)
-    rows += [[*row, " ".join(numbers)] for row, numbers in baselines.items()]
+    rows = [[*row, " ".join(numbers)] for row, numbers in (measured | baselines).items()]
     published = published_figures(PARSING)
     for row, (name, *figures) in zip(published, published_rows(PUBLISHED_MAX_WORDS, published), strict=True):
         place = "WSJ section 23" if "wsj" in row else "wsj_0001-0199.mrg"
