@@ -1,7 +1,6 @@
 import os
 import sys
 import tempfile
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -25,17 +24,6 @@ from hypothesis import HealthCheck, settings  # noqa: E402
 # No test fails because the machine is slow.
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")
-
-
-def pytest_configure(config):
-    # By itself xdist begins with the files of most tests, and ends with one worker alone in files of few slow ones.
-    config.option.loadscopereorder = False
-
-
-def pytest_collection_modifyitems(items):
-    """Files with slow tests come first, so that the workers of xdist end at about the same time."""
-    num_slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: -num_slow[item.path])
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from datatrove.executor import LocalPipelineExecutor, RayPipelineExecutor, Slurm
 from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
+from loguru import logger
 
 # Ray runs a task so often again whose worker or node is gone.
 TRIES_OF_A_TASK = 10
@@ -179,6 +180,7 @@ def _begin_worker() -> None:
     """Leaves Ctrl-C and the terminal to the process that has the workers; datatrove writes a log of each task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it is open until the worker ends)
+    logger.enable("datatrove")  # which the command disables in its own process, and a forked one has from there
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from datatrove.io import DataFolder
+from loguru import logger
 from pyarrow import parquet
 
 from onlstm_hf.corpus.executors import Engine
@@ -180,6 +181,7 @@ def test_a_folder_with_other_files_is_refused(small, checkpoint, tmp_path):
 
 
 def test_a_damaged_file_ends_its_task_and_no_other(small, checkpoint, tmp_path):
+    logger.disable("datatrove")  # as the command does
     damaged, whole = small / "b.txt.gz", gzip.compress(b"the cat sat\n" * 1000)
     damaged.write_bytes(whole[:-10])
     output = tmp_path / "output"
@@ -188,6 +190,7 @@ def test_a_damaged_file_ends_its_task_and_no_other(small, checkpoint, tmp_path):
         parse(small, output, checkpoint, **one_task_at_a_time(tasks=2))
     assert list(tables(output)) == ["00000.parquet"]
     assert "cannot be read to its end" in (output / ".run/logs/task_00001.log").read_text()
+    logger.enable("datatrove")
 
 
 def test_tasks_without_a_share_of_the_input_write_nothing(small, checkpoint, tmp_path):
