@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ..utils.programs import add_code_option, positive_integer
+from .sentences import add_dtype_option
 
 DESCRIPTION = """\
 Parses all sentences of a corpus into a table with a row a sentence, on this machine or on a cluster. It needs
@@ -95,6 +96,11 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         action=argparse.BooleanOptionalAction,
         default=True,
         help="the column of log probabilities, which takes longer than the trees (default: there is one)",
+    )
+    add_dtype_option(
+        trees,
+        "what the table was begun with, and for a new one bfloat16 with --no-log-probability on a CPU that is found "
+        "to be faster by it, and else float32",
     )
     trees.add_argument(
         "--output-format",
@@ -187,6 +193,7 @@ def run(options: argparse.Namespace) -> None:
             options.branching_bias,
             options.batch_size,
             options.max_words,
+            options.dtype,
         ),
         output_format=options.output_format,
         engine=choose_engine(

@@ -140,6 +140,16 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_dtype_option(parser: argparse._ActionsContainer, when: str) -> None:
+    """Adds the precision of the weights, with which trees are made; `when` says what "auto" does."""
+    parser.add_argument(
+        "--dtype",
+        choices=["auto", "float32", "bfloat16"],
+        default="auto",
+        help=f"precision of the weights (default: auto, which is {when})",
+    )
+
+
 def read_sentences(options: argparse.Namespace) -> Sentences:
     """The sentences of the arguments, the file or standard input.
 
@@ -165,11 +175,17 @@ def _arriving_sentences(
     return Sentences(lines, source, lambda: lines.pauses)
 
 
-def load_model(options: argparse.Namespace) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model of the arguments, or the default one, and its tokenizer."""
+def load_model(options: argparse.Namespace, dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """The model of the arguments, or the default one, with weights of this type, and its tokenizer."""
+    import torch
+
     from ..utils.checkpoints import default_model, load_checkpoint
 
-    return load_checkpoint(options.model or default_model(), trust_remote_code=options.trust_remote_code)
+    return load_checkpoint(
+        options.model or default_model(),
+        trust_remote_code=options.trust_remote_code,
+        dtype=getattr(torch, dtype),
+    )
 
 
 def _reads_standard_input(options: argparse.Namespace) -> bool:

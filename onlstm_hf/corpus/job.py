@@ -19,6 +19,15 @@ RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
+def begun_with(output: DataFolder) -> dict:
+    """The settings that the job in this folder was begun with and its number of `"tasks"`, or nothing."""
+    if not output.exists(MANIFEST):
+        return {}
+    with output.open(MANIFEST, "r") as file:
+        manifest = json.load(file)
+    return manifest["settings"] | {"tasks": manifest["tasks"]}
+
+
 def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tasks: int) -> int:
     """Begins a job, or goes on with the one that was begun in this folder with the same settings.
 
@@ -35,7 +44,8 @@ def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tas
         ValueError: if the job was begun with other settings, or the folder has other files.
     """
     settings = {"schema_version": SCHEMA_VERSION, **settings}
-    if not output.exists(MANIFEST):
+    known = begun_with(output)
+    if not known:
         if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
             raise ValueError(f"{output.path} has files that are not from parse-corpus; name a new folder")
         tasks = tasks or default_tasks
@@ -44,16 +54,11 @@ def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tas
             json.dump(manifest, file, indent=2, ensure_ascii=False)
         output.mv(f"{MANIFEST}.new", MANIFEST)
         return tasks
-    with output.open(MANIFEST, "r") as file:
-        manifest = json.load(file)
-    known, asked = (
-        manifest["settings"] | {"tasks": manifest["tasks"]},
-        settings | {"tasks": tasks or manifest["tasks"]},
-    )
+    asked = settings | {"tasks": tasks or known["tasks"]}
     if changed := [name for name in asked if asked[name] != known.get(name)]:
         changes = ", ".join(f"{name} was {known.get(name)}, not {asked[name]}" for name in changed)
         raise ValueError(f"{output.path} was begun with other settings: {changes}; name a new folder")
-    return manifest["tasks"]
+    return known["tasks"]
 
 
 def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:

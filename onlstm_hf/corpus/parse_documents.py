@@ -40,6 +40,7 @@ class ParseOptions(NamedTuple):
         branching_bias: see `parse`.
         batch_size: sentences in one pass through the model.
         max_words: a longer sentence is not parsed.
+        dtype: of the model's weights, `"float32"` or `"bfloat16"`.
     """
 
     language: str | None = None
@@ -50,6 +51,7 @@ class ParseOptions(NamedTuple):
     branching_bias: str = "right"
     batch_size: int = 256
     max_words: int = 1000
+    dtype: str = "float32"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -103,7 +105,7 @@ class ParseDocuments(PipelineStep):
     def run(self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
         progress = TaskProgress(self.progress_folder, rank)
         split = sentence_splitter(self.options.language)
-        model, tokenizer = _load(self.model, self.trust_remote_code, self.threads)
+        model, tokenizer = _load(self.model, self.trust_remote_code, self.threads, self.options.dtype)
         documents = progress.follow(data)
         for window in _windows(_sentences(documents, split, self.options.max_words)):
             with self.track_time("window"):
@@ -216,7 +218,7 @@ def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
 
 
 @cache
-def _load(name: str, trust_remote_code: bool, threads: int | None):
+def _load(name: str, trust_remote_code: bool, threads: int | None, dtype: str):
     """The model and its tokenizer, once a process."""
     import torch
 
@@ -225,4 +227,4 @@ def _load(name: str, trust_remote_code: bool, threads: int | None):
     import_module("onlstm_hf.registration")  # a worker of the command `onlstm-hf` has not done it yet
     if threads is not None:
         torch.set_num_threads(threads)
-    return load_checkpoint(name, trust_remote_code=trust_remote_code)
+    return load_checkpoint(name, trust_remote_code=trust_remote_code, dtype=getattr(torch, dtype))

@@ -8,9 +8,10 @@ from pathlib import Path
 from datatrove.io import DataFolder, get_datafolder
 from datatrove.pipeline.base import PipelineStep
 
+from ..parsing.precision import parsing_dtype
 from ..utils.checkpoints import load_checkpoint
 from .executors import Engine
-from .job import RUN_FOLDER, begin_job, count_sentences, model_fingerprint
+from .job import RUN_FOLDER, begin_job, begun_with, count_sentences, model_fingerprint
 from .parse_documents import ParseDocuments, ParseOptions
 from .progress import CorpusProgress
 from .writers import row_writer
@@ -38,7 +39,8 @@ def parse_corpus(
         corpus: what tells this corpus from others, as JSON can hold it, with the number of `bytes` if it is known.
         output: the folder of the table, local or remote.
         model: a checkpoint folder, or a name on the Hub.
-        options: what is computed.
+        options: what is computed. The `dtype` can be `"auto"`: what the table was begun with, and for a new one
+            float32, or without log probabilities what `parsing_dtype` says.
         output_format: `"parquet"` or `"jsonl"`.
         engine: where the tasks run.
         tasks: their number; by default one for each `BYTES_PER_TASK` of the corpus, and one a worker at least.
@@ -54,6 +56,9 @@ def parse_corpus(
         ChildProcessError: if tasks failed. The others are complete.
     """
     folder = get_datafolder(output)
+    if options.dtype == "auto":
+        dtype = "float32" if options.log_probability else parsing_dtype()
+        options = options._replace(dtype=begun_with(folder).get("dtype", dtype))
     settings = {
         "corpus": corpus,
         "model": model_fingerprint(*load_checkpoint(model, trust_remote_code=trust_remote_code)),

@@ -49,14 +49,16 @@ def load_checkpoint(
     any_causal_model: bool = False,
     auto_class: type = AutoModelForCausalLM,
     trust_remote_code: bool = False,
+    dtype: torch.dtype = torch.float32,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Loads a model, in float32 and on the GPU if there is one, and its tokenizer.
+    """Loads a model, on the GPU if there is one, and its tokenizer.
 
     Args:
         name: a checkpoint folder, or a name on the Hub.
         any_causal_model: whether a language model may be any one of Transformers, not only one of this package.
         auto_class: the class of Transformers that loads it; by default that of language models.
         trust_remote_code: whether code that comes with it is run, where its type of model is not known here.
+        dtype: type of the weights.
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
@@ -78,7 +80,7 @@ def load_checkpoint(
         # Corrupt and foreign files fail in more ways than can be listed.
         try:
             model, report = auto_class.from_pretrained(
-                name, dtype=torch.float32, trust_remote_code=trust_remote_code, output_loading_info=True
+                name, dtype=dtype, trust_remote_code=trust_remote_code, output_loading_info=True
             )
         except Exception as error:
             raise ValueError(f"cannot load the model {name}{hint}: {error}") from error

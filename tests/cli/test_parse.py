@@ -1,9 +1,11 @@
+import copy
 import json
 import subprocess
 import sys
 from xml.etree import ElementTree
 
 import pytest
+import torch
 
 from onlstm_hf import ONLSTMForCausalLM
 from onlstm_hf.scoring.sentences import score_sentences
@@ -27,6 +29,24 @@ def test_options_of_parse_reach_the_model(run, checkpoint, model, tokenizer, opt
     flags = [flag for name, value in options.items() for flag in (f"--{name.replace('_', '-')}", value)]
     expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer, **options)]
     assert run("parse", *TEXT, "--model", checkpoint, *flags).splitlines() == expected
+
+
+@pytest.mark.parametrize(
+    ("flags", "faster", "dtype"),
+    [
+        ([], "bfloat16", torch.bfloat16),
+        ([], "float32", torch.float32),
+        (["--dtype", "float32"], "bfloat16", torch.float32),
+        (["--dtype", "bfloat16"], "float32", torch.bfloat16),
+    ],
+)
+def test_weights_have_the_precision_that_is_asked_for_or_faster(
+    run, checkpoint, model, tokenizer, monkeypatch, flags, faster, dtype
+):
+    monkeypatch.setattr("onlstm_hf.parsing.precision.parsing_dtype", lambda: faster)
+    lines = run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl", *flags).splitlines()
+    expected = copy.deepcopy(model).to(dtype).parse(TEXT, tokenizer)
+    assert [json.loads(line)["distances"] for line in lines] == [list(tree.distances) for tree in expected]
 
 
 def test_the_two_layers_of_the_test_model_disagree(model, tokenizer):

@@ -7,13 +7,15 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from datatrove.io import DataFolder
+from datatrove.io import DataFolder, get_datafolder
 from loguru import logger
 from pyarrow import parquet
 
 from onlstm_hf.corpus.executors import Engine
+from onlstm_hf.corpus.job import begun_with
 from tests.helpers.command_line import TEXT
 from tests.helpers.corpus_runs import in_a_process, parse, tables
 
@@ -147,6 +149,29 @@ def test_the_number_of_tasks_is_that_of_the_beginning(small, checkpoint, tmp_pat
     parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(tasks=None))
     with pytest.raises(ValueError, match="begun with other settings: tasks was 4, not 5"):
         parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(tasks=5))
+
+
+def test_the_precision_that_is_faster_here_is_kept_elsewhere(
+    small, checkpoint, model, tokenizer, tmp_path, monkeypatch
+):
+    output, options = tmp_path / "output", {"dtype": "auto", "log_probability": False}
+    for faster in ("bfloat16", "float32"):
+        monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda faster=faster: faster)
+        parse(small, output, checkpoint, **one_task_at_a_time(**options))
+    assert begun_with(get_datafolder(str(output)))["dtype"] == "bfloat16"
+    expected = copy.deepcopy(model).to(torch.bfloat16).parse(TEXT, tokenizer)
+    rows = [row for table in tables(output).values() for row in table]
+    in_half_precision = [np.asarray(tree.distances, np.float16).tolist() for tree in expected]
+    assert [row["distances"] for row in rows] == in_half_precision
+
+    with pytest.raises(ValueError, match="begun with other settings: dtype was bfloat16, not float32"):
+        parse(small, output, checkpoint, **one_task_at_a_time(**options | {"dtype": "float32"}))
+
+
+def test_log_probabilities_are_in_float32_unless_told_otherwise(small, checkpoint, tmp_path, monkeypatch):
+    monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda: "bfloat16")
+    parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(dtype="auto", log_probability=True))
+    assert begun_with(get_datafolder(str(tmp_path / "output")))["dtype"] == "float32"
 
 
 def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):
