@@ -65,12 +65,12 @@ def test_it_computes_the_reference_at_sizes_of_several_programs_a_row(num_chunks
 @pytest.mark.parametrize("used", [(0,), (1,), (2,), (3,), (0, 2), (1, 3)])
 @pytest.mark.parametrize("padding", [None, "everywhere"])
 def test_gradients_are_right_whichever_outputs_the_loss_looks_at(used, padding):
-    check(make_problem(4, 2, 2, 3, torch.float32, padding=padding), used=used)
+    check(make_problem(3, 2, 2, 3, torch.float32, padding=padding), used=used)
 
 
 @pytest.mark.parametrize("length", [1, 7])
 def test_outputs_are_the_same_without_gradients(length):
-    problem = make_problem(length, 3, 5, 4, torch.float32, padding="left")
+    problem = make_problem(length, 2, 5, 4, torch.float32, padding="left")
     with torch.no_grad():
         outputs = ordered_neurons(*problem, "triton")
     assert all(map(torch.equal, outputs, ordered_neurons(*problem, "triton")))
@@ -84,7 +84,7 @@ def test_logits_of_any_size_give_finite_gates():
 @pytest.mark.parametrize("input_dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("padding", [None, "everywhere"])
 def test_products_in_bfloat16_stay_close(input_dtype, padding):
-    problem = make_problem(5, 2, 4, 4, torch.float32, padding=padding)
+    problem = make_problem(3, 2, 4, 4, torch.float32, padding=padding)
     problem = problem._replace(input_gates=problem.input_gates.detach().to(input_dtype).requires_grad_())
     with torch.autocast("cpu", torch.bfloat16):
         assert ordered_neurons(*problem, "triton").outputs.dtype == input_dtype
@@ -133,7 +133,7 @@ def test_recorded_steps_of_several_layers_may_take_turns(stand_in_graphs):  # no
 
 
 def test_what_is_not_finite_does_not_stay_in_kept_buffers():
-    problem = make_problem(6, 2, 3, 2, torch.float32)
+    problem = make_problem(4, 1, 3, 2, torch.float32)
     broken = problem._replace(input_gates=problem.input_gates.detach() * float("nan"))
     broken.input_gates.requires_grad_()
     assert gradients(broken, "triton")[1].isnan().all()
@@ -141,7 +141,7 @@ def test_what_is_not_finite_does_not_stay_in_kept_buffers():
 
 
 def test_buffers_that_were_made_in_inference_mode_serve_training():
-    problem = make_problem(6, 2, 3, 2, torch.float32)
+    problem = make_problem(4, 1, 3, 2, torch.float32)
     with torch.inference_mode():
         ordered_neurons(*problem, "triton")
     check(problem)
@@ -166,7 +166,7 @@ def test_no_more_buffers_are_kept_than_allowed(monkeypatch):
 
 
 def test_arguments_are_not_changed():
-    problem = make_problem(5, 3, 2, 2, torch.float32, padding="left")
+    problem = make_problem(3, 2, 2, 2, torch.float32, padding="left")
     before = [tensor.detach().clone() for tensor in problem]
     gradients(problem, "triton")
     assert all(map(torch.equal, problem, before))
