@@ -41,6 +41,7 @@ TRAINING_COMMAND = (
     "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files {text.train} "
     "--validation_files {text.validation} --test_files {text.test} --output_dir runs/{run}"
 )
+DISTILLATION_OPTIONS = " --init_from {init_from} --target_trees {target_trees}"
 RELEASE_COMMAND = (
     "python training/release.py runs/{run} model_cards/{output} --recipe {recipe} --text training/texts/{texts} "
     "--validation_files {text.validation} --test_files {text.test}"
@@ -61,6 +62,7 @@ def main(arguments: list[str] | None = None) -> dict:
         "text": text,
         "treebank": gold_trees,
     }
+    training_command = TRAINING_COMMAND + (DISTILLATION_OPTIONS if "target_trees" in training else "")
     release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
     with replaced_folder(options.output, Accelerator()) as folder:
         export(options.run / "best", folder)
@@ -79,7 +81,7 @@ def main(arguments: list[str] | None = None) -> dict:
             "data": data,
             "command": release_command.format(**names),
             "training": {
-                "command": TRAINING_COMMAND.format(**names),
+                "command": training_command.format(**training["recipe"] | names),
                 "note": options.note,
                 **_without_paths(training),
             },
@@ -95,7 +97,7 @@ def main(arguments: list[str] | None = None) -> dict:
 def export(checkpoint: Path, folder: Path) -> None:
     """Writes half-precision weights and the tokenizer. The model still loads, and computes, in float32."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).half()
-    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint, padding_side="left")  # as text generation needs it
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     PreTrainedModel.save_pretrained(model, folder)  # without the code, which `onlstm-hf export` and `push` add
     tokenizer.save_pretrained(folder)

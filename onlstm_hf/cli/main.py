@@ -23,9 +23,9 @@ examples:
 `onlstm-hf COMMAND --help` explains a command and its options.
 
 A model is a checkpoint folder or a name on the Hugging Face Hub. A command that is given none takes the one that the
-environment variable ONLSTM_MODEL names. Without that variable it takes the folder model_cards/onlstm-ptb-small, of the
-current directory or of the checkout that this package was installed from, and elsewhere the small PRPN that is inside
-the package.
+environment variable ONLSTM_MODEL names. Without that variable it takes model_cards/onlstm-ptb-small-distilled of the
+current directory or of the checkout that this package was installed from, and elsewhere the same model with rounded
+weights, which is inside the package.
 """
 # In the order of the help.
 SUBCOMMANDS = (parse, parse_corpus, score, demo, convert, export, push)

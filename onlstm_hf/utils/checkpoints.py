@@ -16,9 +16,9 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .download_check import check_download
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
-DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small")
+DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
-PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / "prpn-ptb-small"
+PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / DEFAULT_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
 _TALKATIVE = ("transformers", "huggingface_hub")
 

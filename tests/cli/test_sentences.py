@@ -106,7 +106,7 @@ def test_without_a_checkout_the_model_inside_the_package_parses(run, tmp_path, m
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
     monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "absent"))
     monkeypatch.chdir(tmp_path)
-    assert run("parse", "the cat sat on the mat") == "(((the cat) sat) (on (the mat)))\n"
+    assert run("parse", "the cat sat on the mat") == "((the cat) (sat (on (the mat))))\n"
 
 
 def test_missing_checkpoints_are_named(error_of, tmp_path):

@@ -308,6 +308,19 @@ def test_figures_of_other_runs_are_those_of_their_results():
     assert figures("README.md", "in bfloat16 on another CPU, has F1 {}, and {} on the short ones") == f1
     by_right, by_none = (read_json(results / f"parsing_unseen{name}.json")["summary"] for name in ("_own", "_no_bias"))
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    distilled, distilled_none = (
+        read_json(results / f"parsing_onlstm_ptb_small_distilled{name}.json")["summary"] for name in ("", "_no_bias")
+    )
+    log = (results / "onlstm_ptb_small_distilled" / "seed_1111.log.jsonl").read_text(encoding="utf-8")
+    by_epoch = [entry for entry in map(json.loads, log.splitlines()) if "parsing_f1" in entry]
+    f1_by_epoch = tuple(f"{entry['parsing_f1']:.1f}" for entry in by_epoch)
+    assert figures("docs/training.md", "average of the two, {} after one epoch and {} after two") == f1_by_epoch
+    perplexities = tuple(f"{entry['validation_perplexity']:.2f}" for entry in by_epoch)
+    assert figures("docs/training.md", "Validation perplexity went from 87.36 to {} and {}.") == perplexities
+    by_part = distilled["all"], distilled["short"], distilled_none["all"]
+    f1 = " | ".join(percent(summary["layer 2 (--layer 1)"]["sentence_f1"]["mean"]) for summary in by_part)
+    row = f"| **onlstm-ptb-small-distilled**, layer 2 | {perplexities[-1]} | {f1} |"
+    assert row in (ROOT / "README.md").read_text(encoding="utf-8")
     for row, name, run in (
         ("small ON-LSTM, layer 2", "layer 2 (--layer 1)", "onlstm"),
         ("small PRPN", "induced trees", "prpn"),
