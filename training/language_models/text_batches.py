@@ -13,6 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.windows import windows
 from training.distillation.tree_batches import TreeBatch
 from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments
@@ -126,23 +127,12 @@ def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_colum
     Raises:
         ValueError: if a row has no text.
     """
-    for some_lines in _in_calls(text_of(item, text_column) for item in texts):
+    lines = (text_of(item, text_column) for item in texts)
+    for some_lines in windows(lines, LINES_PER_CALL, len, CHARACTERS_PER_CALL):
         encoded = tokenizer(some_lines, add_special_tokens=False, return_attention_mask=False, verbose=False)
         for ids in encoded["input_ids"]:
             if ids:
                 yield [*ids, tokenizer.eos_token_id]
-
-
-def _in_calls(lines: Iterable[str]) -> Iterator[list[str]]:
-    some_lines, num_characters = [], 0
-    for line in lines:
-        some_lines.append(line)
-        num_characters += len(line)
-        if len(some_lines) == LINES_PER_CALL or num_characters >= CHARACTERS_PER_CALL:
-            yield some_lines
-            some_lines, num_characters = [], 0
-    if some_lines:
-        yield some_lines
 
 
 def text_of(item: str | dict, text_column: str) -> str:
