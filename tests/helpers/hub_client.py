@@ -1,6 +1,6 @@
 """What the tests of sharing do in processes whose Hub is a `HubServer`: plain functions, the package not imported.
 
-`HF_ENDPOINT` and its like are read when `huggingface_hub` is imported, so that each set of them needs a process.
+`HF_ENDPOINT` and its like are read when `huggingface_hub` is imported, so that no process of another test will do.
 """
 
 import hashlib
@@ -10,7 +10,8 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from multiprocessing import forkserver
 from typing import NamedTuple
 from unittest import mock
 
@@ -27,11 +28,41 @@ class Outcome(NamedTuple):
 
 
 @contextmanager
-def client_process(**variables: str) -> Iterator[Callable]:
-    """A function that calls its first argument with the others in a process that has these environment variables."""
-    with mock.patch.dict(os.environ, variables), ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        pool.submit(os.getpid).result()
-        yield lambda function, *arguments: pool.submit(function, *arguments).result(timeout=300)
+def client_processes(**variables: str) -> Iterator[Callable]:
+    """Starts processes that have these environment variables.
+
+    Each is a fork of one that was started with the variables and has imported the libraries, which takes seconds of
+    CPU, and nothing of this package.
+
+    Yields:
+        A function that starts a process, in which constants of `huggingface_hub` have other values if they are given,
+        and returns one that calls its first argument with the others in that process.
+    """
+    server = forkserver.ForkServer()
+    server.set_forkserver_preload(["torch", "transformers.modeling_utils", "transformers.pipelines"])
+
+    with ExitStack() as stack:
+
+        def start(**constants: bool) -> Callable:
+            pool = stack.enter_context(ProcessPoolExecutor(1, multiprocessing.get_context("forkserver")))
+            # The server of all other tests has imported the package, with other variables.
+            with (
+                mock.patch.dict(os.environ, variables),
+                mock.patch.object(forkserver, "connect_to_new_process", server.connect_to_new_process),
+            ):
+                pool.submit(_set_constants, constants).result(timeout=300)
+            return lambda function, *arguments: pool.submit(function, *arguments).result(timeout=300)
+
+        stack.callback(server._stop)
+        yield start
+
+
+def _set_constants(constants: dict[str, bool]) -> None:
+    from huggingface_hub import constants as module
+
+    for name, value in constants.items():
+        assert hasattr(module, name)
+        setattr(module, name, value)
 
 
 def hide_package() -> None:

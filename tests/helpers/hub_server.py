@@ -337,6 +337,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     hub: HubServer
     protocol_version = "HTTP/1.1"
+    # Headers and body are two packets. By Nagle's algorithm the second would wait 40 ms until the first is acknowledged.
+    disable_nagle_algorithm = True
 
     def do_GET(self) -> None:
         path = urlsplit(self.path).path

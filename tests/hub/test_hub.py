@@ -16,7 +16,7 @@ from onlstm_hf.hub.push import push_metric, push_model
 from tests.helpers.hub_client import (
     attempt,
     classify_pair,
-    client_process,
+    client_processes,
     hide_package,
     list_files,
     load_by_class,
@@ -58,8 +58,8 @@ def no_faults_are_left(hub):
 
 
 @pytest.fixture(scope="module")
-def variables(hub, tmp_path_factory):
-    return {
+def start_client(hub, tmp_path_factory):
+    variables = {
         "HF_ENDPOINT": hub.url,
         "HF_HOME": str(tmp_path_factory.mktemp("home")),
         "HF_TOKEN": "hf_writer",
@@ -71,26 +71,27 @@ def variables(hub, tmp_path_factory):
         "HF_UPDATE_DOWNLOAD_COUNTS": "0",
         "NO_PROXY": "127.0.0.1,localhost",
     }
+    with client_processes(**variables) as start:
+        yield start
 
 
 @pytest.fixture(scope="module")
-def client(variables):
-    with client_process(**variables) as call:
-        yield call
+def client(start_client):
+    return start_client()
 
 
 @pytest.fixture(scope="module")
-def client_without_package(variables):
-    with client_process(**variables) as call:
-        call(hide_package)
-        yield call
+def client_without_package(start_client):
+    call = start_client()
+    call(hide_package)
+    return call
 
 
 @pytest.fixture(scope="module")
-def offline_client_without_package(variables):
-    with client_process(**{**variables, "HF_HUB_OFFLINE": "1"}) as call:
-        call(hide_package)
-        yield call
+def offline_client_without_package(start_client):
+    call = start_client(HF_HUB_OFFLINE=True)
+    call(hide_package)
+    return call
 
 
 def make_checkpoint(folder: Path, scale: float = 1.0) -> Path:
@@ -425,12 +426,14 @@ def test_the_commands_find_out_a_file_that_is_not_the_shared_one(hub, client, sh
 
 
 @pytest.mark.slow
-def test_where_xet_is_not_switched_off_all_is_whole_though_this_hub_has_none(hub, client, variables, shared, second):
+def test_where_xet_is_not_switched_off_all_is_whole_though_this_hub_has_none(
+    hub, client, start_client, shared, second
+):
     library("hf_xet")
-    with client_process(**{**variables, "HF_HUB_DISABLE_XET": "0"}) as call:
-        assert call(load_model, shared) == client(load_model, shared)  # files that are not in Xet come by HTTP
-        before = hub.files(shared)
-        outcome = call(run_command, "push", str(second), shared)
+    call = start_client(HF_HUB_DISABLE_XET=False)
+    assert call(load_model, shared) == client(load_model, shared)  # files that are not in Xet come by HTTP
+    before = hub.files(shared)
+    outcome = call(run_command, "push", str(second), shared)
     if outcome.code == 0:  # a client that asked, and fell back to LFS
         assert seen(hub, shared) == contents(second)
     else:
