@@ -337,7 +337,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     hub: HubServer
     protocol_version = "HTTP/1.1"
-    # Headers and body are two packets. By Nagle's algorithm the second would wait 40 ms until the first is acknowledged.
+    # Headers and body are two packets. By Nagle's algorithm the second would wait 40 ms for the receipt of the first.
     disable_nagle_algorithm = True
 
     def do_GET(self) -> None:

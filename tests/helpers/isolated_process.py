@@ -1,10 +1,45 @@
 """Processes in which `onlstm_hf` cannot be imported, and what they do there with checkpoints that carry their code."""
 
+import atexit
 import json
 import os
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from pathlib import Path
+
+# Importing the libraries takes seconds of CPU: this process has done so, and for each line that it reads one that is
+# forked from it runs a script.
+_LIBRARIES = """
+import json, os, signal, sys, traceback
+import torch, torch._dynamo
+import transformers.modeling_utils, transformers.pipelines, transformers.dynamic_module_utils
+
+def run(script, arguments, modules, folder, output, errors):
+    signal.alarm(300)  # which ends it
+    for file_number, path in enumerate((os.devnull, output, errors)):
+        os.dup2(os.open(path, os.O_RDWR), file_number)
+    if folder is not None:
+        os.chdir(folder)
+    os.environ["HF_MODULES_CACHE"] = transformers.dynamic_module_utils.HF_MODULES_CACHE = modules
+    sys.argv[1:] = arguments
+    try:
+        exec(script, {"__name__": "__main__"})
+        return 0
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+for line in sys.stdin:
+    if process := os.fork():
+        print(os.waitpid(process, 0)[1], flush=True)
+    else:
+        os._exit(run(**json.loads(line)))
+"""
 
 _HIDE_PACKAGE = """
 import sys
@@ -79,8 +114,24 @@ print(json.dumps({"import_error": import_error, "reports": reports}))
 """
 
 
+@cache
+def _libraries() -> subprocess.Popen:
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-X", "utf8", "-c", _LIBRARIES],
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+    )
+    atexit.register(process.communicate)
+    return process
+
+
 def run_isolated(script: str, *arguments: str | Path, modules: Path, folder: Path | None = None) -> dict:
     """Runs a script without user packages and PYTHON* variables, and reads the JSON of its last line.
+
+    PyTorch and Transformers have been imported before it begins, and nothing that imports this package.
 
     Args:
         script: Python. The working directory is not among the places that it imports from.
@@ -88,18 +139,15 @@ def run_isolated(script: str, *arguments: str | Path, modules: Path, folder: Pat
         modules: where Transformers keeps the code that it runs.
         folder: the working directory.
     """
-    process = subprocess.run(
-        [sys.executable, "-I", "-X", "utf8", "-c", script, *map(str, arguments)],
-        env={**os.environ, "HF_MODULES_CACHE": str(modules), "HF_HUB_OFFLINE": "1"},
-        cwd=folder,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-    assert process.returncode == 0, process.stderr
-    return json.loads(process.stdout.splitlines()[-1])
+    with tempfile.NamedTemporaryFile() as output, tempfile.NamedTemporaryFile() as errors:
+        place = {"modules": str(modules), "folder": folder and str(folder)}
+        files = {"output": output.name, "errors": errors.name}
+        process = _libraries()
+        job = {"script": script, "arguments": list(map(str, arguments)), **place, **files}
+        print(json.dumps(job), file=process.stdin, flush=True)
+        status = process.stdout.readline()
+        assert status == "0\n", errors.read().decode()
+        return json.loads(output.read().decode().splitlines()[-1])
 
 
 def run_without_package(script: str, *arguments: str | Path, modules: Path, folder: Path | None = None) -> dict:

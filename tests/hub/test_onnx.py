@@ -2,6 +2,7 @@
 
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -9,7 +10,6 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.helpers.isolated_process import run_isolated
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, pad, random_rows
 
@@ -148,7 +148,10 @@ def test_the_page_parses_without_pytorch(tmp_path, monkeypatch):
     places = json.dumps([entry for entry in sys.path if entry])
     ask = f"import json\nprint(json.dumps([parse(sentence) for sentence in {SENTENCES!r}]))"
     script = f"{HIDE_TORCH}\nsys.path[:0] = {places}\n{parsing}\n{ask}"
-    found = run_isolated(script, modules=tmp_path / "modules", folder=tmp_path)
+    command = [sys.executable, "-I", "-X", "utf8", "-c", script]
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300)
+    assert process.returncode == 0, process.stderr
+    found = json.loads(process.stdout.splitlines()[-1])
     model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
     trees = model.parse(SENTENCES, AutoTokenizer.from_pretrained(CHECKPOINT))
     assert found == [tree.to_bracket() for tree in trees]

@@ -1,8 +1,6 @@
 """The worked example of a new cell: one file, from its equations to a checkpoint that others load and score."""
 
 import json
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,23 +11,29 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from eval import evaluate_lm, evaluate_parsing, evaluate_syntax
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from tests.helpers.fast_paths import record_paths
+from tests.helpers.isolated_process import run_isolated
 from training import train_lm
 from training.loop.model_setup import run_model_code
 
 LOAD_AND_USE = """
-import json, sys
+import io, json, sys
+from contextlib import redirect_stderr, redirect_stdout
+checkpoint, sentence, checkout = sys.argv[1:]
+sys.path.insert(0, checkout)
 from onlstm_hf.cli.main import main
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
-checkpoint, sentence = sys.argv[1:]
-refused = main(["parse", sentence, "--model", checkpoint])
-parsed = main(["parse", sentence, "--model", checkpoint, "--trust-remote-code"])
+with redirect_stderr(io.StringIO()) as told, redirect_stdout(io.StringIO()) as printed:
+    refused = main(["parse", sentence, "--model", checkpoint])
+    parsed = main(["parse", sentence, "--model", checkpoint, "--trust-remote-code"])
 model = AutoModelForCausalLM.from_pretrained(checkpoint, trust_remote_code=True)
 tokenizer = AutoTokenizer.from_pretrained(checkpoint)
 parse = pipeline("constituency-parsing", model=checkpoint, trust_remote_code=True, device="cpu")
 ids = tokenizer(sentence, return_tensors="pt").input_ids
 print(json.dumps({
     "statuses": [refused, parsed],
+    "told": told.getvalue(),
+    "printed": printed.getvalue(),
     "module": type(model).__module__,
     "pipeline": parse(sentence)["brackets"],
     "generated": model.generate(ids, max_new_tokens=4, do_sample=False)[0].tolist(),
@@ -155,22 +159,11 @@ def test_its_fast_path_trains_under_bfloat16_and_compiled(cumax_lstm, monkeypatc
 
 def test_its_checkpoint_carries_its_file_and_loads_where_that_was_not_imported(checkpoint, project_root, tmp_path):
     assert (checkpoint / "cumax_lstm.py").read_bytes() == (project_root / "examples" / "cumax_lstm.py").read_bytes()
-    process = subprocess.run(
-        [sys.executable, "-c", LOAD_AND_USE, checkpoint, SENTENCE],
-        cwd=project_root,
-        env={**os.environ, "HF_MODULES_CACHE": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        encoding="utf-8",
-        timeout=300,
-    )
-    assert process.returncode == 0, process.stderr
-    brackets, report = process.stdout.splitlines()
-    report = json.loads(report)
-    assert report["statuses"] == [1, 0] and "trust_remote_code" in process.stderr
+    report = run_isolated(LOAD_AND_USE, checkpoint, SENTENCE, project_root, modules=tmp_path, folder=project_root)
+    assert report["statuses"] == [1, 0] and "trust_remote_code" in report["told"]
     assert report["module"].startswith("transformers_modules.")
     model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
-    assert brackets == report["pipeline"] == model.parse(SENTENCE, tokenizer).to_bracket()
+    assert report["printed"].strip() == report["pipeline"] == model.parse(SENTENCE, tokenizer).to_bracket()
     ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
     assert report["generated"] == model.generate(ids, max_new_tokens=4, do_sample=False)[0].tolist()
 
