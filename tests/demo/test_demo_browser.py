@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import time
 from pathlib import Path
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -36,11 +35,24 @@ LONG = (
 )
 NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
 CHOICES = "&model=onlstm-ptb-small&layer=2&bias=right&treebank=1"
-# A colour of an element, or of what it stands on where it has none itself.
-EFFECTIVE_COLOR = """
-    let [element, name] = arguments;
-    while (element && getComputedStyle(element)[name] === "rgba(0, 0, 0, 0)") element = element.parentElement;
-    return element ? getComputedStyle(element)[name] : "rgb(255, 255, 255)";
+# Of the visible elements: the text, the edges, and the colours, or those of what they stand on where they have none.
+APPEARANCE = """
+    const effective = (element, name) => {
+        while (element && getComputedStyle(element)[name] === "rgba(0, 0, 0, 0)") element = element.parentElement;
+        return element ? getComputedStyle(element)[name] : "rgb(255, 255, 255)";
+    };
+    return [...document.querySelectorAll(arguments[0])]
+        .filter((element) => element.checkVisibility({visibilityProperty: true}))
+        .map((element) => {
+            const {left, right} = element.getBoundingClientRect();
+            const colors = [effective(element, "color"), effective(element, "backgroundColor")];
+            return {text: element.innerText, left, right, colors};
+        });
+"""
+SETTLED = """
+    const done = arguments[arguments.length - 1];
+    const drawn = () => requestAnimationFrame(() => requestAnimationFrame(done));
+    Promise.all(document.getAnimations().map((animation) => animation.finished)).then(drawn);
 """
 
 
@@ -105,7 +117,7 @@ class Browser:
         width = self.run("return innerWidth")
         self.resize(width, 100)  # a page is at least as high as its window
         self.resize(width, self.run("return document.documentElement.scrollHeight"))
-        time.sleep(0.2)  # the page takes a moment to settle
+        self.driver.execute_async_script(SETTLED)
         self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
 
 
@@ -391,17 +403,20 @@ def test_the_page_fits_its_window_and_can_be_read(browser, width, theme):
     browser.open(text=GOLD)
     browser.run("document.querySelector('#options').open = true")
     assert browser.run("return document.documentElement.scrollWidth <= innerWidth")
-    for element in browser.find("label, button, textarea, summary, h1, #result p"):
-        assert 0 <= element.rect["x"] <= element.rect["x"] + element.rect["width"] <= width, element.text
+    elements = browser.run(APPEARANCE, "label, button, textarea, summary, h1, #result p")
+    assert len(elements) > 20
+    for element in elements:
+        assert 0 <= element["left"] <= element["right"] <= width, element["text"]
     papers = [
         browser.run("return getComputedStyle(document.querySelector('.onlstm-figure .paper-fill')).fill"),
         browser.run("return getComputedStyle(document.body).backgroundColor"),
     ]
     for paper in papers:
         assert (max(channels(paper)) < 64) == (theme == "dark")
-    for element in browser.find("h1, h2, label, legend, button, summary, .help, a, #result p, dt, dd, footer p"):
-        colors = [browser.run(EFFECTIVE_COLOR, element, name) for name in ("color", "backgroundColor")]
-        assert contrast(*map(channels, colors)) >= 4.5, (element.text, colors)
+    elements = browser.run(APPEARANCE, "h1, h2, label, legend, button, summary, .help, a, #result p, dt, dd, footer p")
+    assert len(elements) > 20
+    for element in elements:
+        assert contrast(*map(channels, element["colors"])) >= 4.5, element
     name = "phone" if width < 500 else "wide"
     browser.picture(f"{name}-gold-{theme}")
     browser.open(text=LONG)
