@@ -291,7 +291,7 @@ def test_dropout_and_a_carried_state_compile_without_graph_breaks(make_model, id
     model = make_model(num_hidden_layers=2).train()
     torch._dynamo.reset()
     compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    first = compiled(ids, labels=ids)
+    first = compiled(ids, labels=ids, state=model.model.initial_state(1))
     second = compiled(ids, labels=ids, state=first.state.detach())
     second.loss.backward()
     assert second.loss.isfinite()
