@@ -6,6 +6,7 @@ import random
 import re
 import shlex
 import textwrap
+from functools import partial
 from glob import glob
 from io import BytesIO, TextIOWrapper
 from itertools import groupby
@@ -28,6 +29,7 @@ from onlstm_hf.hub.cards.published import published_f1, published_figures, publi
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from tests.helpers.forked_processes import forked_context
+from training import quickstart
 from training.logic.pairs import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -39,7 +41,7 @@ TREES = (
 TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
 # What shortens a training: further arguments, after those of the page.
 LESS_WORK = {
-    "training/quickstart.py": ["--train_split", "train[:60]", "--test_split", "test[:20]", "--max_steps", "2"],
+    "training/quickstart.py": ["--max_steps", "2"],
     "training/train_lm.py": ["--max_steps", "1", "--tree_batch_size", "8", *TINY_STACK],
     "training/average_trees.py": ["--layer", "all"],  # of the one seed that is trained here
     "training/train_seeds.py": ["--seeds", "1111", "--max_steps", "1", *TINY_STACK],
@@ -139,6 +141,8 @@ def run(program: list[str]) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_its_code_runs_as_written(page, monkeypatch):
     monkeypatch.setattr(ablation_turns, "get_context", lambda method: forked_context())
+    sizes = {"num_train": 60, "num_validation": 60, "num_test": 60}
+    monkeypatch.setattr(quickstart, "write_toy_corpus", partial(quickstart.write_toy_corpus, **sizes))
     namespace: dict = {}
     for language, content in blocks(page, "python", "bash"):
         if language == "python":
