@@ -14,6 +14,12 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Data sets of the tests are neither taken from the user's cache nor left there.
 _dataset_cache = tempfile.TemporaryDirectory(prefix="datasets-")
 os.environ["HF_DATASETS_CACHE"] = _dataset_cache.name
+# Runs write and sync many small files: in memory, the tests do not wait for a disk. Docker's is small or not executable.
+_memory = Path("/dev/shm")
+if _memory.is_dir() and os.access(_memory, os.W_OK):
+    _found = os.statvfs(_memory)
+    if _found.f_bavail * _found.f_frsize > 2**30 and not _found.f_flag & os.ST_NOEXEC:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_memory))
 # The models of the tests are so small that threads only wait for each other; must be set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

@@ -36,7 +36,7 @@ def corpus(tmp_path_factory):
     folder = tmp_path_factory.mktemp("corpus")
     generator = random.Random(0)
     for name in ("a.txt", "b.txt", "c.txt.gz"):
-        lines = (" ".join(generator.choices(" ".join(TEXT).split(), k=generator.randrange(12))) for _ in range(300))
+        lines = (" ".join(generator.choices(" ".join(TEXT).split(), k=generator.randrange(12))) for _ in range(100))
         text = "".join(f"{line}\n" for line in lines).encode()
         (folder / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     return folder

@@ -10,7 +10,7 @@ from onlstm_hf.corpus.parse_documents import ParseOptions
 from onlstm_hf.corpus.run import parse_corpus
 from tests.helpers.forked_processes import forked_context
 
-TASKS = 40
+TASKS = 20
 
 
 def parse(corpus, output, checkpoint, tasks=TASKS, engine=None, output_format="parquet", **options):

@@ -9,7 +9,8 @@ from multiprocessing.context import ForkServerContext
 def forked_context() -> ForkServerContext:
     """In place of `get_context("spawn")` where a process need not read its environment when it starts."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["onlstm_hf", "onlstm_hf.corpus.run", "training.train_lm"])
+    # pandas is what PyArrow imports at the first table.
+    context.set_forkserver_preload(["onlstm_hf", "onlstm_hf.corpus.run", "pandas", "training.train_lm"])
     return context
 
 
