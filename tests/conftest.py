@@ -14,7 +14,7 @@ os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 # Data sets of the tests are neither taken from the user's cache nor left there.
 _dataset_cache = tempfile.TemporaryDirectory(prefix="datasets-")
 os.environ["HF_DATASETS_CACHE"] = _dataset_cache.name
-# Runs write and sync many small files: in memory, the tests do not wait for a disk. Docker's is small or not executable.
+# Runs write and sync many small files; in memory no test waits for a disk. Docker's is too small, or not executable.
 _memory = Path("/dev/shm")
 if _memory.is_dir() and os.access(_memory, os.W_OK):
     _found = os.statvfs(_memory)

@@ -34,7 +34,7 @@ ENVIRONMENT = {
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_failure_threshold": "2",
 }
-# Parts that start in seconds each and have no part in the tasks: the autoscaler, the dashboard, the collection of logs.
+# Without what takes seconds to start and has no part in the tasks: the autoscaler and the dashboard.
 HEAD = ["--head", f"--port={PORT}", "--no-monitor", "--include-dashboard=false"]
 
 

@@ -1,14 +1,19 @@
 """Two hosts on one machine: network namespaces, each with its own name and address, joined by a pair of cards."""
 
+import ctypes
 import os
 import shutil
-import signal
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
 from typing import NamedTuple
 
 import psutil
+
+CLONE_NEWNET, CLONE_NEWUTS = 0x40000000, 0x04000000
 
 
 class Host(NamedTuple):
@@ -17,18 +22,41 @@ class Host(NamedTuple):
     Attributes:
         address: in the network of both hosts.
         interface: the network card that has it.
-        prefix: what stands before a command that is to run there.
+        name: of the host and its namespace; empty where it is this machine.
     """
 
     address: str
     interface: str
-    prefix: Sequence[str] = ()
+    name: str = ""
+
+    @property
+    def prefix(self) -> Sequence[str]:
+        """What stands before a command that is to run there."""
+        if not self.name:
+            return ()
+        rename = f'echo {self.name} > /proc/sys/kernel/hostname; exec "$@"'
+        return ("ip", "netns", "exec", self.name, "unshare", "--uts", "sh", "-c", rename, "sh")
 
     def start(self, command: Sequence[str], output: str, environment: Mapping[str, str]) -> subprocess.Popen:
         """Starts a command there; what it prints goes to the file `output`."""
         variables = {**os.environ, **environment, "GLOO_SOCKET_IFNAME": self.interface}
         with open(output, "w") as file:
             return subprocess.Popen([*self.prefix, *command], stdout=file, stderr=file, env=variables)
+
+    def enter(self, output: str, environment: Mapping[str, str]) -> None:
+        """Moves this process there as `start` does it with one that it starts."""
+        os.environ |= {**environment, "GLOO_SOCKET_IFNAME": self.interface}
+        with open(output, "w") as file:
+            for descriptor in (1, 2):
+                os.dup2(file.fileno(), descriptor)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+        if self.name:
+            libc = ctypes.CDLL(None, use_errno=True)
+            with open(f"/run/netns/{self.name}") as namespace:
+                entered = libc.setns(namespace.fileno(), CLONE_NEWNET) or libc.unshare(CLONE_NEWUTS)
+            if entered != 0:
+                raise OSError(ctypes.get_errno(), f"cannot enter the namespace {self.name}")
+            socket.sethostname(self.name)
 
 
 def loopback_hosts() -> list[Host]:
@@ -52,12 +80,10 @@ def namespace_hosts() -> Iterator[list[Host]]:
         hosts = []
         for number, (name, card) in enumerate(zip(names, cards, strict=True), start=1):
             address = f"10.77.0.{number}"
-            inside = ("ip", "netns", "exec", name)
             for arguments in (["link", "set", "lo", "up"], ["addr", "add", f"{address}/24", "dev", card],
                               ["link", "set", card, "up"]):  # fmt: skip
                 _ip("-n", name, *arguments)
-            rename = f'echo host-{number} > /proc/sys/kernel/hostname; exec "$@"'
-            hosts.append(Host(address, card, (*inside, "unshare", "--uts", "sh", "-c", rename, "sh")))
+            hosts.append(Host(address, card, name))
         _run(*hosts[0].prefix, "true")
         yield hosts
     finally:
@@ -65,12 +91,12 @@ def namespace_hosts() -> Iterator[list[Host]]:
             subprocess.run(["ip", "netns", "delete", name], capture_output=True)
 
 
-def kill_all(process: subprocess.Popen) -> None:
+def kill_all(process: subprocess.Popen | BaseProcess) -> None:
     """Ends a process and all that it started, at once and without a word to them."""
-    everything = [*psutil.Process(process.pid).children(recursive=True), process]
-    for one in everything:
-        one.send_signal(signal.SIGKILL)
-    process.wait()
+    root = psutil.Process(process.pid)
+    for one in [*root.children(recursive=True), root]:
+        one.kill()
+    process.wait() if isinstance(process, subprocess.Popen) else process.join()
 
 
 def _ip(*arguments: str) -> None:

@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import socket
-import subprocess
 import sys
 import time
 from contextlib import redirect_stderr
@@ -20,6 +19,9 @@ import torch
 from accelerate import Accelerator
 from accelerate.commands.launch import launch_command, launch_command_parser
 from safetensors.torch import load_file
+from torch.distributed.launcher.api import elastic_launch
+from torch.distributed.run import config_from_args, parse_args
+from torch.distributed.run import main as torchrun
 
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.requirements import library, missing
@@ -28,6 +30,8 @@ from training import train_lm
 from training.language_models.text_batches import TextLines, own_texts
 from training.loop import hosts
 from training.loop.checkpointing import reported_failure_to_write
+from training.loop.processes import STARTED_BY
+from training.loop.run import run_script
 from training.loop.task import Share
 
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
@@ -96,56 +100,79 @@ def train_in(num_processes, project, arguments, are_hosts=False):
     run_ranks(num_processes, free_port(), train_as_rank, str(project), arguments, are_hosts)
 
 
-def start_on_hosts(two, project_root, name, *overrides):
+def train_as_script(arguments):
+    os.environ[STARTED_BY] = str(os.getppid())
+    sys.argv = ["train_lm.py", *arguments]
+    run_script("train_lm.py", train_lm.main)
+
+
+def run_on_host(host, folder, output, options, arguments):
+    """What `torchrun` does on a host, with forks of this process in place of new ones, which would take seconds."""
+    os.chdir(folder)
+    host.enter(output, ENVIRONMENT)
+    config, _, _ = config_from_args(parse_args([*options, "train_lm.py"]))
+    config.start_method = "fork"
+    elastic_launch(config, train_as_script)(arguments)
+
+
+def start_on_hosts(two, name, *overrides):
     """Starts a run of four processes by `torchrun`, two on each host."""
     port = free_port()
-    script = str(project_root / "training" / "train_lm.py")
     options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", two[0].address, "--master-port", str(port)]
-    return [
-        host.start(
-            [sys.executable, "-m", "torch.distributed.run", *options, "--node-rank", str(rank), script]
-            + command(name, *overrides),
-            f"host_{rank}.txt",
-            ENVIRONMENT,
+    processes = [
+        forked_context().Process(
+            target=run_on_host,
+            args=(
+                host,
+                os.getcwd(),
+                f"host_{rank}.txt",
+                [*options, "--node-rank", str(rank)],
+                command(name, *overrides),
+            ),
         )
         for rank, host in enumerate(two)
     ]
+    for process in processes:
+        process.start()
+    return processes
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("network", ["namespaces", "loopback"])
-def test_two_hosts_are_one_process_with_all_rows_and_survive_the_death_of_one(project, project_root, network):
+def test_two_hosts_are_one_process_with_all_rows_and_survive_the_death_of_one(project, network):
     options = [*NO_DROPOUT, "--num_epochs", 60, "--max_steps", 60, "--save_every_steps", 10]
     try:
         with namespace_hosts() as two:
             if network == "namespaces":
-                check_two_hosts(two, project, project_root, options)
+                check_two_hosts(two, project, options)
     except PermissionError as error:
         if network == "namespaces":
             missing("namespaces", str(error))
-        check_two_hosts(loopback_hosts(), project, project_root, options)
+        check_two_hosts(loopback_hosts(), project, options)
     else:
         if network == "loopback":
             pytest.skip("the same is tested in network namespaces")
 
 
-def check_two_hosts(two, project, project_root, options):
-    survivor, killed = start_on_hosts(two, project_root, "run", *options)
+def check_two_hosts(two, project, options):
+    survivor, killed = start_on_hosts(two, "run", *options)
     try:
         while not Path("run/last").exists():
-            assert survivor.poll() is None and killed.poll() is None, Path("host_0.txt").read_text()
+            assert survivor.is_alive() and killed.is_alive(), Path("host_0.txt").read_text()
             time.sleep(0.05)
         kill_all(killed)
-        assert survivor.wait(timeout=60) == 1
+        survivor.join(timeout=60)
+        assert survivor.exitcode == 1
         told = Path("host_0.txt").read_text()
         assert "the connection to another process of this run was lost: a host or a process died" in told
         assert "Start it again on all hosts with --resume: it goes on from run/last" in told
         assert len(losses_of("run")) < 60
-        for process in start_on_hosts(two, project_root, "run", *options, "--resume"):
-            assert process.wait(timeout=300) == 0, Path("host_0.txt").read_text()
+        for process in start_on_hosts(two, "run", *options, "--resume"):
+            process.join(timeout=300)
+            assert process.exitcode == 0, Path("host_0.txt").read_text()
     finally:
         for process in (survivor, killed):
-            if process.poll() is None:
+            if process.is_alive():
                 kill_all(process)
     train_in(4, project, command("undisturbed", *options))
     assert_same_weights("run", "undisturbed")
@@ -154,25 +181,28 @@ def check_two_hosts(two, project, project_root, options):
     assert sorted(path.name for path in Path("run").iterdir()) == ["best", "last", "log.jsonl", "results.json"]
 
 
+def run_torchrun(folder, arguments):
+    os.chdir(folder)
+    loopback_hosts()[0].enter("output.txt", {**ENVIRONMENT, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+    torchrun(arguments)
+
+
 @pytest.mark.slow
 def test_torchrun_starts_again_what_was_killed_and_the_run_goes_on(project, project_root):
     options = command("run", "--max_steps", 60, "--num_epochs", 60, "--save_every_steps", 10, "--resume")
-    launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "3"]
-    launcher.append("--standalone")
     script = str(project_root / "training" / "train_lm.py")
-    with open("output.txt", "w") as output:
-        process = subprocess.Popen(
-            [*launcher, script, *options],
-            stdout=output, stderr=output, env=os.environ | ENVIRONMENT | {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
-        )  # fmt: skip
+    launcher = ["--nproc-per-node", "2", "--max-restarts", "3", "--standalone", script, *options]
+    process = forked_context().Process(target=run_torchrun, args=(str(project), launcher))
+    process.start()
     try:
         while not Path("run/last").exists():
-            assert process.poll() is None, Path("output.txt").read_text()
+            assert process.is_alive(), Path("output.txt").read_text()
             time.sleep(0.05)
         psutil.Process(process.pid).children()[-1].kill()
-        assert process.wait(timeout=120) == 0, Path("output.txt").read_text()
+        process.join(timeout=120)
+        assert process.exitcode == 0, Path("output.txt").read_text()
     finally:
-        if process.poll() is None:
+        if process.is_alive():
             kill_all(process)
     assert "resumed after" in Path("output.txt").read_text()
     train_in(2, project, command("undisturbed", *options[3:-1]))

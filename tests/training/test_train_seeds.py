@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.state import AcceleratorState
 from safetensors.torch import load_file
 
-from training import train_seeds
+from tests.helpers.forked_processes import forked_context
+from training import train_lm, train_seeds
 from training.language_models.recipe import parse_recipe
 from training.seeds import reporter, seed_run
 
@@ -57,7 +59,7 @@ for step in range(seed):
         file.write(f"{len(list(Path().glob('*.alive')))}\\n")
     with (folder / "log.jsonl").open("a") as file:
         file.write(json.dumps({"step": step, "epoch": 0, "perplexity": 9.5, "tokens_per_s": 120.0}) + "\\n")
-    time.sleep(0.5)
+    time.sleep(0.2)
     Path("two").unlink(missing_ok=True)
 Path(f"{seed}.alive").unlink()
 recipe = json.loads(Path("fields.json").read_text()) | {"num_epochs": int(options.get("--num_epochs", 6))}
@@ -87,6 +89,7 @@ def stand_in(tmp_path, monkeypatch):
     (tmp_path / "fields.json").write_text(json.dumps(parse_recipe(["recipe.yaml"]).fields()))
     monkeypatch.setattr(seed_run, "SCRIPT", tmp_path / "stand_in.py")
     monkeypatch.setattr(reporter, "SECONDS_BETWEEN_LINES", 0.0)
+    monkeypatch.setattr(train_seeds, "SECONDS_BETWEEN_LOOKS", 0.02)
 
 
 def run_seeds(*arguments):
@@ -97,9 +100,9 @@ def test_so_many_run_at_once_with_their_share_of_the_threads(stand_in, monkeypat
     monkeypatch.setattr(train_seeds, "_num_cpus", lambda: 5)
     Path("two").touch()
     Path("recipe.yaml").write_text(RECIPE.replace("num_threads: 1", ""))
-    assert run_seeds(3, 4, 5, "--at-once", 2) == 0
+    assert run_seeds(1, 2, 3, "--at-once", 2) == 0
     assert max(map(int, Path("alive.txt").read_text().split())) == 2
-    assert sorted(Path("started.txt").read_text().splitlines()) == ["3 2 2", "4 2 2", "5 2 2"]
+    assert sorted(Path("started.txt").read_text().splitlines()) == ["1 2 2", "2 2 2", "3 2 2"]
 
 
 def test_a_run_that_fails_does_not_stop_the_others(stand_in, capsys):
@@ -167,10 +170,16 @@ def test_bad_arguments_are_refused_before_anything_is_started(stand_in, capsys, 
     assert not Path("runs").exists()
 
 
-def command(output_dir):
-    script = str(seed_run.ROOT / "training" / "train_seeds.py")
+def arguments_of(output_dir):
     folders = ["--results", f"{output_dir}_kept", "--output_dir", str(output_dir)]
-    return [sys.executable, script, "recipe.yaml", "--seeds", "1", "2", "--at-once", "2", *folders]
+    return ["recipe.yaml", "--seeds", "1", "2", "--at-once", "2", *folders]
+
+
+def train_seeds_in(folder, arguments):
+    """What the command does, in a process that is killed."""
+    os.chdir(folder)
+    with open(os.devnull, "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
+        sys.exit(train_seeds.main(arguments))
 
 
 def process_ids(text):
@@ -197,35 +206,38 @@ def log_of(folder):
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
-def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path):
-    def start(name):
-        return subprocess.Popen(command(tmp_path / name), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path, project_root):
+    def children():
+        return sorted({*process_ids(f"{tmp_path / 'parts'}/seed_")} & {*process_ids("train_lm.py")})
 
-    def children(name):
-        return sorted({*process_ids(f"{tmp_path / name}/seed_")} & {*process_ids("train_lm.py")})
+    def wait_until(process, has_come):
+        while process.is_alive() and not has_come():
+            time.sleep(0.02)
 
-    began = time.monotonic()
-    output, errors = start("whole").communicate(timeout=300)
-    duration = time.monotonic() - began
-    assert "max" in output and not errors, errors
+    def num_entries(name):
+        return sum(path.read_bytes().count(b"\n") for path in Path(name).glob("seed_*/log.jsonl"))
+
+    for seed in (1, 2):
+        AcceleratorState._reset_state(reset_partial_state=True)
+        train_lm.main(["recipe.yaml", "--seed", str(seed), "--output_dir", f"whole/seed_{seed}"])
     generator = random.Random(time.time_ns())
-    process = start("parts")
-    deadline = time.monotonic() + duration
-    while not children("parts") and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.05)
-    time.sleep(generator.uniform(0, 0.5 * duration))
-    if runs := children("parts"):
+    moments = sorted(generator.randrange(num_entries("whole")) for _ in range(2))
+    print(f"killed after {moments} entries of the logs")
+    process = forked_context().Process(target=train_seeds_in, args=(str(tmp_path), arguments_of(tmp_path / "parts")))
+    process.start()
+    wait_until(process, lambda: children() and num_entries("parts") >= moments[0])
+    if runs := children():
         os.kill(generator.choice(runs), signal.SIGKILL)
-    time.sleep(generator.uniform(0, 0.5 * duration))
+    wait_until(process, lambda: num_entries("parts") >= moments[1])
     process.kill()
-    process.communicate()
+    process.join()
     deadline = time.monotonic() + 30
-    while children("parts") and time.monotonic() < deadline:
+    while children() and time.monotonic() < deadline:
         time.sleep(0.05)
-    assert not children("parts"), "a run goes on without the process that started it"
-    process = start("parts")
-    output, errors = process.communicate(timeout=300)
-    assert process.returncode == 0, errors
+    assert not children(), "a run goes on without the process that started it"
+    command = [sys.executable, str(project_root / "training" / "train_seeds.py"), *arguments_of(tmp_path / "parts")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0 and "max" in done.stdout and not done.stderr, done.stderr
     for seed in ("seed_1", "seed_2"):
         for name in ("best", "last"):
             weights, expected = (load_file(Path(run, seed, name, "model.safetensors")) for run in ("parts", "whole"))
