@@ -10,7 +10,8 @@ def forked_context() -> ForkServerContext:
     """In place of `get_context("spawn")` where a process need not read its environment when it starts."""
     context = multiprocessing.get_context("forkserver")
     # pandas is what PyArrow imports at the first table.
-    context.set_forkserver_preload(["onlstm_hf", "onlstm_hf.corpus.run", "pandas", "training.train_lm"])
+    own = ["onlstm_hf", "onlstm_hf.corpus.run", "training.train_lm", "tests.helpers.first_load"]
+    context.set_forkserver_preload([*own, "pandas"])
     return context
 
 

@@ -172,7 +172,7 @@ def test_bad_arguments_are_refused_before_anything_is_started(stand_in, capsys, 
 
 def arguments_of(output_dir):
     folders = ["--results", f"{output_dir}_kept", "--output_dir", str(output_dir)]
-    return ["recipe.yaml", "--seeds", "1", "2", "--at-once", "2", *folders]
+    return ["recipe.yaml", "--seeds", "1", "2", "--at-once", "2", "--num_epochs", "3", *folders]
 
 
 def train_seeds_in(folder, arguments):
@@ -219,7 +219,8 @@ def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path
 
     for seed in (1, 2):
         AcceleratorState._reset_state(reset_partial_state=True)
-        train_lm.main(["recipe.yaml", "--seed", str(seed), "--output_dir", f"whole/seed_{seed}"])
+        options = ["--seed", str(seed), "--num_epochs", "3", "--output_dir", f"whole/seed_{seed}"]
+        train_lm.main(["recipe.yaml", *options])
     generator = random.Random(time.time_ns())
     moments = sorted(generator.randrange(num_entries("whole")) for _ in range(2))
     print(f"killed after {moments} entries of the logs")
