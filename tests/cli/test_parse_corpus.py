@@ -7,9 +7,11 @@ import sys
 import pytest
 
 from tests.helpers.command_line import TEXT
+from tests.helpers.forked_processes import forked_context
 from tests.helpers.requirements import library
 
 library("datatrove")
+from datatrove.tools import launch_pickled_pipeline  # noqa: E402
 from pyarrow import parquet  # noqa: E402
 
 
@@ -51,7 +53,7 @@ def test_errors_of_a_user_are_one_line(error_of, corpus, checkpoint, tmp_path, m
 
 SBATCH = """\
 #!/bin/sh
-# Stands in for Slurm: runs each job of an array at once, and leaves out the job that merges the statistics.
+# Stands in for Slurm: begins each job of an array at once, and leaves out the job that merges the statistics.
 echo "$@" >> {folder}/sbatch-arguments
 for script in "$@"; do :; done
 cat "$script" >> {folder}/sbatch-scripts
@@ -61,11 +63,20 @@ for job in $(seq 0 $(sed -n 's/^#SBATCH --array=0-\\([0-9]*\\).*/\\1/p' "$script
 done
 echo Submitted batch job 1
 """
+# The first job is a new process, as on another machine; the test runs the others.
 SRUN = """\
 #!/bin/sh
 while [ "$1" != launch_pickled_pipeline ]; do shift; done
+echo "$2" > {folder}/pipeline-$SLURM_ARRAY_TASK_ID
+if [ $SLURM_ARRAY_TASK_ID != 0 ]; then exit; fi
 exec {python} -m datatrove.tools.launch_pickled_pipeline "$2"
 """
+
+
+def run_job(number, path, pipeline):
+    os.environ |= {"SLURM_ARRAY_TASK_ID": number, "SLURM_NODELIST": "here", "RUN_OFFSET": "0", "PATH": path}
+    sys.argv = ["launch_pickled_pipeline", pipeline]
+    launch_pickled_pipeline.main()
 
 
 @pytest.mark.slow
@@ -84,6 +95,11 @@ def test_slurm_gets_a_job_for_each_task(run, corpus, checkpoint, tmp_path, monke
     script = (tmp_path / "sbatch-scripts").read_text()
     for option in ("array=0-1%1", "partition=cpu", "account=linguistics", "cpus-per-task=1", "time=24:00:00"):
         assert f"#SBATCH --{option}\n" in script
+    pipeline = (tmp_path / "pipeline-1").read_text().strip()
+    job = forked_context().Process(target=run_job, args=("1", os.environ["PATH"], pipeline))
+    job.start()
+    job.join()
+    assert job.exitcode == 0
     tables = [parquet.read_table(path).to_pylist() for path in sorted((tmp_path / "trees").glob("*.parquet"))]
     assert ["".join(row["words"]) for table in tables for row in table] == [text.replace(" ", "") for text in TEXT]
     assert run(*command[:-1], "--no-log-probability") == f"{tmp_path / 'trees'}: Slurm has the tasks\n"

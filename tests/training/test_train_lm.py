@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from accelerate.commands.launch import launch_command, launch_command_parser
 from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -23,6 +24,7 @@ from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import PRESETS, Preprocessing, gold_trees_from_brackets
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.requirements import library
+from tests.helpers.two_hosts import loopback_hosts
 from training import train_lm
 from training.language_models.model_setup import build_model
 from training.language_models.recipe import parse_recipe
@@ -722,6 +724,12 @@ def test_a_run_that_is_killed_anywhere_and_resumed_is_the_run_that_was_not(
     assert no_files_but("run", "best", "last", "log.jsonl", "results.json")
 
 
+def launch_by_accelerate(folder, arguments):
+    os.chdir(folder)
+    loopback_hosts()[0].enter("output.txt", {"ACCELERATE_USE_CPU": "true"})
+    launch_command(launch_command_parser().parse_args(arguments))
+
+
 @pytest.fixture
 def launch_two(project_root):
     """Trains in two processes on the CPU, through `accelerate launch` or, which is faster, as it starts them."""
@@ -736,14 +744,11 @@ def launch_two(project_root):
         # `--cpu` alone starts one process; `--multi_gpu` is what makes the launcher start several.
         options = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(port)]
         script = str(project_root / "training" / "train_lm.py")
-        done = subprocess.run(
-            [sys.executable, "-m", "accelerate.commands.launch", *options, script, *command(output_dir, *overrides)],
-            env=environment(ACCELERATE_USE_CPU="true"),
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-        assert done.returncode == 0, done.stderr
+        launched = [*options, script, *command(output_dir, *overrides)]
+        process = forked_context().Process(target=launch_by_accelerate, args=(os.getcwd(), launched))
+        process.start()
+        process.join(timeout=100)
+        assert process.exitcode == 0, Path("output.txt").read_text()
 
     return launch
 
