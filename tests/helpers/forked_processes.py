@@ -3,7 +3,11 @@
 import multiprocessing
 import os
 from collections.abc import Callable
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def forked_context() -> ForkServerContext:
@@ -12,6 +16,13 @@ def forked_context() -> ForkServerContext:
     # pandas is what PyArrow imports at the first table.
     own = ["onlstm_hf", "onlstm_hf.corpus.run", "training.train_lm", "tests.helpers.first_load"]
     context.set_forkserver_preload([*own, "pandas"])
+    # It imports from the folder that it starts in, which may be a test's own copy of the project.
+    folder = os.getcwd()
+    os.chdir(ROOT)
+    try:
+        forkserver.ensure_running()
+    finally:
+        os.chdir(folder)
     return context
 
 
