@@ -119,7 +119,7 @@ def parsing(runs: Sequence[Run]) -> str:
             summary = {"all": summary["all"]}
         header, table = parsing_table(summary, PUBLISHED_MAX_WORDS)
         for name, *figures in table:
-            place, number = short_name(results["treebank"]), f"[{run.number}]"
+            place, number = text_name(results["treebank"]), f"[{run.number}]"
             is_of_all = name.startswith("ensemble")
             models = [model for model in results["models"] if is_of_all or name in model["scores"]["all"]]
             if models:
