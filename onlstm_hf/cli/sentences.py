@@ -140,13 +140,13 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_dtype_option(parser: argparse._ActionsContainer, when: str) -> None:
-    """Adds the precision of the weights, with which trees are made; `when` says what "auto" does."""
+def add_dtype_option(parser: argparse._ActionsContainer, auto: str) -> None:
+    """Adds the precision of the weights; `auto` says what that choice is, for the help."""
     parser.add_argument(
         "--dtype",
         choices=["auto", "float32", "bfloat16"],
         default="auto",
-        help=f"precision of the weights (default: auto, which is {when})",
+        help=f"precision of the weights (default: auto, which is {auto})",
     )
 
 

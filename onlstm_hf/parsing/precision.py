@@ -12,9 +12,9 @@ WORTH_BFLOAT16 = 1.5
 def parsing_dtype() -> str:
     """The type of weights with which trees are there soonest on this machine, `"bfloat16"` or `"float32"`.
 
-    On a CPU whose products in bfloat16 are `WORTH_BFLOAT16` times as fast it is bfloat16. F1 of the trees of whole
-    treebanks changes by less than 0.1 then, single trees do change. With a GPU it is float32,
-    as nothing was measured there.
+    On a CPU whose products in bfloat16 are `WORTH_BFLOAT16` times as fast it is bfloat16: the F1 of a treebank changes
+    by less than 0.1 (docs/speed.md), although single trees do change. With a GPU it is float32, as nothing was
+    measured there.
     """
     if torch.cuda.is_available():
         return "float32"
