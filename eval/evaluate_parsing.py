@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.data.treebanks import Treebank, add_treebank_options
 from eval.report.agreement import ALL, agreement_summary, agreement_table
-from eval.report.parsing_table import (
+from eval.report.by_task.parsing import (
     PUBLISHED,
     PUBLISHED_MAX_WORDS,
     PUBLISHED_NOTE,

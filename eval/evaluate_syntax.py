@@ -18,8 +18,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.data.syntactic_tests import Item, load_blimp, load_marvin_linzen
 from eval.extras import import_extra
+from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHED_NOTE, syntax_table
 from eval.report.results_files import check_writable, describe_checkpoint
-from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHED_NOTE, syntax_table
 from eval.report.tasks import SYNTAX
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
 from onlstm_hf.text.spelling import spell_as_treebank

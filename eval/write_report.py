@@ -9,17 +9,22 @@ row, put such a file into eval/results and run this again. Of results of logical
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.logic_table import draw_accuracies
-from eval.report.results_files import check_writable, read_results
-from eval.report.sections import SECTIONS, Run
+from eval.report.by_task.logic import draw_accuracies
+from eval.report.by_task.training_runs import NOTE as TRAINING_RUNS_NOTE
+from eval.report.by_task.training_runs import read_training_runs, training_table
+from eval.report.results_files import Run, check_writable, read_results
+from eval.report.sections import SECTIONS
+from eval.report.tables import markdown_table
 from eval.report.tasks import LOGICAL_INFERENCE
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import run_program
+
+RESULTS = Path("eval", "results")
 
 INTRODUCTION = """\
 # Results
@@ -52,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 def write_report(options: argparse.Namespace) -> None:
     """Writes the report and, where there are results of logical inference, their figure."""
     check_writable(options.output)
-    paths = options.results or sorted(str(path) for path in Path("eval", "results").glob("*.json"))
+    paths = options.results or sorted(str(path) for path in RESULTS.glob("*.json"))
     if not paths:
         raise FileNotFoundError("there are no results: run this in a checkout, or give --results FILE ...")
     runs = [Run(number, path, read_run(path)) for number, path in enumerate(paths, start=1)]
@@ -60,8 +65,9 @@ def write_report(options: argparse.Namespace) -> None:
     if logic:
         check_writable(options.logic_figure)
         draw_accuracies([results["name"] for results in logic], logic, options.logic_figure)
+    trained = {} if options.results else read_training_runs(RESULTS)
     with written_file(options.output) as file:
-        file.write(report(runs, options.logic_figure))
+        file.write(report(runs, trained, options.logic_figure))
 
 
 def read_run(path: str) -> dict:
@@ -78,8 +84,8 @@ def read_run(path: str) -> dict:
     return results
 
 
-def report(runs: Sequence[Run], logic_figure: str) -> str:
-    """The whole report."""
+def report(runs: Sequence[Run], trained: Mapping[str, Sequence[dict]], logic_figure: str) -> str:
+    """The whole report; `trained` is what `read_training_runs` gives."""
     parts = [INTRODUCTION]
     for task, (heading, section) in SECTIONS.items():
         of_task = [run for run in runs if run.results["task"] == task]
@@ -87,6 +93,8 @@ def report(runs: Sequence[Run], logic_figure: str) -> str:
             parts += [f"## {heading}", section(of_task)]
             if task == LOGICAL_INFERENCE:
                 parts.append(f"![Accuracy by number of operators]({logic_figure})")
+    if trained:
+        parts += ["## Training", f"{TRAINING_RUNS_NOTE}.\n\n{markdown_table(*training_table(trained))}"]
     return "\n\n".join([*parts, "## Runs", *map(describe_run, runs)]) + "\n"
 
 

@@ -20,7 +20,7 @@ from eval.narrative_cloze.count_models import CountModel
 from eval.narrative_cloze.event_files import PARTS, Script, describe, read_scripts
 from eval.narrative_cloze.language_model import ScriptLanguageModel
 from eval.narrative_cloze.scores import NUM_PREDICTIONS, score_cloze
-from eval.report.narrative_cloze_table import cloze_table
+from eval.report.by_task.narrative_cloze import cloze_table
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import format_table
 from eval.report.tasks import NARRATIVE_CLOZE

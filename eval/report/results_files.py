@@ -2,10 +2,28 @@
 
 import json
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
+from typing import NamedTuple
 
 from transformers import PreTrainedModel
+
+TREES_OF_SEED = re.compile(r"seed_\d+\.trees\.jsonl\.xz")
+
+
+class Run(NamedTuple):
+    """One results file.
+
+    Attributes:
+        number: by which rows refer to it.
+        path: where it is in the checkout.
+        results: what is in it.
+    """
+
+    number: int
+    path: str
+    results: dict
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:
@@ -57,3 +75,15 @@ def _training_seed(folder: Path) -> int | None:
             continue
         return value
     return None
+
+
+def short_name(path: str) -> str:
+    """The last part of a path or a name on the Hub, and that of the folder for what is a part of a run."""
+    place = Path(path)
+    is_part = place.name in ("best", "last") or TREES_OF_SEED.fullmatch(place.name) is not None
+    return place.parent.name if is_part and place.parent.name else place.name
+
+
+def text_name(path: str) -> str:
+    """The last two parts of a path, as the folder says what text it is and the file says which part of it."""
+    return "/".join(Path(path).parts[-2:])

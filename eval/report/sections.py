@@ -1,21 +1,21 @@
 """The sections of RESULTS.md: for each task one Markdown table of what was measured and what was published."""
 
-import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import NamedTuple
 
-from eval.report.listops_table import PUBLISHED_NOTE as LISTOPS_NOTE
-from eval.report.listops_table import accuracy_table, depth_table, trees_table
-from eval.report.logic_table import PUBLISHED as PUBLISHED_ACCURACIES
-from eval.report.logic_table import PUBLISHED_NOTE as LOGIC_NOTE
-from eval.report.logic_table import logic_table
-from eval.report.narrative_cloze_table import NOTE as NARRATIVE_CLOZE_NOTE
-from eval.report.narrative_cloze_table import cloze_table
-from eval.report.parsing_table import PUBLISHED_MAX_WORDS, parsing_table, published_rows
-from eval.report.syntax_table import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
-from eval.report.syntax_table import PUBLISHED as PUBLISHED_SYNTAX
-from eval.report.syntax_table import PUBLISHED_NOTE as SYNTAX_NOTE
+from eval.report.by_task.languages import NOTE as LANGUAGES_NOTE
+from eval.report.by_task.languages import is_by_language, language_table
+from eval.report.by_task.listops import PUBLISHED_NOTE as LISTOPS_NOTE
+from eval.report.by_task.listops import accuracy_table, depth_table, trees_table
+from eval.report.by_task.logic import PUBLISHED as PUBLISHED_ACCURACIES
+from eval.report.by_task.logic import PUBLISHED_NOTE as LOGIC_NOTE
+from eval.report.by_task.logic import logic_table
+from eval.report.by_task.narrative_cloze import NOTE as NARRATIVE_CLOZE_NOTE
+from eval.report.by_task.narrative_cloze import cloze_table
+from eval.report.by_task.parsing import PUBLISHED_MAX_WORDS, parsing_table, published_rows
+from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
+from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
+from eval.report.by_task.syntax import PUBLISHED_NOTE as SYNTAX_NOTE
+from eval.report.results_files import Run, short_name, text_name
 from eval.report.tables import markdown_table
 from eval.report.tasks import (
     LANGUAGE_MODELLING,
@@ -39,22 +39,6 @@ PUBLISHED_PARSING_NOTE = (
     "rule and the authors' sentence F1, from trees that the source holds. Systems other than ON-LSTM and PRPN read "
     "the text of sections 2 to 21"
 )
-
-TREES_OF_SEED = re.compile(r"seed_\d+\.trees\.jsonl\.xz")
-
-
-class Run(NamedTuple):
-    """One results file.
-
-    Attributes:
-        number: by which rows refer to it.
-        path: where it is in the checkout.
-        results: what is in it.
-    """
-
-    number: int
-    path: str
-    results: dict
 
 
 def language_modelling(runs: Sequence[Run]) -> str:
@@ -106,6 +90,16 @@ def _share(fraction: float | None) -> str:
 
 
 def parsing(runs: Sequence[Run]) -> str:
+    """The table of English, and that of other languages where there are such runs."""
+    by_language = [run for run in runs if is_by_language(run)]
+    english = [run for run in runs if not is_by_language(run)]
+    sections = [_parsing_of_english(english)] if english else []
+    if by_language:
+        sections.append(f"### Other languages\n\n{LANGUAGES_NOTE}.\n\n{markdown_table(*language_table(by_language))}")
+    return "\n\n".join(sections)
+
+
+def _parsing_of_english(runs: Sequence[Run]) -> str:
     """A row for each layer and ensemble, then one for each baseline; figures of several checkpoints are means.
 
     Short sentences are those of the papers' WSJ10; runs with others have no figures for them. What scores the same in
@@ -264,18 +258,6 @@ SECTIONS = {
     TOY_ENGLISH: ("Toy English", toy_english),
     SPEED: ("Speed", speed),
 }
-
-
-def short_name(path: str) -> str:
-    """The last part of a path or a name on the Hub, and that of the folder for what is a part of a run."""
-    place = Path(path)
-    is_part = place.name in ("best", "last") or TREES_OF_SEED.fullmatch(place.name) is not None
-    return place.parent.name if is_part and place.parent.name else place.name
-
-
-def text_name(path: str) -> str:
-    """The last two parts of a path, as the folder says what text it is and the file says which part of it."""
-    return "/".join(Path(path).parts[-2:])
 
 
 def _source(row: Mapping) -> str:

@@ -7,7 +7,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from eval import evaluate_syntax
 from eval.data.syntactic_tests import MARVIN_LINZEN_SETS, Item, load_blimp, load_marvin_linzen
-from eval.report.syntax_table import PUBLISHED
+from eval.report.by_task.syntax import PUBLISHED
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.text.spelling import spell_as_treebank

@@ -13,7 +13,7 @@ from eval.narrative_cloze.event_files import KINDS, PARTS, read_scripts, replace
 from eval.narrative_cloze.language_model import ScriptLanguageModel
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.narrative_cloze.scores import score_cloze
-from eval.report.narrative_cloze_table import cloze_table
+from eval.report.by_task.narrative_cloze import cloze_table
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM, build_word_tokenizer
 from tests.helpers.requirements import library
 

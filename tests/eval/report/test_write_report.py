@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from eval import write_report as report
-from eval.report.sections import short_name
+from eval.report.results_files import short_name
 from eval.report.tasks import LANGUAGE_MODELLING, NARRATIVE_CLOZE, PARSING
 from eval.speed.rows import Row
 from onlstm_hf.hub.cards.published import published_figures
