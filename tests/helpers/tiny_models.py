@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 from torch.utils import _pytree as pytree
 from transformers import PreTrainedConfig, PreTrainedModel
@@ -25,6 +26,7 @@ from onlstm_hf import (
 from onlstm_hf.models.recurrent.state import ModelState
 
 VOCAB_SIZE, PAD = 13, 12
+SIDES = pytest.mark.parametrize("side", ["left", "right"])  # of the padding
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,7 @@
 import pytest
 import torch
 
-from tests.helpers.tiny_models import AWD_LSTMS, VOCAB_SIZE, Kind, pad, random_rows
-
-SIDES = pytest.mark.parametrize("side", ["left", "right"])
+from tests.helpers.tiny_models import AWD_LSTMS, SIDES, VOCAB_SIZE, Kind, pad
 
 
 @pytest.fixture(params=list(AWD_LSTMS))
@@ -16,17 +14,6 @@ def kind(request) -> Kind:
 @pytest.fixture
 def model(kind):
     return kind.make()
-
-
-@pytest.fixture
-def rows() -> list[torch.Tensor]:
-    return random_rows()
-
-
-@pytest.fixture
-def input_ids() -> torch.Tensor:
-    torch.manual_seed(2)
-    return torch.randint(VOCAB_SIZE, (3, 6))
 
 
 @SIDES

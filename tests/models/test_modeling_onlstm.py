@@ -8,26 +8,14 @@ import torch
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMCausalLMOutput, ONLSTMModelOutput
 from onlstm_hf.models.recurrent.state import RecurrentState
-from tests.helpers.tiny_models import KINDS, VOCAB_SIZE, pad, random_rows
+from tests.helpers.tiny_models import KINDS, SIDES, VOCAB_SIZE, pad
 
 ONLSTM = KINDS["onlstm"]
-SIDES = pytest.mark.parametrize("side", ["left", "right"])
 
 
 @pytest.fixture
 def model():
     return ONLSTM.make()
-
-
-@pytest.fixture
-def rows() -> list[torch.Tensor]:
-    return random_rows()
-
-
-@pytest.fixture
-def input_ids() -> torch.Tensor:
-    torch.manual_seed(2)
-    return torch.randint(VOCAB_SIZE, (3, 6))
 
 
 @SIDES

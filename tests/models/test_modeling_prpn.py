@@ -7,9 +7,8 @@ from onlstm_hf import PRPNConfig, PRPNForCausalLM
 from onlstm_hf.models.modeling_prpn import memory_gates
 from onlstm_hf.ops.batch_norm import MaskedBatchNorm
 from tests.helpers.prpn_reference import read_sentence
-from tests.helpers.tiny_models import PRPN, VOCAB_SIZE, pad, random_rows
+from tests.helpers.tiny_models import PRPN, SIDES, VOCAB_SIZE, pad, random_rows
 
-SIDES = pytest.mark.parametrize("side", ["left", "right"])
 DISTANCES = st.lists(st.integers(0, 6).map(lambda number: number / 7), min_size=1, max_size=12)
 
 

@@ -12,15 +12,14 @@ from torch.nn import functional as F
 from tests.helpers.tiny_models import (
     AWD_LSTMS,
     KINDS,
+    SIDES,
     VOCAB_SIZE,
     Kind,
     assert_same_state,
     pad,
-    random_rows,
     random_state,
 )
 
-SIDES = pytest.mark.parametrize("side", ["left", "right"])
 # The rest have batch normalisation, by which rows depend on each other in training.
 ROWS_ON_THEIR_OWN = pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
 
@@ -33,17 +32,6 @@ def kind(request) -> Kind:
 @pytest.fixture
 def model(kind):
     return kind.make()
-
-
-@pytest.fixture
-def rows() -> list[torch.Tensor]:
-    return random_rows()
-
-
-@pytest.fixture
-def input_ids() -> torch.Tensor:
-    torch.manual_seed(2)
-    return torch.randint(VOCAB_SIZE, (3, 6))
 
 
 @SIDES

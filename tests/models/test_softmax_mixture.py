@@ -19,12 +19,6 @@ def model(kind):
     return kind.make(**MIXTURE)
 
 
-@pytest.fixture
-def input_ids() -> torch.Tensor:
-    torch.manual_seed(2)
-    return torch.randint(VOCAB_SIZE, (3, 6))
-
-
 def mixed_probabilities(model, hidden_states: torch.Tensor) -> torch.Tensor:
     """The equations of the paper, component by component."""
     mixture, head = model.softmax_mixture, model.lm_head

@@ -1,0 +1,19 @@
+"""Input that the tests of all models share."""
+
+import pytest
+import torch
+
+from tests.helpers.tiny_models import VOCAB_SIZE, random_rows
+
+
+@pytest.fixture
+def rows() -> list[torch.Tensor]:
+    """Sentences of several lengths."""
+    return random_rows()
+
+
+@pytest.fixture
+def input_ids() -> torch.Tensor:
+    """Sentences of one length."""
+    torch.manual_seed(2)
+    return torch.randint(VOCAB_SIZE, (3, 6))
