@@ -19,6 +19,8 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from eval import benchmark_quantization, benchmark_speed
 from eval.corpus import benchmark_corpus
+from eval.report.by_task.languages import is_by_language, language_table
+from eval.report.results_files import Run
 from eval.report.tables import markdown_table
 from eval.speed import ablation_turns
 from eval.speed.rows import HEADER, Row, with_rows_over_all_runs
@@ -221,6 +223,26 @@ def test_the_readme_links_every_model_card_and_its_table_has_the_results_of_the_
             assert f"falls from {parsing[0]} to {without_bias}" in readme
 
 
+def test_its_table_of_languages_has_the_figures_of_the_results():
+    files = sorted((ROOT / "eval" / "results").glob("parsing_*.json"))
+    runs = [Run(number, path.name, read_json(path)) for number, path in enumerate(files)]
+    header, rows = language_table([run for run in runs if is_by_language(run)])
+    shown = [
+        "onlstm, words unknown to it",
+        *("onlstm, layer 2 (--layer 1)", "onlstm, layer 2 (--layer 1), no branching bias"),
+        *("prpn, induced trees", "prpn, induced trees, no branching bias"),
+        *("right branching", "balanced", "upper bound"),
+    ]
+    figures_of = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
+    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n### Other languages\n")[1].split("\n## ")[0]
+    table = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
+    languages = {"Portuguese": "pt", "Spanish": "es", "Dutch": "nl", "Chinese": "zh"}
+    assert [language for language, *_ in table] == list(languages)
+    assert set(languages.values()) == set(header[1:])
+    for language, _, unknown_words, *cells in table:
+        assert [unknown_words.removesuffix(" %"), *cells] == [figures_of[row][languages[language]] for row in shown]
+
+
 def test_its_table_of_speed_has_rows_of_the_benchmark_as_they_were_printed():
     files = sorted((ROOT / "eval" / "results").glob("speed*.json"))
     contents = {path.stem: read_json(path) for path in files}
@@ -348,6 +370,47 @@ def test_figures_of_other_runs_are_those_of_their_results():
     phrase = "a float32 step has {} times the speed of word by word, and a bf16 step {} times"
     assert figures("docs/speed.md", phrase) == (newest, newest_bf16)
     assert figures("README.md", "PRPN was measured at {} times the speed of word by word") == (newest,)
+
+
+def test_figures_of_what_is_learned_in_other_languages_are_those_of_the_results():
+    def recall(language: str, label: str, *names: str, rule: str = "") -> tuple[str, ...]:
+        results = read_json(ROOT / "eval" / "results" / f"parsing_{language}{rule}.json")["summary"]["all"]
+        return tuple(f"{100 * results[name]['label_recall'][label]['mean']:.0f}" for name in names)
+
+    onlstm, prpn, right = "layer 2 (--layer 1)", "induced trees", "right branching"
+    of_dutch = (*recall("nl", "np", prpn), *recall("nl", "pp", prpn))
+    baseline = (*recall("nl", "np", right), *recall("nl", "pp", right))
+    start = "PRPN finds {} % of the noun phrases and {} % of the prepositional phrases"
+    assert figures("README.md", f"{start} (right branching: {{}} % and {{}} %)") == of_dutch + baseline
+    page = "docs/your-language.md"
+    assert figures(page, f"{start}; right branching finds {{}} % and {{}} %") == of_dutch + baseline
+    unbiased = "by which it finds {} % of the prepositional phrases, and not {} %"
+    assert figures(page, unbiased) == recall("nl", "pp", onlstm, rule="_no_bias") + recall("nl", "pp", onlstm)
+    folder = ROOT / "eval" / "results" / "languages" / "onlstm_pt"
+    seeds = [read_json(folder / f"seed_{seed}.json") for seed in (1111, 2222)]
+    perplexities = tuple(f"{seed['validation_perplexity']:.2f}" for seed in seeds)
+    assert figures(page, "though not in perplexity ({} and {})") == perplexities
+    (second, third), (other_second, other_third) = (
+        [percent(seed["sentence_f1_by_layer"][f"layer {layer}"]["right"]) for layer in (2, 3)] for seed in seeds
+    )
+    portuguese = (
+        "the second layer has F1 {}, above right branching, and the third {}; with the other these are {} and {}"
+    )
+    assert figures(page, portuguese) == (second, third, other_second, other_third)
+    portuguese = (
+        "above right branching with {}, and the other, of another seed, has {}, as there the third layer has the"
+    )
+    assert figures("README.md", f"{portuguese} phrases ({{}})") == (second, other_second, other_third)
+    spanish = "more noun phrases than right branching ({} % by both models, {} %), but fewer clauses"
+    assert figures(page, spanish) == recall("es", "sn", onlstm, right)
+    assert recall("es", "sn", onlstm) == recall("es", "sn", prpn)
+    assert figures(page, "fewer clauses ({} % and {} % against {} %)") == recall("es", "S", onlstm, prpn, right)
+    chinese = "have {} % and {} % of the prepositional phrases (balanced: {} %)"
+    assert figures(page, chinese) == recall("zh", "PP", onlstm, prpn, "balanced", rule="_no_bias")
+    (most, left) = figures(page, "at most {} % of such verb phrases, of which left branching has {} %")
+    found = [recall("zh", "VP‧的", onlstm, prpn, rule=rule) for rule in ("", "_no_bias")]
+    assert max(int(share) for shares in found for share in shares) <= int(most)
+    assert (left,) == recall("zh", "VP‧的", "left branching")
 
 
 def test_published_figures_stand_in_one_file_and_pages_agree_with_it():
