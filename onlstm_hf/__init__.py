@@ -35,6 +35,7 @@ _MODULES = {
     "TreeLSTMForSequenceClassification": "models.modeling_tree_lstm",
     "TreeLSTMForSequencePairClassification": "models.modeling_tree_lstm",
     "TreeLSTMModel": "models.modeling_tree_lstm",
+    "build_subword_tokenizer": "text.tokenization",
     "build_word_tokenizer": "text.tokenization",
     "convert_original_checkpoint": "conversion.checkpoints",
     "convert_original_state_dict": "conversion.state_dicts",
@@ -71,7 +72,7 @@ if TYPE_CHECKING:  # The same names, for editors and type checkers, which do not
         TreeLSTMModel,
     )
     from .parsing.pipeline import ConstituencyParsingPipeline
-    from .text.tokenization import build_word_tokenizer
+    from .text.tokenization import build_subword_tokenizer, build_word_tokenizer
     from .trees.distances import tree_from_distances
     from .trees.induced_tree import InducedTree
 

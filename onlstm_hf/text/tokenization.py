@@ -1,71 +1,26 @@
-"""Word-level and character-level tokenizers, built from text: `build_word_tokenizer`.
+"""Tokenizers built from text: of words or characters (`build_word_tokenizer`), or of parts of words
+(`build_subword_tokenizer`).
 
 The result is an ordinary `PreTrainedTokenizerFast`: it is saved, loaded, padded and batched as any other tokenizer,
 and needs nothing of this package once it has been saved.
 """
 
+import json
 import os
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from ..utils.files import refuse_nul
+from .sources import read_source
+from .word_splitting import word_splitter
 
-_BLOCK_BYTES = 1 << 20
-
-# A number as a whole word. These are the forms that the Penn Treebank language-modelling text writes as N (61, 9.8,
-# 1,000, 1\/2, 1986-87, 3:15); a word with anything else in it (1990s, 30-year, 13th) keeps its digits there.
-_NUMBER = r"\d+(?:(?:\\?/|[-.,:])\d+)*"
-
-# Penn Treebank word splitting in one pattern, whose matches are the words. A period stays with an abbreviation and is
-# a word of its own elsewhere, so that a text of several sentences needs no splitting beforehand.
-_LETTER_OR_DIGIT = r"[\p{L}\p{M}\p{N}]"
-_JOINER = r"(?:\\?/|\.?-|[.&_@+]|(?<=\d)[,:](?=\d))"
-_CLITIC = r"['’](?:s|m|d|ll|re|ve)\b"
-_ABBREVIATIONS = (
-    "adm ariz assn aug ave blvd bros calif co col colo conn corp dec dept dr etc feb fla gen gov inc jan jr ky lt ltd "
-    "md messrs mich minn mr mrs ms nev nov oct ph prof pty rep rev sen sept sgt sr st tenn vs wis"
-).replace(" ", "|")
-_TREEBANK_WORD = "(?i)" + "|".join(
-    (
-        rf"(?:(?![in]\.(?!\p{{L}}))(?:\p{{L}}\.)+|(?:{_ABBREVIATIONS})\.)(?!-?{_LETTER_OR_DIGIT})",  # J. a.m. Corp.
-        r"can(?=not\b)|(?:gon|wan)(?=na\b)|got(?=ta\b)",
-        r"n['’]t\b",
-        _CLITIC,
-        r"['’]\d+s?\b",  # '80s
-        rf"(?:(?!n['’]t\b){_LETTER_OR_DIGIT}"
-        rf"|(?<={_LETTER_OR_DIGIT})(?:{_JOINER}|(?!{_CLITIC})['’])(?={_LETTER_OR_DIGIT}))+",
-        r"\.{2,}|-{2,}|``|''|-[lr][rcs]b-",
-        r"(?=\S)\X",  # any other visible symbol; \X keeps the code points of an emoji together
-    )
-)
-
-_PRE_TOKENIZERS = {
-    "whitespace": pre_tokenizers.WhitespaceSplit(),
-    "treebank": pre_tokenizers.Split(Regex(_TREEBANK_WORD), behavior="removed", invert=True),
-    "characters": pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated"),
-}
-# Works on the words that another one has split a text into.
-_WITHOUT_PUNCTUATION = pre_tokenizers.Split(Regex(r"^[^\p{L}\p{M}\p{N}]+$"), behavior="removed")
-
-# What `digits_to_n` replaces: (pattern, replacement) pairs. The percent sign is an N too in the Penn Treebank text.
-_NUMBER_RULES = {
-    "whitespace": [(rf"(?<!\S)(?:\.?{_NUMBER}\.?|%)(?!\S)", "N")],
-    "treebank": [
-        (
-            rf"(?<!{_LETTER_OR_DIGIT}|['’])(?<!{_LETTER_OR_DIGIT}[-.,:&/_@+]){_NUMBER}"
-            rf"(?!(?:{_JOINER}|(?!{_CLITIC})['’])?{_LETTER_OR_DIGIT})",
-            "N",
-        ),
-        ("%", " N "),
-    ],
-}
-_NUMBER_RULES["characters"] = _NUMBER_RULES["whitespace"]
+# Stands before each part of a word but its first.
+_CONTINUES = "##"
 
 
 def build_word_tokenizer(
@@ -129,10 +84,93 @@ def build_word_tokenizer(
         FileNotFoundError: A file of `source` does not exist.
         ValueError: The text is empty or not UTF-8, or an argument is out of its range.
     """
-    if split not in _PRE_TOKENIZERS:
-        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(map(repr, _PRE_TOKENIZERS))}")
     if (source is None) == (vocabulary is None):
         raise ValueError("give either a source to take the vocabulary from, or the vocabulary itself")
+    special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size, min_count)
+    backend = word_splitter(split, lowercase=lowercase, digits_to_n=digits_to_n, drop_punctuation=drop_punctuation)
+    if split == "characters":
+        backend.decoder = decoders.Fuse()
+
+    if vocabulary is not None:
+        words = _ordered_words(vocabulary)
+        words += [token for token in special_tokens if token not in set(words)]
+        if vocab_size is not None and len(words) > vocab_size:
+            raise ValueError(f"the vocabulary has {len(words)} words, which is more than vocab_size={vocab_size}")
+    else:
+        words = special_tokens + _words_by_count(backend, read_source(source, text_column), special_tokens, min_count)
+        if len(words) == len(special_tokens):
+            raise ValueError(f"the source has no word that occurs {min_count} times or more: is the text empty?")
+        words = words[:vocab_size]
+    backend.model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token=unk_token)
+    backend.add_special_tokens(special_tokens)
+    return _wrapped(
+        backend,
+        eos_token,
+        unk_token,
+        pad_token,
+        padding_side,
+        model_input_names=["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])],
+    )
+
+
+def build_subword_tokenizer(
+    source: str | os.PathLike | Iterable[Any],
+    *,
+    parts: str = "bpe",
+    vocab_size: int = 8000,
+    min_count: int = 2,
+    lowercase: bool = False,
+    digits_to_n: bool = False,
+    drop_punctuation: bool = False,
+    split: str = "whitespace",
+    text_column: str = "text",
+    eos_token: str = "<eos>",
+    unk_token: str = "<unk>",
+    pad_token: str | None = "<pad>",
+    padding_side: str = "right",
+) -> PreTrainedTokenizerFast:
+    """Builds a tokenizer of parts of words, so that few words of a language are unknown.
+
+    The words are those of `build_word_tokenizer` with the same arguments, and no part goes beyond one of them: the
+    models' trees are over words as before (`onlstm_hf.text.word_alignment`). A part that does not begin its word is
+    written with `##` before it. Only a word with a character that the text does not have, or that is too rare to fit,
+    has the unknown token. The same text always gives the same ids.
+
+    Args:
+        source, lowercase, digits_to_n, drop_punctuation, text_column, eos_token, unk_token, pad_token, padding_side:
+            See `build_word_tokenizer`.
+        parts: "bpe": byte-pair encoding over characters (Sennrich et al., 2016): parts that often stand together
+            become one, until there are `vocab_size`. "characters": each character of a word is a part.
+        vocab_size: The largest number of ids, special tokens included. Single characters come first, by falling count;
+            one that also begins words has two ids.
+        min_count: Parts that stand together fewer times do not become one.
+        split: "whitespace" or "treebank".
+
+    Returns:
+        The tokenizer. `decode` joins the parts of words.
+
+    Raises:
+        FileNotFoundError: A file of `source` does not exist.
+        ValueError: The text is empty or not UTF-8, or an argument is out of its range.
+    """
+    if parts not in ("bpe", "characters"):
+        raise ValueError(f"unknown parts {parts!r}; choose 'bpe' or 'characters'")
+    if split == "characters":
+        raise ValueError("words that are characters have no parts; choose another split, or build_word_tokenizer")
+    special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size, min_count)
+    backend = word_splitter(split, lowercase=lowercase, digits_to_n=digits_to_n, drop_punctuation=drop_punctuation)
+    word_counts = _word_counts(backend, _without(special_tokens, read_source(source, text_column)))
+    if not word_counts:
+        raise ValueError("the source has no word: is the text empty?")
+    backend.model = _parts_of_words(word_counts, special_tokens, unk_token, vocab_size, min_count, parts == "bpe")
+    backend.decoder = decoders.WordPiece(prefix=_CONTINUES, cleanup=False)
+    backend.add_special_tokens(special_tokens)
+    return _wrapped(backend, eos_token, unk_token, pad_token, padding_side)
+
+
+def _special_tokens(
+    eos_token: str, unk_token: str, pad_token: str | None, vocab_size: int | None, min_count: int
+) -> list[str]:
     special_tokens = list(dict.fromkeys(token for token in (eos_token, unk_token, pad_token) if token is not None))
     if eos_token == unk_token or not all(special_tokens):
         raise ValueError(f"the special tokens must be non-empty and eos and unk distinct; got {special_tokens}")
@@ -143,62 +181,100 @@ def build_word_tokenizer(
             f"vocab_size is {vocab_size}; it must exceed {len(special_tokens)}, the number of special tokens "
             f"({' '.join(special_tokens)}), to leave room for words"
         )
+    return special_tokens
 
-    backend = Tokenizer(models.WordLevel(unk_token=unk_token))
-    backend.pre_tokenizer = _PRE_TOKENIZERS[split]
-    if drop_punctuation:
-        backend.pre_tokenizer = pre_tokenizers.Sequence([_PRE_TOKENIZERS[split], _WITHOUT_PUNCTUATION])
-    backend.normalizer = _normalizer(lowercase, digits_to_n, split)
-    if split == "characters":
-        backend.decoder = decoders.Fuse()
 
-    if vocabulary is not None:
-        words = _ordered_words(vocabulary)
-        words += [token for token in special_tokens if token not in set(words)]
-        if vocab_size is not None and len(words) > vocab_size:
-            raise ValueError(f"the vocabulary has {len(words)} words, which is more than vocab_size={vocab_size}")
-    else:
-        words = special_tokens + _words_by_count(backend, _texts(source, text_column), special_tokens, min_count)
-        if len(words) == len(special_tokens):
-            raise ValueError(f"the source has no word that occurs {min_count} times or more: is the text empty?")
-        words = words[:vocab_size]
-    backend.model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token=unk_token)
-    backend.add_special_tokens(special_tokens)
-
+def _wrapped(
+    backend: Tokenizer, eos_token: str, unk_token: str, pad_token: str | None, padding_side: str, **options: Any
+) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(
         tokenizer_object=backend,
         bos_token=eos_token,
         eos_token=eos_token,
         unk_token=unk_token,
         pad_token=pad_token,
-        model_input_names=["input_ids", "attention_mask", *(["token_type_ids"] if token_type_ids else [])],
         clean_up_tokenization_spaces=False,
         padding_side=padding_side,
+        **({"model_input_names": ["input_ids", "attention_mask"]} | options),
     )
 
 
-def _normalizer(lowercase: bool, digits_to_n: bool, split: str) -> normalizers.Normalizer | None:
-    steps = []
-    if digits_to_n and lowercase:
-        # An N that stands in the text already is a number too: as a digit it survives lower-casing.
-        steps.append(normalizers.Replace(Regex(r"(?<!\S)N(?!\S)"), "0"))
-    if lowercase:
-        steps.append(normalizers.Lowercase())
-    if digits_to_n:
-        steps += [normalizers.Replace(Regex(pattern), replacement) for pattern, replacement in _NUMBER_RULES[split]]
-    return normalizers.Sequence(steps) if steps else None
+def _without(special_tokens: Sequence[str], texts: Iterable[str]) -> Iterator[str]:
+    """What stands between the special tokens that are written in texts."""
+    special_token = re.compile("|".join(map(re.escape, special_tokens)))
+    return (piece for text in texts for piece in special_token.split(text))
 
 
 def _words_by_count(
     backend: Tokenizer, texts: Iterable[str], special_tokens: Sequence[str], min_count: int
 ) -> list[str]:
     """Splits texts exactly as `backend` will, and orders the words by falling count, then by code points."""
-    special_token = re.compile("|".join(map(re.escape, special_tokens)))
-    pieces = (piece for text in texts for piece in special_token.split(text))
     trainer = trainers.WordLevelTrainer(vocab_size=sys.maxsize, min_frequency=min_count, show_progress=False)
-    backend.train_from_iterator(pieces, trainer)
+    backend.train_from_iterator(_without(special_tokens, texts), trainer)
     ids = backend.get_vocab()
     return [word for word in sorted(ids, key=ids.get) if word not in special_tokens]
+
+
+def _word_counts(splitter: Tokenizer, texts: Iterable[str]) -> Counter[str]:
+    counts = Counter()
+    for text in texts:
+        written = text if splitter.normalizer is None else splitter.normalizer.normalize_str(text)
+        counts.update(word for word, _ in splitter.pre_tokenizer.pre_tokenize_str(written))
+    return counts
+
+
+def _parts_of_words(
+    word_counts: Mapping[str, int],
+    special_tokens: Sequence[str],
+    unk_token: str,
+    vocab_size: int,
+    min_count: int,
+    merged: bool,
+) -> models.BPE:
+    counts = Counter()
+    for word, count in word_counts.items():
+        for character in _characters(word):
+            counts[character] += count
+    characters = sorted(counts, key=lambda character: (-counts[character], character))
+    characters = characters[: vocab_size - len(special_tokens)]
+    parts = [*special_tokens, *characters]
+    merges = _merges(word_counts, characters, vocab_size - len(parts), min_count) if merged else []
+    parts = dict.fromkeys(parts + [first + second.removeprefix(_CONTINUES) for first, second in merges])
+    return models.BPE(
+        {part: index for index, part in enumerate(parts)},
+        merges,
+        unk_token=unk_token,
+        continuing_subword_prefix=_CONTINUES,
+    )
+
+
+def _merges(
+    word_counts: Mapping[str, int], characters: Sequence[str], num_parts: int, min_count: int
+) -> list[tuple[str, str]]:
+    """The pairs of parts that become one, in order, until there are `num_parts` new ones.
+
+    The trainer breaks ties by ids, and gives ids to characters in no fixed order unless they are special tokens. It
+    also has each character as the first of a word, whether there is such a word or not.
+    """
+    known = set(characters)
+    words = [word for word in word_counts if known.issuperset(_characters(word))]
+    parts = list(dict.fromkeys([*characters, *sorted(set("".join(words)))]))
+    backend = Tokenizer(models.BPE(continuing_subword_prefix=_CONTINUES))
+    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.BpeTrainer(
+        vocab_size=len(parts) + num_parts,
+        min_frequency=min_count,
+        special_tokens=parts,
+        continuing_subword_prefix=_CONTINUES,
+        show_progress=False,
+    )
+    backend.train_from_iterator((" ".join([word] * word_counts[word]) for word in words), trainer)
+    return [tuple(pair) for pair in json.loads(backend.to_str())["model"]["merges"]]
+
+
+def _characters(word: str) -> list[str]:
+    """The parts of a word of one character each."""
+    return [word[0], *(_CONTINUES + character for character in word[1:])]
 
 
 def _ordered_words(vocabulary: Sequence[str] | Mapping[str, int]) -> list[str]:
@@ -212,58 +288,3 @@ def _ordered_words(vocabulary: Sequence[str] | Mapping[str, int]) -> list[str]:
             twice = next(word for index, word in enumerate(words) if word in words[:index])
             raise ValueError(f"the vocabulary has the word {twice!r} more than once")
     return words
-
-
-def _texts(source: str | os.PathLike | Iterable[Any], text_column: str) -> Iterator[str]:
-    if isinstance(source, Mapping):
-        raise ValueError(f"the source has several splits ({', '.join(map(str, source))}); choose one of them")
-    if isinstance(source, (str, os.PathLike)):
-        source = [Path(source)]
-    elif isinstance(source, (list, tuple)) and source and _is_file_name(source[0]):
-        source = [Path(path) for path in source]
-
-    for item in source:
-        if isinstance(item, os.PathLike):
-            yield from _read_lines(Path(item))
-        elif isinstance(item, str):
-            yield item
-        elif isinstance(item, Mapping) and isinstance(item.get(text_column), str):
-            yield item[text_column]
-        elif isinstance(item, Mapping):
-            columns = ", ".join(f"{name} ({type(value).__name__})" for name, value in item.items())
-            raise ValueError(f"the dataset has no text in the column {text_column!r}; its columns are {columns}")
-        else:
-            raise ValueError(f"the source must give strings, paths or dataset rows, not {type(item).__name__}")
-
-
-def _is_file_name(item: Any) -> bool:
-    if not isinstance(item, str):
-        return False
-    looks_like_one = re.fullmatch(r"\S*[/\\]\S+|\S*\w\.\w{1,5}", item) is not None
-    return looks_like_one or os.path.isfile(item)
-
-
-def _read_lines(path: Path) -> Iterator[str]:
-    """Yields a file's lines; a line that is longer than a block comes in pieces, cut after a space."""
-    if not path.is_file():
-        raise FileNotFoundError(f"no text file at {path}; give text itself as a list of strings")
-    position, block = 0, b""
-    with path.open("rb") as file:
-        while new := file.read(_BLOCK_BYTES):
-            block += new
-            end = max(block.rfind(b"\n"), block.rfind(b" ")) + 1
-            yield from _decode(path, block[:end], position)
-            position, block = position + end, block[end:]
-    yield from _decode(path, block, position)
-
-
-def _decode(path: Path, block: bytes, position: int) -> Iterator[str]:
-    try:
-        text = block.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path} is not UTF-8 text: byte {block[error.start]:#04x} at position {position + error.start}; "
-            "convert the file to UTF-8"
-        ) from error
-    refuse_nul(text, str(path))
-    return iter(text.replace("\r\n", "\n").split("\n"))

@@ -33,10 +33,7 @@ def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tu
         ValueError: The tokenizer has no token for any of the words, and neither an unknown nor an end token.
     """
     words = list(words)
-    if not words:
-        return [], []
-    encode = _encode_by_offsets if tokenizer.is_fast else _encode_word_by_word
-    input_ids, word_indices = encode(tokenizer, words)
+    input_ids, word_indices = _encode(tokenizer, words)
     return _with_every_word(tokenizer, input_ids, word_indices, len(words))
 
 
@@ -46,7 +43,8 @@ def encode_sentence(
     """Splits a sentence into words and encodes it, without special tokens.
 
     The words are what white space separates; those of a word-level tokenizer (`build_word_tokenizer`) are its own
-    tokens, so that it can separate punctuation and clitics, or characters.
+    tokens, so that it can separate punctuation and clitics, or characters. What the tokenizer leaves out of every text
+    (punctuation, with the normalisers of this package) is no word.
 
     Args:
         tokenizer: Any tokenizer of Transformers.
@@ -64,22 +62,48 @@ def encode_sentence(
         word_indices = list(range(len(offsets)))
     else:
         offsets = [match.span() for match in re.finditer(r"\S+", text)]
-        input_ids, word_indices = encode_words(tokenizer, [text[start:end] for start, end in offsets])
+        words = [text[start:end] for start, end in offsets]
+        input_ids, word_indices, kept = _encode_kept(tokenizer, words)
+        offsets = [offsets[index] for index in kept]
+        input_ids, word_indices = _with_every_word(tokenizer, input_ids, word_indices, len(kept))
     return [text[start:end] for start, end in offsets], input_ids, word_indices, offsets
 
 
 def kept_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
-    """The words between spaces for which the tokenizer has tokens: all but those that it leaves out of every text."""
+    """The words between spaces of a text: all but those that the tokenizer leaves out of every text."""
     words = text.split()
-    if not words or not tokenizer.is_fast:
-        return words
-    _, word_indices = _encode_by_offsets(tokenizer, words)
-    return [words[index] for index in sorted(set(word_indices))]
+    _, _, kept = _encode_kept(tokenizer, words)
+    return [words[index] for index in kept]
 
 
 def is_word_level(tokenizer: PreTrainedTokenizerBase) -> bool:
     """Whether each token of the tokenizer is a whole word (or, for a character-level one, a character)."""
     return tokenizer.is_fast and type(tokenizer.backend_tokenizer.model).__name__ == "WordLevel"
+
+
+def _encode_kept(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int], list[int]]:
+    """Ids, the index of each one's word among those that are kept, and the indices of these among all words."""
+    input_ids, word_indices = _encode(tokenizer, words)
+    without_token = set(range(len(words))).difference(word_indices)
+    left_out = {index for index in without_token if _is_left_out(tokenizer, words[index])}
+    kept = [index for index in range(len(words)) if index not in left_out]
+    if left_out:
+        input_ids, word_indices = _encode(tokenizer, [words[index] for index in kept])
+    return input_ids, word_indices, kept
+
+
+def _is_left_out(tokenizer: PreTrainedTokenizerBase, word: str) -> bool:
+    """Whether nothing of a word reaches the tokenizer's model, so that it is not unknown but no word at all."""
+    if not tokenizer.is_fast:
+        return False
+    splitter = tokenizer.backend_tokenizer
+    written = word if splitter.normalizer is None else splitter.normalizer.normalize_str(word)
+    return not (written if splitter.pre_tokenizer is None else splitter.pre_tokenizer.pre_tokenize_str(written))
+
+
+def _encode(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int]]:
+    encode = _encode_by_offsets if tokenizer.is_fast else _encode_word_by_word
+    return encode(tokenizer, words) if words else ([], [])
 
 
 def _encode_by_offsets(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int]]:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
-from onlstm_hf.text import tokenization
+from onlstm_hf.text import sources
 from onlstm_hf.text.tokenization import build_word_tokenizer
 from tests.helpers.requirements import library
 
@@ -271,7 +271,7 @@ def test_a_file_is_read_in_blocks_even_where_it_has_one_long_line(tmp_path, monk
     words = ["été", "the", "naïve", "日本語", "x" * 50] * 40
     path.write_text(" ".join(words), encoding="utf-8")
     expected = build_word_tokenizer(path).get_vocab()
-    monkeypatch.setattr(tokenization, "_BLOCK_BYTES", 16)
+    monkeypatch.setattr(sources, "_BLOCK_BYTES", 16)
     assert build_word_tokenizer(path).get_vocab() == expected
     assert len(expected) == 3 + 5
 
@@ -289,7 +289,7 @@ def test_a_file_that_is_not_utf8_is_named_with_the_position_of_the_byte(tmp_path
     path = tmp_path / "latin1.txt"
     path.write_bytes(b"one two three four five\ncaf\xe9 six\n")
     for block_bytes in (1 << 20, 8):
-        monkeypatch.setattr(tokenization, "_BLOCK_BYTES", block_bytes)
+        monkeypatch.setattr(sources, "_BLOCK_BYTES", block_bytes)
         with pytest.raises(ValueError, match=r"latin1\.txt is not UTF-8 text: byte 0xe9 at position 27"):
             build_word_tokenizer(path)
 

@@ -43,17 +43,21 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
         if tokenizer.eos_token_id is None:
             raise ValueError(f"the tokenizer {name} has no eos_token, which must end every line of the text")
         return tokenizer
-    return onlstm_hf.build_word_tokenizer(
-        load_texts(data, "train"),
-        vocab_size=data.vocab_size,
-        min_count=data.min_count,
-        lowercase=data.lowercase,
-        digits_to_n=data.digits_to_n,
-        drop_punctuation=data.drop_punctuation,
-        split=data.split,
-        text_column=data.text_column,
-        padding_side="left",  # as text generation needs it
-    )
+    options = {
+        "min_count": data.min_count,
+        "lowercase": data.lowercase,
+        "digits_to_n": data.digits_to_n,
+        "drop_punctuation": data.drop_punctuation,
+        "split": data.split,
+        "text_column": data.text_column,
+        "padding_side": "left",  # as text generation needs it
+    }
+    if data.vocab_size is not None:
+        options["vocab_size"] = data.vocab_size
+    texts = load_texts(data, "train")
+    if data.subwords is not None:
+        return onlstm_hf.build_subword_tokenizer(texts, parts=data.subwords, **options)
+    return onlstm_hf.build_word_tokenizer(texts, **options)
 
 
 def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -> PreTrainedModel:

@@ -57,6 +57,11 @@ class DataArguments:
     split: Literal["whitespace", "treebank", "characters"] = fixed(
         "What the words of the tokenizer that is built are.", "whitespace"
     )
+    subwords: Literal["bpe", "characters"] | None = fixed(
+        "What the tokens of the tokenizer that is built are, if not words: parts of them by byte-pair encoding, "
+        "or their characters.",
+        None,
+    )
     streaming: bool = fixed("Read the training text as it comes instead of holding it in memory.", False)
     independent_sentences: bool = fixed(
         "Train on padded sentences in random order instead of one stream with the state carried; perplexities are "
