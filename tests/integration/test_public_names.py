@@ -19,7 +19,8 @@ PUBLIC_NAMES = [
     *("RNNConfig", "RNNModel", "RNNForCausalLM", "RNNForSequenceClassification", "RNNForSequencePairClassification"),
     *("TreeLSTMConfig", "TreeLSTMModel"),
     *("TreeLSTMForSequenceClassification", "TreeLSTMForSequencePairClassification"),
-    *("InducedTree", "tree_from_distances", "build_word_tokenizer", "ConstituencyParsingPipeline"),
+    *("InducedTree", "tree_from_distances", "ConstituencyParsingPipeline"),
+    *("build_word_tokenizer", "build_subword_tokenizer"),
     *("convert_original_state_dict", "convert_original_checkpoint", "generate_logic_pairs", "logical_relation"),
 ]
 AUTO_CLASSES = """

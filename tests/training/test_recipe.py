@@ -155,7 +155,7 @@ def test_a_resumed_run_must_have_the_fields_that_its_place_depends_on(recipe_fil
     updates = {"batch_size", "gradient_accumulation_steps", "seed"} | optimizer
     text = {"streaming", "independent_sentences", "bptt_length", "random_bptt", "max_sentence_length", "optimizer"}
     tokenizer = {"tokenizer", "vocab_size", "min_count", "lowercase", "digits_to_n", "drop_punctuation", "split"}
-    text |= tokenizer | {"init_from", "average_from_start", "tree_batch_size"}
+    text |= tokenizer | {"subwords", "init_from", "average_from_start", "tree_batch_size"}
     assert parse(recipe_file).fields("fixed").keys() == model | updates | text
     pairs = {"num_pairs", "pairs_seed", "max_train_operators", "holdout_every"}
     assert parse_logic_recipe(["--output_dir", "x"]).fields("fixed").keys() == model | updates | pairs

@@ -376,6 +376,19 @@ def test_another_language_is_trained_and_scored_by_its_own_tags_which_the_checkp
     assert remembered["dropped_tags"] == ["PUNCT", "n"]
 
 
+@pytest.mark.parametrize("parts", ["bpe", "characters", None])
+def test_parts_of_words_leave_fewer_of_them_unknown_and_trees_are_over_words(project, parts):
+    Path("train.txt").write_text("o gato que dorme .\na rata vê o gato .\n" * 20)
+    Path("valid.txt").write_text("o rato vê a gata , que dorme\n")
+    Path("gold.mrg").write_text("((S (NP (art o) (n rato)) (VP (v vê) (NP (art a) (n gata))) (PUNCT .)))\n")
+    options = ["--drop_punctuation", "true", *(["--subwords", parts] if parts else []), "--vocab_size", "30"]
+    results = train("run", *ADAMW, *options, "--gold_trees", "gold.mrg", "--treebank_preset", "universal")
+    assert results["parsing_unknown_words"] == pytest.approx(2 / 5 if parts is None else 0)
+    model, tokenizer = (kind.from_pretrained("run/best") for kind in (AutoModelForCausalLM, AutoTokenizer))
+    assert len(tokenizer.tokenize("rato dorme")) == {"bpe": 3, "characters": 9, None: 2}[parts]
+    assert model.parse("o rato , que dorme .", tokenizer).words == ("o", "rato", "que", "dorme")
+
+
 def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project):
     with pytest.raises(ValueError, match='models of type "rnn" induce no trees: leave out the gold trees'):
         train("run", *ADAMW, "--gold_trees", "gold.mrg")
