@@ -1,11 +1,15 @@
 """Processes that start at once: forks of one that has imported the libraries, which takes seconds of CPU."""
 
+import faulthandler
 import multiprocessing
 import os
 from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from torch.distributed import TCPStore
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -26,25 +30,39 @@ def forked_context() -> ForkServerContext:
     return context
 
 
-def run_ranks(num_processes: int, port: int, function: Callable, *arguments) -> None:
-    """Runs a function in processes that find one another as those of `accelerate launch` do; all must succeed."""
+def run_ranks(num_processes: int, function: Callable, *arguments) -> None:
+    """Runs a function in processes that find one another as those of `accelerate launch` do; all must succeed.
+
+    Raises:
+        AssertionError: One failed or took too long; it has what each of them printed last.
+    """
     context = forked_context()
-    processes = [
-        context.Process(target=_run_rank, args=(rank, num_processes, port, function, arguments))
-        for rank in range(num_processes)
-    ]
-    for process in processes:
-        process.start()
-    for process in processes:
-        process.join(timeout=100)
-    for process in processes:
-        process.kill()
-        process.join()
-    assert [process.exitcode for process in processes] == [0] * num_processes
+    # Held here as an agent of torchrun holds it: a port that is chosen first and bound later may be another's by then.
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with TemporaryDirectory() as folder:
+        outputs = [Path(folder, f"rank_{rank}.txt") for rank in range(num_processes)]
+        processes = [
+            context.Process(target=_run_rank, args=(rank, num_processes, store.port, output, function, arguments))
+            for rank, output in enumerate(outputs)
+        ]
+        for process in processes:
+            process.start()
+        for process in processes:
+            process.join(timeout=100)
+        for process in processes:
+            process.kill()
+            process.join()
+        codes = [process.exitcode for process in processes]
+        ends = "\n".join(f"{output.stem}:\n{output.read_text()[-3000:]}" for output in outputs if output.exists())
+    assert codes == [0] * num_processes, f"exit statuses {codes}\n{ends}"
 
 
-def _run_rank(rank: int, num_processes: int, port: int, function: Callable, arguments: tuple) -> None:
+def _run_rank(rank: int, num_processes: int, port: int, output: Path, function: Callable, arguments: tuple) -> None:
     ranks = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": num_processes, "LOCAL_WORLD_SIZE": num_processes}
-    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "ACCELERATE_USE_CPU": "true"}
-    os.environ.update({name: str(value) for name, value in (ranks | address).items()})
-    function(*arguments)
+    address = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    os.environ.update({name: str(value) for name, value in (ranks | address | {"ACCELERATE_USE_CPU": "true"}).items()})
+    with output.open("w") as stream:
+        os.dup2(stream.fileno(), 1)
+        os.dup2(stream.fileno(), 2)
+        faulthandler.dump_traceback_later(90)  # of one that the others wait for
+        function(*arguments)

@@ -4,7 +4,6 @@ import json
 import math
 import random
 import shutil
-import socket
 from pathlib import Path
 
 import numpy as np
@@ -204,10 +203,7 @@ def test_a_run_cannot_go_on_with_other_target_trees(project):
 def test_two_processes_are_one_with_twice_the_batch(project):
     options = [*NO_DROPOUT, "--max_steps", 6]
     train("one", *options)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    run_ranks(2, port, train_lm.main, command("two", *options, "--batch_size", 2, "--tree_batch_size", 3))
+    run_ranks(2, train_lm.main, command("two", *options, "--batch_size", 2, "--tree_batch_size", 3))
     for name in ("loss", "tree_loss", "held_out_tree_loss"):
         values, expected = ([entry[name] for entry in log_of(folder, name)] for folder in ("two", "one"))
         assert values == pytest.approx(expected, rel=1e-4)

@@ -92,12 +92,11 @@ def train_as_rank(folder, arguments, is_own_host):
         folder = Path(folder, f"host_{os.environ['RANK']}")
         os.environ |= {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "1"}
     os.chdir(folder)
-    with open(os.devnull, "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
-        train_lm.main(arguments)
+    train_lm.main(arguments)
 
 
 def train_in(num_processes, project, arguments, are_hosts=False):
-    run_ranks(num_processes, free_port(), train_as_rank, str(project), arguments, are_hosts)
+    run_ranks(num_processes, train_as_rank, str(project), arguments, are_hosts)
 
 
 def train_as_script(arguments):

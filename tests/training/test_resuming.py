@@ -50,7 +50,7 @@ OTHER_VALUES = {
 }  # fmt: skip
 OTHER_TEXT_VALUES = {
     "tokenizer": "other", "vocab_size": 9, "min_count": 2, "lowercase": True, "digits_to_n": True, "split": "treebank",
-    "drop_punctuation": True,
+    "drop_punctuation": True, "subwords": "bpe",
     "streaming": True, "independent_sentences": True, "bptt_length": 9, "random_bptt": False,
     "max_sentence_length": 9, "tree_batch_size": 9, "init_from": "other",
     "optimizer": "adamw", "average_from_start": False,

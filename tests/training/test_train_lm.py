@@ -748,12 +748,12 @@ def launch_two(project_root):
     """Trains in two processes on the CPU, through `accelerate launch` or, which is faster, as it starts them."""
 
     def launch(output_dir, *overrides, through_accelerate):
+        if not through_accelerate:
+            run_ranks(2, train_lm.main, command(output_dir, *overrides))
+            return
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        if not through_accelerate:
-            run_ranks(2, port, train_lm.main, command(output_dir, *overrides))
-            return
         # `--cpu` alone starts one process; `--multi_gpu` is what makes the launcher start several.
         options = ["--multi_gpu", "--num_processes", "2", "--main_process_port", str(port)]
         script = str(project_root / "training" / "train_lm.py")
