@@ -39,12 +39,12 @@ from training.loop.checkpointing import replaced_folder
 PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees", "target_trees")
 TRAINING_COMMAND = (
     "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files {text.train} "
-    "--validation_files {text.validation} --test_files {text.test} --output_dir runs/{run}"
+    "--validation_files {text.validation}{test_option} --output_dir runs/{run}"
 )
 DISTILLATION_OPTIONS = " --init_from {init_from} --target_trees {target_trees}"
 RELEASE_COMMAND = (
     "python training/release.py runs/{run} model_cards/{output} --recipe {recipe} --text training/texts/{texts} "
-    "--validation_files {text.validation} --test_files {text.test}"
+    "--validation_files {text.validation}{test_option}"
 )
 TREEBANK_OPTION = " --treebank {treebank.file}"
 
@@ -61,6 +61,7 @@ def main(arguments: list[str] | None = None) -> dict:
         "texts": options.text.name,
         "text": text,
         "treebank": gold_trees,
+        "test_option": f" --test_files {text.test}" if text.test else "",
     }
     training_command = TRAINING_COMMAND + (DISTILLATION_OPTIONS if "target_trees" in training else "")
     release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
@@ -70,7 +71,9 @@ def main(arguments: list[str] | None = None) -> dict:
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # a missing description should not show after all that is measured
         treebank = _read_treebank(options.treebank, model)
-        files = {"validation": options.validation_files, "test": options.test_files}
+        files = {"validation": options.validation_files}
+        if options.test_files:
+            files["test"] = options.test_files
         rows = {"validation": VALIDATION_ROWS, "test": 1}
         results = {
             "parameters": model.num_parameters(),
@@ -112,6 +115,8 @@ def _read_data(options: argparse.Namespace) -> dict:
         ValueError: if something is missing.
     """
     data = yaml.safe_load(options.text.read_text(encoding="utf-8"))
+    if bool(options.test_files) != bool(data.get("text", {}).get("test")):
+        raise ValueError(f"--test_files goes with `test` of the text in {options.text}: give both or neither")
     if options.treebank is None:
         data.pop("treebank", None)
     elif "treebank" not in data:
@@ -180,7 +185,7 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "training/texts/penn_treebank.yaml",
     )
     parser.add_argument("--validation_files", nargs="+", required=True)
-    parser.add_argument("--test_files", nargs="+", required=True)
+    parser.add_argument("--test_files", nargs="+", help="if the description of the text names a test text")
     parser.add_argument(
         "--treebank",
         help="Penn-style gold trees, a .mrg file or a folder of them, for the card to state parsing scores",

@@ -157,6 +157,39 @@ def test_the_card_says_how_many_words_are_unknown_and_trees_are_read_as_the_mode
     assert "| text | perplexity | unknown words |" in text and "33.3 % of their words are unknown." in text
 
 
+def test_a_text_without_a_test_part_has_a_card_without_one(run, tmp_path, project_root):
+    folder, options, _ = run
+    *options, _, text = options
+    with pytest.raises(ValueError, match="--test_files goes with `test` of the text .* give both or neither"):
+        release.main([str(folder), str(tmp_path / "model"), *options])
+    descriptions = (project_root / "training" / "texts" / "toy_english.yaml").read_text()
+    lines = descriptions.replace("  test: corpus/test.txt", "  license: cc-by-nc-4.0").partition("treebank:")[0]
+    (tmp_path / "text.yaml").write_text(lines)
+    options = [*options, "--text", str(tmp_path / "text.yaml")]
+    with pytest.raises(ValueError, match="give both or neither"):
+        release.main([str(folder), str(tmp_path / "model"), *options, "--test_files", text])
+    results = release.main([str(folder), str(tmp_path / "model"), *options])
+    card = ModelCard.load(tmp_path / "model" / "README.md")
+    assert results["perplexity"].keys() == results["unknown_words"].keys() == {"validation"}
+    assert "--test_files" not in card.text and "test (one stream)" not in card.text
+    assert card.data.license == "cc-by-nc-4.0"
+    assert [result.metric_name for result in card.data.eval_results] == ["validation perplexity"]
+
+
+def test_labels_of_another_treebank_are_its_most_frequent_ones(run, data, tmp_path):
+    folder, options, model_type = run
+    if model_type == "rnn":
+        pytest.skip("it induces no trees")
+    trees = [
+        "((cl (np (N the) (N cat)) (vp (V sees) (np (N the) (N dog)))))",
+        "((cl (np (N the) (N dog)) (adv (V sleeps) (V now))))",
+    ]
+    (tmp_path / "trees.mrg").write_text("\n".join(trees) + "\n")
+    release.main([str(folder), str(tmp_path / "model"), *options, "--treebank", str(tmp_path / "trees.mrg")])
+    recall = re.search(r"Recall of gold constituents by label, .*", (tmp_path / "model" / "README.md").read_text())[0]
+    assert re.findall(r"(\w+) [\d.]+ %", recall) == ["np", "cl", "adv", "vp"]
+
+
 def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):
     folder, _, _ = released
     card = ModelCard.load(folder / "README.md")

@@ -13,7 +13,8 @@ from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, Treeb
 
 # The card also has scores of the sentences of at most this many words.
 SHORT = 10
-SHOWN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
+# Recall is shown of these labels in the Penn Treebank, elsewhere of the most frequent ones.
+PENN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
 NAMES_OF_TYPES = {"onlstm": "ON-LSTM", "prpn": "PRPN"}
 # Perplexity on validation text is measured in this many rows of one stream.
 VALIDATION_ROWS = 10
@@ -81,7 +82,7 @@ def _filled_template(
         training_command=_in_lines(results["training"]["command"]),
         validation_rows=VALIDATION_ROWS,
         validation=f"{results['perplexity']['validation']:.2f}",
-        test=f"{results['perplexity']['test']:.2f}",
+        test=f"{results['perplexity']['test']:.2f}" if text.test else None,
         unknown={part: f"{100 * share:.1f} %" for part, share in results.get("unknown_words", {}).items()},
         updates=f"{results['training']['updates']:,}",
         note=results["training"]["note"],
@@ -116,7 +117,9 @@ def _parsing_section(
 ) -> dict:
     """The values for the card's section on parsing."""
     scores = parsing["all"][main_row(config)]
-    recall = {label: counts["recall"] for label, counts in scores["label_recall"].items() if label in SHOWN_LABELS}
+    recall, labels = scores["label_recall"], PENN_LABELS
+    if treebank.dataset != WSJ_SAMPLE:
+        labels = sorted(recall, key=lambda label: -recall[label]["total"])[: len(PENN_LABELS)]
     return {
         "treebank": treebank,
         "published_parsing": description.published_parsing if treebank.dataset == WSJ_SAMPLE else None,
@@ -127,7 +130,9 @@ def _parsing_section(
             {"name": row} | {part: f"{100 * parsing[part][row]['sentence_f1']:.1f}" for part in ("all", "short")}
             for row in parsing["all"]
         ],
-        "label_recall": ", ".join(f"{label} {100 * value:.1f} %" for label, value in recall.items()),
+        "label_recall": ", ".join(
+            f"{label} {100 * recall[label]['recall']:.1f} %" for label in labels if label in recall
+        ),
         "depth": f"{scores['average_depth']:.1f}",
     }
 
@@ -168,7 +173,7 @@ def _metadata(
         )
     return ModelCardData(
         language=text.language,
-        license="apache-2.0",
+        license=text.license,
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=list(description.tags),

@@ -24,7 +24,8 @@ class TextDescription:
         example: a sentence in this spelling, of three words or more.
         train: how a command names the training text.
         validation: how it names the validation text.
-        test: how it names the test text.
+        test: how it names the test text, if there is one.
+        license: of the weights, as the Hub names it.
     """
 
     name: str
@@ -37,7 +38,8 @@ class TextDescription:
     example: str
     train: str
     validation: str
-    test: str
+    test: str | None = None
+    license: str = "apache-2.0"
 
 
 @dataclass(frozen=True)
