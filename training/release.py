@@ -7,6 +7,7 @@ weights score, and a model card that states these numbers and the commands behin
 import argparse
 import json
 import platform
+import shlex
 import sys
 from datetime import date
 from pathlib import Path
@@ -33,13 +34,21 @@ from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
+from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
 PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees", "target_trees")
+# Fields on where the text comes from and how it is scored, which the descriptions of the text speak of.
+SOURCES = (
+    *("dataset", "dataset_config", "text_column", "train_split", "validation_split", "test_split"),
+    *("gold_tree_column", "dropped_tags", "init_from", "model_code", "eval_every_steps", "eval_batch_size"),
+    "test_batch_size",
+)
+RECIPES = Path(__file__).resolve().parent / "recipes"
 TRAINING_COMMAND = (
     "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files {text.train} "
-    "--validation_files {text.validation}{test_option} --output_dir runs/{run}"
+    "--validation_files {text.validation}{test_option}{overrides} --output_dir runs/{run}"
 )
 DISTILLATION_OPTIONS = " --init_from {init_from} --target_trees {target_trees}"
 RELEASE_COMMAND = (
@@ -62,6 +71,7 @@ def main(arguments: list[str] | None = None) -> dict:
         "text": text,
         "treebank": gold_trees,
         "test_option": f" --test_files {text.test}" if text.test else "",
+        "overrides": _overrides(options.recipe, training["recipe"]),
     }
     training_command = TRAINING_COMMAND + (DISTILLATION_OPTIONS if "target_trees" in training else "")
     release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
@@ -156,6 +166,32 @@ def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treeban
         rows = {row: parse_treebank(model, tokenizer, trees, **chosen) for row, chosen in options.items()}
         scores[name] = {row: score.to_dict() for row, score in (rows | score_baselines(trees)).items()}
     return scores
+
+
+def _overrides(name: str, run: dict) -> str:
+    """What the run was given beside its recipe: the fields that count for its weights, as options of a command.
+
+    Raises:
+        ValueError: if there is no such recipe.
+    """
+    path = RECIPES / f"{name}.yaml"
+    if not path.is_file():
+        raise ValueError(f"--recipe names a file of {RECIPES} without .yaml, and there is no {path}")
+    recipe = parse_recipe([str(path), "--train_files", "train.txt", "--validation_files", "valid.txt"])
+    written = recipe.fields("fixed") | recipe.fields("recorded")
+    differing = {
+        name: value
+        for name, value in run.items()
+        if name in written and name not in (*SOURCES, *PLACES, "model") and value not in (written[name], None)
+    }
+    differing |= {
+        f"model.{name}": value for name, value in run["model"].items() if value != written["model"].get(name)
+    }
+    return "".join(f" --{name} {_as_argument(value)}" for name, value in differing.items())
+
+
+def _as_argument(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else shlex.quote(str(value))
 
 
 def _without_paths(training: dict) -> dict:

@@ -1,5 +1,6 @@
 import json
 import re
+import shlex
 import shutil
 
 import pytest
@@ -12,6 +13,7 @@ from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.trees.treebank import PRESETS, GoldTree
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training import release, train_lm
+from training.language_models.recipe import parse_recipe
 from training.toy_english import generate_toy_treebank, write_toy_corpus
 
 TINY = ["--model.embedding_size=8", "--model.hidden_size=12", "--max_steps", "3", "--mixed_precision", "no"]
@@ -105,6 +107,21 @@ def test_the_card_has_valid_metadata_and_the_measured_numbers(released):
         row = {"onlstm": "layer 2", "prpn": "induced trees"}[model_type]
         sentence_f1 = results["parsing"]["all"][row]["sentence_f1"]
         assert f"| {row} | {100 * sentence_f1:.1f} |" in card.text
+
+
+def test_the_training_command_has_what_was_given_beside_the_recipe(released):
+    _, results, model_type = released
+    recipe = parse_recipe(shlex.split(results["training"]["command"])[3:])
+    run = results["training"]["recipe"]
+    for name, value in (recipe.fields("fixed") | {"max_steps": 3}).items():
+        assert run[name] == value
+    assert ("chunk_size 4" in results["training"]["command"]) == (model_type == "onlstm")
+
+
+def test_a_recipe_that_is_not_there_is_named(run, tmp_path):
+    folder, options, _ = run
+    with pytest.raises(ValueError, match="no .*training/recipes/elsewhere.yaml"):
+        release.main([str(folder), str(tmp_path / "model"), *options, "--recipe", "elsewhere"])
 
 
 def test_the_example_of_the_card_runs(released, capsys):
