@@ -156,13 +156,14 @@ def _perplexity(
 
 
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:
-    """Scores of every layer that gives distances and of the baselines, on all sentences and on the short ones."""
+    """Scores of every layer that gives distances and of the baselines, on all sentences and on the short ones if any."""
     options = {main_row(model.config): {}}
     if model.parse_layer is not None:
         options = {layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
     options[f"{main_row(model.config)}, no branching bias"] = {"branching_bias": "none"}
     scores = {}
-    for name, trees in {"all": treebank, "short": [tree for tree in treebank if len(tree.words) <= SHORT]}.items():
+    parts = {"all": treebank, "short": [tree for tree in treebank if len(tree.words) <= SHORT]}
+    for name, trees in ((name, trees) for name, trees in parts.items() if trees):
         rows = {row: parse_treebank(model, tokenizer, trees, **chosen) for row, chosen in options.items()}
         scores[name] = {row: score.to_dict() for row, score in (rows | score_baselines(trees)).items()}
     return scores

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeli
 from onlstm_hf.hub.cards.language_model import main_row, model_card
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
-from onlstm_hf.trees.treebank import read_treebank
+from onlstm_hf.trees.treebank import preprocessing_of, read_treebank
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
 
@@ -71,7 +71,8 @@ def test_its_weights_are_small_and_safe(folder):
 @each_checkpoint
 def test_its_card_has_the_numbers_of_its_results(folder):
     card, results = ModelCard.load(folder / "README.md"), json.loads((folder / "results.json").read_text())
-    assert card.data.license and card.data.library_name and card.data.pipeline_tag and card.data.datasets
+    assert card.data.license and card.data.library_name and card.data.pipeline_tag
+    assert bool(card.data.datasets) == results["data"]["text"]["dataset"].startswith("ptb-text-only/")
     measured = {result.metric_name: result.metric_value for result in card.data.eval_results}
     for split, perplexity in results["perplexity"].items():
         assert measured[f"{split} perplexity"] == round(perplexity, 2)
@@ -83,7 +84,8 @@ def test_its_card_can_be_written_again_from_its_results(folder):
     results = json.loads((folder / "results.json").read_text())
     card = model_card(folder.name, AutoConfig.from_pretrained(folder), results)
     assert str(card) == (folder / "README.md").read_text()
-    assert "Published" in card.text  # what is known of the Penn Treebank text is said
+    # What is known of the Penn Treebank text is said, and of no other.
+    assert ("Published" in card.text) == (results["data"]["text"]["language"] == "en")
 
 
 @pytest.mark.slow
@@ -92,9 +94,13 @@ def test_its_parsing_scores_can_be_had_again(folder, shared_dir):
     model, tokenizer = load(folder)
     if not model.induces_trees:
         pytest.skip("it induces no trees")
-    treebank = read_treebank(shared_dir / "data" / "wsj_sample" / "wsj_0001-0199.mrg")
-    rows = json.loads((folder / "results.json").read_text())["parsing"]["all"]
-    expected = rows[main_row(model.config)]["sentence_f1"]
+    results = json.loads((folder / "results.json").read_text())
+    file = shared_dir / "data" / "wsj_sample" / "wsj_0001-0199.mrg"
+    if results["data"]["text"]["language"] != "en":
+        file = shared_dir / "data" / "languages" / results["data"]["treebank"]["file"]
+    trees = read_treebank(file, preprocessing_of(None, model.config.treebank_preprocessing))
+    treebank = [tree for tree in trees if tree.words]
+    expected = results["parsing"]["all"][main_row(model.config)]["sentence_f1"]
     assert parse_treebank(model, tokenizer, treebank).sentence_f1 == pytest.approx(expected, abs=5e-4)
 
 
@@ -102,6 +108,9 @@ def test_its_parsing_scores_can_be_had_again(folder, shared_dir):
 @each_checkpoint
 def test_its_validation_perplexity_can_be_had_again(folder, shared_dir):
     model, tokenizer = load(folder)
-    stream = encode_text(TextLines([shared_dir / "data" / "ptb" / "valid.txt"]), tokenizer, "text", "validation")
-    expected = json.loads((folder / "results.json").read_text())["perplexity"]["validation"]
+    results = json.loads((folder / "results.json").read_text())
+    text = results["data"]["text"]
+    file = shared_dir / "data" / ("languages" if text["language"] != "en" else "") / text["validation"]
+    stream = encode_text(TextLines([file]), tokenizer, "text", "validation")
+    expected = results["perplexity"]["validation"]
     assert stream_log_likelihood(model, stream, batch_size=10).perplexity == pytest.approx(expected, rel=1e-3)

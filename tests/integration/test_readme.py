@@ -19,8 +19,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from eval import benchmark_quantization, benchmark_speed
 from eval.corpus import benchmark_corpus
-from eval.report.by_task.languages import is_by_language, language_table
-from eval.report.results_files import Run
 from eval.report.tables import markdown_table
 from eval.speed import ablation_turns
 from eval.speed.rows import HEADER, Row, with_rows_over_all_runs
@@ -31,10 +29,10 @@ from onlstm_hf.hub.cards.published import published_f1, published_figures, publi
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from tests.helpers.forked_processes import forked_context
+from tests.helpers.pages import ROOT, figures, percent, read_json
 from training import quickstart
 from training.logic.pairs import split_by_operators
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]
 TREES = (
     "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
@@ -201,7 +199,7 @@ def test_the_readme_links_every_model_card_and_its_table_has_the_results_of_the_
         link = f"[model_cards/{card.name}](model_cards/{card.name}/README.md)"
         assert link in readme
         results = read_json(card / "results.json")
-        if "perplexity" not in results:
+        if "perplexity" not in results or results["data"]["text"]["language"] != "en":
             continue
         parameters, validation, test, *parsing, updates = table[link]
         assert parameters == f"{results['parameters'] / 1e6:.1f} million"
@@ -223,26 +221,6 @@ def test_the_readme_links_every_model_card_and_its_table_has_the_results_of_the_
             assert f"falls from {parsing[0]} to {without_bias}" in readme
 
 
-def test_its_table_of_languages_has_the_figures_of_the_results():
-    files = sorted((ROOT / "eval" / "results").glob("parsing_*.json"))
-    runs = [Run(number, path.name, read_json(path)) for number, path in enumerate(files)]
-    header, rows = language_table([run for run in runs if is_by_language(run)])
-    shown = [
-        "onlstm, words unknown to it",
-        *("onlstm, layer 2 (--layer 1)", "onlstm, layer 2 (--layer 1), no branching bias"),
-        *("prpn, induced trees", "prpn, induced trees, no branching bias"),
-        *("right branching", "balanced", "upper bound"),
-    ]
-    figures_of = {row[0]: dict(zip(header[1:], row[1:], strict=True)) for row in rows}
-    section = (ROOT / "README.md").read_text(encoding="utf-8").split("\n### Other languages\n")[1].split("\n## ")[0]
-    table = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")][2:]
-    languages = {"Portuguese": "pt", "Spanish": "es", "Dutch": "nl", "Chinese": "zh"}
-    assert [language for language, *_ in table] == list(languages)
-    assert set(languages.values()) == set(header[1:])
-    for language, _, unknown_words, *cells in table:
-        assert [unknown_words.removesuffix(" %"), *cells] == [figures_of[row][languages[language]] for row in shown]
-
-
 def test_its_table_of_speed_has_rows_of_the_benchmark_as_they_were_printed():
     files = sorted((ROOT / "eval" / "results").glob("speed*.json"))
     contents = {path.stem: read_json(path) for path in files}
@@ -259,22 +237,6 @@ def test_its_table_of_speed_has_rows_of_the_benchmark_as_they_were_printed():
     # What several runs measured on one CPU is shown over all of their rounds, not by the run that suits best.
     repeated = {cells[0] for cells in (line.split(" | ") for line in printed) if " runs" in cells[1]}
     assert all(" runs" in line for line in table if line.split(" | ")[0] in repeated)
-
-
-def read_json(path: Path) -> dict:
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-def figures(page: str, phrase: str) -> tuple[str, ...]:
-    """The figures that stand where the phrase has `{}`; it must stand on the page once, with lines broken anywhere."""
-    text = " ".join((ROOT / page).read_text(encoding="utf-8").split())
-    pattern = re.escape(" ".join(phrase.split())).replace(r"\{\}", r"(\d[\d.,]*\d|\d)")
-    (found,) = re.findall(pattern, text)
-    return (found,) if isinstance(found, str) else found
-
-
-def percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f}"
 
 
 def test_figures_of_the_toy_corpus_are_those_of_the_runs():
@@ -372,47 +334,6 @@ def test_figures_of_other_runs_are_those_of_their_results():
     assert figures("README.md", "PRPN was measured at {} times the speed of word by word") == (newest,)
 
 
-def test_figures_of_what_is_learned_in_other_languages_are_those_of_the_results():
-    def recall(language: str, label: str, *names: str, rule: str = "") -> tuple[str, ...]:
-        results = read_json(ROOT / "eval" / "results" / f"parsing_{language}{rule}.json")["summary"]["all"]
-        return tuple(f"{100 * results[name]['label_recall'][label]['mean']:.0f}" for name in names)
-
-    onlstm, prpn, right = "layer 2 (--layer 1)", "induced trees", "right branching"
-    of_dutch = (*recall("nl", "np", prpn), *recall("nl", "pp", prpn))
-    baseline = (*recall("nl", "np", right), *recall("nl", "pp", right))
-    start = "PRPN finds {} % of the noun phrases and {} % of the prepositional phrases"
-    assert figures("README.md", f"{start} (right branching: {{}} % and {{}} %)") == of_dutch + baseline
-    page = "docs/your-language.md"
-    assert figures(page, f"{start}; right branching finds {{}} % and {{}} %") == of_dutch + baseline
-    unbiased = "by which it finds {} % of the prepositional phrases, and not {} %"
-    assert figures(page, unbiased) == recall("nl", "pp", onlstm, rule="_no_bias") + recall("nl", "pp", onlstm)
-    folder = ROOT / "eval" / "results" / "languages" / "onlstm_pt"
-    seeds = [read_json(folder / f"seed_{seed}.json") for seed in (1111, 2222)]
-    perplexities = tuple(f"{seed['validation_perplexity']:.2f}" for seed in seeds)
-    assert figures(page, "though not in perplexity ({} and {})") == perplexities
-    (second, third), (other_second, other_third) = (
-        [percent(seed["sentence_f1_by_layer"][f"layer {layer}"]["right"]) for layer in (2, 3)] for seed in seeds
-    )
-    portuguese = (
-        "the second layer has F1 {}, above right branching, and the third {}; with the other these are {} and {}"
-    )
-    assert figures(page, portuguese) == (second, third, other_second, other_third)
-    portuguese = (
-        "above right branching with {}, and the other, of another seed, has {}, as there the third layer has the"
-    )
-    assert figures("README.md", f"{portuguese} phrases ({{}})") == (second, other_second, other_third)
-    spanish = "more noun phrases than right branching ({} % by both models, {} %), but fewer clauses"
-    assert figures(page, spanish) == recall("es", "sn", onlstm, right)
-    assert recall("es", "sn", onlstm) == recall("es", "sn", prpn)
-    assert figures(page, "fewer clauses ({} % and {} % against {} %)") == recall("es", "S", onlstm, prpn, right)
-    chinese = "have {} % and {} % of the prepositional phrases (balanced: {} %)"
-    assert figures(page, chinese) == recall("zh", "PP", onlstm, prpn, "balanced", rule="_no_bias")
-    (most, left) = figures(page, "at most {} % of such verb phrases, of which left branching has {} %")
-    found = [recall("zh", "VP‧的", onlstm, prpn, rule=rule) for rule in ("", "_no_bias")]
-    assert max(int(share) for shares in found for share in shares) <= int(most)
-    assert (left,) == recall("zh", "VP‧的", "left branching")
-
-
 def test_published_figures_stand_in_one_file_and_pages_agree_with_it():
     def numbers(content) -> set[str]:
         if isinstance(content, dict | list):
@@ -471,3 +392,16 @@ def test_the_citation_file_names_this_version_and_both_papers():
         people = " and ".join(f"{person['family-names']}, {person['given-names']}" for person in paper["authors"])
         assert [paper["title"], people, str(paper["year"])] == [title, authors, year]
         assert paper["type"] == "conference-paper" and paper["conference"]["name"]
+
+
+def test_figures_of_listops_are_those_of_the_results():
+    models = ("lstm", "onlstm", "tree_lstm")
+    lstm, onlstm, tree_lstm = (read_json(ROOT / "eval" / "results" / f"listops_{model}.json") for model in models)
+    assert {run["epochs"] for run in (lstm, onlstm, tree_lstm)} == {30}
+    accuracies = "the LSTM has {} % of the test right, the ON-LSTM {} % and the Tree-LSTM {} %"
+    expected = tuple(percent(run["test"]["accuracy"]) for run in (lstm, onlstm, tree_lstm))
+    assert figures("docs/training.md", accuracies) == expected
+    longest = tuple(percent(run["test"]["by_length"]["321-"]["accuracy"]) for run in (onlstm, lstm))
+    assert figures("docs/training.md", "320 tokens the ON-LSTM has {} % right, and the LSTM {} %") == longest
+    recall = tuple(percent(onlstm["trees"][row]["list_recall"]) for row in ("induced", "random (uniform trees)"))
+    assert figures("docs/training.md", "it finds {} % of the lists, random trees {} %") == recall

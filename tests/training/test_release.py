@@ -207,6 +207,19 @@ def test_labels_of_another_treebank_are_its_most_frequent_ones(run, data, tmp_pa
     assert re.findall(r"(\w+) [\d.]+ %", recall) == ["np", "cl", "adv", "vp"]
 
 
+def test_a_treebank_without_short_sentences_has_no_column_for_them(run, data, tmp_path):
+    folder, options, model_type = run
+    if model_type == "rnn":
+        pytest.skip("it induces no trees")
+    sentence = f"(np (N the) (N cat)) {'(adv (A now)) ' * 10}(vp (V sees) (np (N the) (N dog)))"
+    (tmp_path / "trees.mrg").write_text(f"((cl {sentence}))\n")
+    results = release.main([str(folder), str(tmp_path / "model"), *options, "--treebank", str(tmp_path / "trees.mrg")])
+    card = (tmp_path / "model" / "README.md").read_text()
+    f1 = results["parsing"]["all"]["right branching"]["sentence_f1"]
+    assert results["parsing"].keys() == {"all"} and f"| right branching | {100 * f1:.1f} |\n" in card
+    assert "at most 10 words" not in card
+
+
 def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):
     folder, _, _ = released
     card = ModelCard.load(folder / "README.md")

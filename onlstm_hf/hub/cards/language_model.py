@@ -125,9 +125,9 @@ def _parsing_section(
         "published_parsing": description.published_parsing if treebank.dataset == WSJ_SAMPLE else None,
         "main_row": main_row(config),
         "num_sentences": f"{scores['num_sentences']:,}",
-        "short": SHORT,
+        "short": SHORT if "short" in parsing else None,
         "parsing_rows": [
-            {"name": row} | {part: f"{100 * parsing[part][row]['sentence_f1']:.1f}" for part in ("all", "short")}
+            {"name": row} | {part: f"{100 * parsing[part][row]['sentence_f1']:.1f}" for part in parsing}
             for row in parsing["all"]
         ],
         "label_recall": ", ".join(
