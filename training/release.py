@@ -156,7 +156,7 @@ def _perplexity(
 
 
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:
-    """Scores of every layer that gives distances and of the baselines, on all sentences and on the short ones if any."""
+    """Scores of every layer that gives distances and of the baselines, on all sentences and, if any, short ones."""
     options = {main_row(model.config): {}}
     if model.parse_layer is not None:
         options = {layer_row(layer): {"layer": layer} for layer in range(model.config.num_hidden_layers)}
