@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from fnmatch import fnmatch
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 import torch
@@ -50,6 +50,8 @@ CHECKPOINT_FILES = (
 NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__", "SHA256SUMS")
 # The models that are registered with each Auto class, by their configuration.
 MODELS = (MODEL_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
+# What a model is tried on: so many tokens of its own, or a sentence if these are nothing that is seen.
+NUM_TOKENS = 8
 SENTENCE = "the company said it expects to report a loss"
 # In brackets that make binary trees, which some models of pairs need.
 PAIR = ("( a ( and b ) )", "( not a )")
@@ -211,8 +213,15 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
     if auto_class is AutoModelForSequenceClassification:
         _check_classifies(checkpoint, model, tokenizer)
     elif model.induces_trees:
-        model.parse(SENTENCE, tokenizer)
+        model.parse(_sentence_for(tokenizer), tokenizer)
     return model
+
+
+def _sentence_for(tokenizer: PreTrainedTokenizerBase) -> str:
+    """A text of tokens that the model knows, in whatever language."""
+    special = set(tokenizer.all_special_ids)
+    known = islice((token for token in range(len(tokenizer)) if token not in special), NUM_TOKENS)
+    return tokenizer.decode(list(known)).strip() or SENTENCE
 
 
 def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
