@@ -88,7 +88,9 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         if adaptation:
             adapted, log_probabilities = adapt(adaptation, model, tokenizer, kept, batch_size)
             adapted["scores"] = {
-                text: score_tokens(log_probabilities[text], lines, tokenizer) for text, lines in kept.items()
+                text: score_tokens(log_probabilities[text], lines, tokenizer)
+                | {"unknown_words": scores[text]["unknown_words"]}
+                for text, lines in kept.items()
             }
         models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
         is_english &= getattr(model.config, "treebank_preprocessing", None) is None

@@ -18,6 +18,7 @@ from eval.data.texts import read_sentences
 from eval.report.perplexities import PUBLISHED, report, score_tokens
 from eval.report.results_files import check_writable
 from eval.report.tasks import LANGUAGE_MODELLING
+from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.text.tokenization import build_word_tokenizer
@@ -55,6 +56,7 @@ def evaluate_ngrams(options: argparse.Namespace, arguments: Sequence[str]) -> No
     training_sentences = _sentences(options.training_text)
     tokenizer = build_word_tokenizer(training_sentences)
     training_text = encode_sentence_stream(tokenizer, training_sentences)
+    unknown = {path: unknown_words(tokenizer, sentences) for path, sentences in texts.items()}
     models = []
     for order in options.order:
         ngrams = KneserNeyNGrams(training_text, len(tokenizer), tokenizer.eos_token_id, order)
@@ -62,6 +64,7 @@ def evaluate_ngrams(options: argparse.Namespace, arguments: Sequence[str]) -> No
         for path, sentences in texts.items():
             log_probabilities = ngrams.log_probabilities(encode_sentence_stream(tokenizer, sentences))
             scores[path] = score_tokens(torch.from_numpy(log_probabilities), sentences)
+            scores[path]["unknown_words"] = unknown[path]
         name = f"Kneser-Ney {order}-grams"
         models.append(
             {"model": name, "num_parameters": ngrams.num_ngrams, "seed": None, "scores": scores, "adaptation": None}

@@ -23,7 +23,8 @@ Args:
     batch_size: `"texts"` only: rows of the stream (1), or sentences at a time (64).
 Returns:
     `perplexity` (over all tokens together), `log_likelihood`, `num_tokens`; where asked for `word_perplexity`,
-    `bits_per_character`, and for the sentence protocol `perplexities` and `mean_perplexity`.
+    `bits_per_character`, for the sentence protocol `perplexities` and `mean_perplexity`, and of `"texts"`
+    `unknown_words`, the share of words that the model does not know.
 Examples:
     >>> import evaluate
     >>> perplexity = evaluate.load("eval/perplexity")
@@ -96,6 +97,10 @@ class Perplexity(evaluate.Metric):
         if protocol == "sentence":
             scores["perplexities"] = [_perplexity(*item) for item in zip(log_likelihoods, num_tokens, strict=True)]
             scores["mean_perplexity"] = float(np.mean(scores["perplexities"]))
+        if self.config_name == "texts":
+            from onlstm_hf.scoring.coverage import unknown_words
+
+            scores["unknown_words"] = unknown_words(model_arguments["tokenizer"], predictions)
         return scores
 
 

@@ -45,6 +45,12 @@ def language_modelling(runs: Sequence[Run]) -> str:
     """A row for each text and model, as it is and with adaptation; runs that scored the same share it."""
     rows = {}
     models = [(run.number, model) for run in runs for model in run.results.get("models", [run.results])]
+    coverage = {  # what any run found of a model and text
+        (model["model"], text): score["unknown_words"]
+        for _, model in models
+        for text, score in model["scores"].items()
+        if "unknown_words" in score
+    }
     for run_number, results in models:
         adapted = results["adaptation"]
         scored = [("", results["scores"])]
@@ -62,7 +68,7 @@ def language_modelling(runs: Sequence[Run]) -> str:
                     f"{score['perplexity']:.2f}",
                     f"{score['word_perplexity']:.2f}",
                     f"{score['bits_per_character']:.3f}",
-                    _share(score.get("unknown_words", scored[0][1][text].get("unknown_words"))),
+                    _share(coverage.get((results["model"], text))),
                 )
                 rows.setdefault(row, []).append(f"[{run_number}]")
     measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
@@ -119,16 +125,17 @@ def _parsing_of_english(runs: Sequence[Run]) -> str:
             if models:
                 names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
                 seeds = ", ".join(_cell(model["seed"]) for model in models)
+                unknown = ", ".join(dict.fromkeys(_share(model.get("unknown_words")) for model in models))
                 rule = "" if results["protocol"]["branching_bias"] == "right" else ", no branching bias"
-                measured.setdefault((f"{name}{rule}", names, seeds, place, *figures), []).append(number)
+                measured.setdefault((f"{name}{rule}", names, seeds, place, *figures, unknown), []).append(number)
             else:
-                baselines.setdefault((name, "", "", place, *figures), []).append(number)
+                baselines.setdefault((name, "", "", place, *figures, ""), []).append(number)
     rows = [[*row, " ".join(numbers)] for row, numbers in (measured | baselines).items()]
     published = published_figures(PARSING)
     for row, (name, *figures) in zip(published, published_rows(PUBLISHED_MAX_WORDS, published), strict=True):
         place = "WSJ section 23" if "wsj" in row else "wsj_0001-0199.mrg"
-        rows.append([name, "", "", place, *figures, _source(row)])
-    table = markdown_table([header[0], "model", "seed", "treebank", *header[1:], "run"], rows)
+        rows.append([name, "", "", place, *figures, "", _source(row)])
+    table = markdown_table([header[0], "model", "seed", "treebank", *header[1:], "unknown words", "run"], rows)
     return f"In per cent, but for the depth. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
 
 

@@ -222,6 +222,7 @@ def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
         assert adapted["scores"][name]["num_tokens"] == results["scores"][name]["num_tokens"] == len(stream)
         perplexity = math.exp(-found.mean().item())
         assert adapted["scores"][name]["word_perplexity"] == pytest.approx(perplexity)
+        assert adapted["scores"][name]["unknown_words"] == results["scores"][name]["unknown_words"]
         assert f"{name}, cache" in table and f"{perplexity:.2f}" in table
     assert f"the best of 8 on 20 tokens of {other}" in table
 
@@ -270,8 +271,10 @@ def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, 
 
 
 def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
-    output = tmp_path / "results.json"
-    arguments = ["--training-text", text_file, "--files", text_file, "--order", "1", "2", "--output", str(output)]
+    output, other = tmp_path / "results.json", tmp_path / "other.txt"
+    other.write_text(f"{LINES[0]} zyxwv\n")
+    files = [text_file, str(other)]
+    arguments = ["--training-text", text_file, "--files", *files, "--order", "1", "2", "--output", str(output)]
     assert evaluate_ngrams.main(arguments) == 0
     lines = [line for line in LINES if line]
     tokenizer = build_word_tokenizer(lines)
@@ -281,6 +284,8 @@ def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
         assert model["model"] == f"Kneser-Ney {order}-grams" and model["num_parameters"] == ngrams.num_ngrams
         expected = math.exp(-ngrams.log_probabilities(stream).mean())
         assert model["scores"][text_file]["perplexity"] == pytest.approx(expected)
+        assert model["scores"][text_file]["unknown_words"] == 0
+        assert model["scores"][str(other)]["unknown_words"] == 1 / (1 + len(LINES[0].split()))
     assert f"{text_file}, Kneser-Ney 2-grams" in capsys.readouterr().out
 
     (tmp_path / "empty.txt").write_text("\n")

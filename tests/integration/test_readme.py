@@ -405,3 +405,29 @@ def test_figures_of_listops_are_those_of_the_results():
     assert figures("docs/training.md", "320 tokens the ON-LSTM has {} % right, and the LSTM {} %") == longest
     recall = tuple(percent(onlstm["trees"][row]["list_recall"]) for row in ("induced", "random (uniform trees)"))
     assert figures("docs/training.md", "it finds {} % of the lists, random trees {} %") == recall
+
+
+def test_the_shares_of_unknown_words_in_the_sample_are_those_of_the_results():
+    names = ("unseen_own", "onlstm_ptb_small")
+    not_read, read = (read_json(ROOT / "eval" / "results" / f"parsing_{name}.json")["models"] for name in names)
+    expected = [{percent(model["unknown_words"]) for model in models} for models in (not_read, read)]
+    shown = figures("README.md", "do not know {} % of the sample's words, and those that have read them {} %")
+    assert [{share} for share in shown] == expected
+
+
+def test_figures_of_the_mixture_of_softmaxes_are_those_of_the_results():
+    rows = re.findall(
+        r"^\| `(onlstm[-_]ptb[-_]small\w*)` \|(.*)\|$", (ROOT / "docs" / "models.md").read_text(), re.MULTILINE
+    )
+    assert [name for name, _ in rows] == ["onlstm-ptb-small", "onlstm_ptb_small_mixture"]
+    for name, cells in rows:
+        file = f"{name.replace('-', '_')}.json"
+        lm, trees = (read_json(ROOT / "eval" / "results" / f"{task}_{file}") for task in ("lm", "parsing"))
+        perplexities = [f"{score['perplexity']:.2f}" for score in lm["scores"].values()]
+        (model,) = trees["models"]
+        f1 = [percent(score["sentence_f1"]) for layer, score in model["scores"]["all"].items()]
+        shown = [cell.strip() for cell in cells.split("|")]
+        assert shown[1:] == [f"{lm['num_parameters']:,}", *perplexities, ", ".join(f1)]
+    recipes = (ROOT / "training" / "recipes" / f"onlstm_ptb_small{kind}.yaml" for kind in ("", "_mixture"))
+    epochs, mixture_epochs = (str(yaml.safe_load(recipe.read_text())["num_epochs"]) for recipe in recipes)
+    assert figures("docs/models.md", "use up in {} epochs instead of {}") == (mixture_epochs, epochs)

@@ -68,6 +68,17 @@ def test_every_measured_row_names_a_run_and_every_other_row_is_published(project
                 assert re.sub(r" \((secondary|computed)\)$", "", line.split(" | ")[-1].removesuffix(" |")) in sources
 
 
+def test_the_share_of_unknown_words_stands_beside_every_perplexity_and_f1(project_root):
+    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
+    for section in ("Language modelling", "Unsupervised constituency parsing"):
+        (table,) = re.findall(rf"^## {section}\n.*?^(\| .*?)\n\n", text, flags=re.MULTILINE | re.DOTALL)
+        header, _, *rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
+        measured = [row for row in rows if row[1] and re.fullmatch(r"(\[\d+\] ?)+", row[-1])]
+        assert measured
+        for row in measured:
+            assert re.fullmatch(r"\d+\.\d %", row[header.index("unknown words")].strip()), row
+
+
 def test_runs_with_the_same_figures_share_a_row(project_root):
     text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
     for section in re.split(r"\n## ", text):
