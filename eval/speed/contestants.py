@@ -70,8 +70,15 @@ def _ordered_neurons_stack(size: StackSize, implementation: str, device: torch.d
 
 
 def _lstm_stack(size: StackSize, device: torch.device) -> nn.Module:
-    layers = [nn.LSTM(*sizes) for sizes in pairwise(size.layer_sizes)]
-    return _Stack(layers, lambda layer, inputs: layer(inputs)[0]).to(device)
+    def run(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
+        try:
+            return layer(inputs)[0]
+        except RuntimeError as error:
+            if "could not create a primitive" not in str(error):
+                raise
+            raise ValueError("oneDNN has no LSTM in this precision for this CPU") from error
+
+    return _Stack([nn.LSTM(*sizes) for sizes in pairwise(size.layer_sizes)], run).to(device)
 
 
 class _Stack(nn.Module):

@@ -154,8 +154,9 @@ def test_saving_and_loading_keeps_weights_and_labels(model, sides, tmp_path):
         loaded = loader.from_pretrained(tmp_path)
         assert type(loaded) is type(model)
         assert loaded.config.id2label == ID2LABEL and loaded.config.label2id == LABEL2ID
+        assert all(torch.equal(loaded.state_dict()[name], weight) for name, weight in model.state_dict().items())
         with torch.no_grad():
-            assert torch.equal(loaded(**as_inputs(sides)).logits, model(**as_inputs(sides)).logits)
+            torch.testing.assert_close(loaded(**as_inputs(sides)).logits, model(**as_inputs(sides)).logits)
 
 
 def test_weights_of_the_classifier_are_initialised_by_their_inputs(model):
