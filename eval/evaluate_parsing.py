@@ -106,6 +106,12 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="of the random baselines and intervals (%(default)s)")
     parser.add_argument(
+        "--sentences-read",
+        choices=["yes", "no"],
+        help="whether the words of the sentences are part of the text that the models were trained on, which the "
+        "results then say",
+    )
+    parser.add_argument(
         "--note", metavar="TEXT", help="a remark to print and store, for instance on the training text"
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
@@ -190,6 +196,8 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         print(f"\n{format_table(*agreement_table(agreement))}")
     if treebank.is_read_as_in_the_papers:
         print(f"\n{PUBLISHED_NOTE}")
+    if options.sentences_read:
+        print(f"\nsentences read in training: {options.sentences_read}")
     if options.note:
         print(f"\nnote: {options.note}")
     if options.table:
@@ -213,6 +221,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
                 "branching_bias": options.branching_bias,
                 "seed": options.seed,
             },
+            "sentences_read": options.sentences_read,
             "note": options.note,
             "max_words": options.max_words,
             **(

@@ -109,11 +109,12 @@ def _parsing_of_english(runs: Sequence[Run]) -> str:
     """A row for each layer and ensemble, then one for each baseline; figures of several checkpoints are means.
 
     Short sentences are those of the papers' WSJ10; runs with others have no figures for them. What scores the same in
-    several runs has one row.
+    several runs has one row. Models that have not read the sentences come first.
     """
     measured, baselines = {}, {}
-    for run in runs:
+    for run in sorted(runs, key=lambda run: run.results.get("sentences_read") != "no"):
         results = run.results
+        read = results.get("sentences_read") or ""
         summary = results["summary"]
         if results["max_words"] != PUBLISHED_MAX_WORDS:
             summary = {"all": summary["all"]}
@@ -127,15 +128,16 @@ def _parsing_of_english(runs: Sequence[Run]) -> str:
                 seeds = ", ".join(_cell(model["seed"]) for model in models)
                 unknown = ", ".join(dict.fromkeys(_share(model.get("unknown_words")) for model in models))
                 rule = "" if results["protocol"]["branching_bias"] == "right" else ", no branching bias"
-                measured.setdefault((f"{name}{rule}", names, seeds, place, *figures, unknown), []).append(number)
+                measured.setdefault((f"{name}{rule}", names, seeds, place, read, *figures, unknown), []).append(number)
             else:
-                baselines.setdefault((name, "", "", place, *figures, ""), []).append(number)
+                baselines.setdefault((name, "", "", place, "", *figures, ""), []).append(number)
     rows = [[*row, " ".join(numbers)] for row, numbers in (measured | baselines).items()]
     published = published_figures(PARSING)
     for row, (name, *figures) in zip(published, published_rows(PUBLISHED_MAX_WORDS, published), strict=True):
         place = "WSJ section 23" if "wsj" in row else "wsj_0001-0199.mrg"
-        rows.append([name, "", "", place, *figures, "", _source(row)])
-    table = markdown_table([header[0], "model", "seed", "treebank", *header[1:], "unknown words", "run"], rows)
+        rows.append([name, "", "", place, "", *figures, "", _source(row)])
+    columns = ["model", "seed", "treebank", "read in training", *header[1:], "unknown words", "run"]
+    table = markdown_table([header[0], *columns], rows)
     return f"In per cent, but for the depth. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
 
 

@@ -355,8 +355,10 @@ def test_parsing_scores_are_those_of_the_induced_trees(
 ):
     output = tmp_path / "results.json"
     arguments = [checkpoint, "--treebank", treebank, "--branching-bias", branching_bias, "--output", str(output)]
-    assert evaluate_parsing.main([*arguments, "--note", "seen in training"]) == 0
+    assert evaluate_parsing.main([*arguments, "--note", "of the sample", "--sentences-read", "no"]) == 0
+    assert "sentences read in training: no\n" in capsys.readouterr().out
     results = json.loads(output.read_text())
+    assert results["sentences_read"] == "no"
     gold = read_treebank(treebank)
     for part, part_gold in (("all", gold), ("short", gold[:2])):
         sentences = [list(tree.words) for tree in part_gold]
@@ -367,7 +369,7 @@ def test_parsing_scores_are_those_of_the_induced_trees(
         for name, expected in score_baselines(part_gold).items():
             assert results["others"][part][name] == as_json(expected)
     assert results["others"]["all"]["upper bound"]["sentence_f1"] < 1
-    assert results["note"] == "seen in training"
+    assert results["note"] == "of the sample"
     assert results["published"]["rows"][0]["wsj"] == {"mean": 47.7, "standard_deviation": 1.5, "max": 49.4}
 
 

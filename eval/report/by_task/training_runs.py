@@ -64,11 +64,13 @@ def _text(recipe: Mapping) -> str:
 
 
 def _spread(seeds: Sequence[dict], figure: Callable[[dict], float | None], digits: str) -> str:
-    """Mean and standard deviation, or nothing where not all seeds have the figure."""
-    values = [figure(seed) for seed in seeds]
-    if None in values:
+    """Mean and standard deviation, and where not all seeds have the figure how many do."""
+    values = [value for value in map(figure, seeds) if value is not None]
+    if not values:
         return ""
-    return f"{mean(values):{digits}}" + (f" ± {stdev(values):{digits}}" if len(values) > 1 else "")
+    deviation = f" ± {stdev(values):{digits}}" if len(values) > 1 else ""
+    number = f" ({len(values)} of {len(seeds)})" if len(values) < len(seeds) else ""
+    return f"{mean(values):{digits}}{deviation}{number}"
 
 
 def _per_cent(fraction: float | None) -> float | None:

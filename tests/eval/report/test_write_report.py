@@ -79,6 +79,18 @@ def test_the_share_of_unknown_words_stands_beside_every_perplexity_and_f1(projec
             assert re.fullmatch(r"\d+\.\d %", row[header.index("unknown words")].strip()), row
 
 
+def test_trees_of_sentences_that_were_not_read_come_first_and_every_measured_row_says_which_they_are(project_root):
+    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
+    (table,) = re.findall(
+        r"^## Unsupervised constituency parsing\n.*?^(\| .*?)\n\n", text, flags=re.MULTILINE | re.DOTALL
+    )
+    header, _, *rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
+    model, read = header.index("model"), header.index("read in training")
+    answers = [row[read] for row in rows if row[model]]
+    assert answers == sorted(answers) and set(answers) == {"no", "yes"}
+    assert not any(row[read] for row in rows if not row[model])
+
+
 def test_runs_with_the_same_figures_share_a_row(project_root):
     text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
     for section in re.split(r"\n## ", text):
