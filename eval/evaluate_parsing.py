@@ -10,7 +10,7 @@
 Unless options or models say otherwise, words and scores are those of the PRPN and ON-LSTM papers
 (onlstm_hf/trees/treebank.py and onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any
 weights from the files of them that training runs leave (onlstm_hf/trees/tree_files.py). Of several checkpoints, such
-as one model trained with several seeds, the table has mean, standard deviation and maximum.
+as one model trained with several seeds, the table has mean, standard deviation, minimum and maximum.
 """
 
 import argparse
@@ -26,6 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from eval.data.treebanks import Treebank, add_treebank_options
 from eval.report.agreement import ALL, agreement_summary, agreement_table
 from eval.report.by_task.parsing import (
+    INTERVAL_NOTE,
     PUBLISHED,
     PUBLISHED_MAX_WORDS,
     PUBLISHED_NOTE,
@@ -180,7 +181,10 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         part: score(further, gold, limit, options.seed) | score_baselines(_short(gold, gold, limit), options.seed)
         for part, limit in limits.items()
     }
-    summaries = {part: summarize_rows([model["scores"][part] for model in models], others[part]) for part in limits}
+    summaries = {
+        part: summarize_rows([model["scores"][part] for model in models], rows, options.seed)
+        for part, rows in others.items()
+    }
 
     header, rows = parsing_table(summaries, options.max_words)
     if treebank.is_read_as_in_the_papers:  # other figures are not of this language
@@ -190,6 +194,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     if treebank.num_left_out:
         print(f"{treebank.num_left_out} sentences without a word are left out")
     print("\n" + format_table(header, rows))
+    print(f"\n{INTERVAL_NOTE}")
     by_model = ", by model" if len(models) > 1 else ""
     print(f"\nunknown words{by_model}: {', '.join(share(model['unknown_words']) for model in models)}")
     if agreement:
@@ -314,11 +319,14 @@ def _short(trees: Sequence, gold: Sequence[GoldTree], max_words: int | None) -> 
     ]
 
 
-def summarize_rows(of_models: Sequence[dict[str, ParsingScores]], others: dict[str, ParsingScores]) -> dict[str, dict]:
+def summarize_rows(
+    of_models: Sequence[dict[str, ParsingScores]], others: dict[str, ParsingScores], seed: int
+) -> dict[str, dict]:
     """`summarize` over the models that have a row, and of each ensemble and baseline by itself."""
     names = dict.fromkeys(name for rows in of_models for name in rows)
     scores = {name: [rows[name] for rows in of_models if name in rows] for name in names}
-    return {name: summarize(rows) for name, rows in (scores | {name: [row] for name, row in others.items()}).items()}
+    scores |= {name: [row] for name, row in others.items()}
+    return {name: summarize(rows, seed) for name, rows in scores.items()}
 
 
 def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:

@@ -11,7 +11,7 @@ from eval.report.by_task.logic import PUBLISHED_NOTE as LOGIC_NOTE
 from eval.report.by_task.logic import logic_table
 from eval.report.by_task.narrative_cloze import NOTE as NARRATIVE_CLOZE_NOTE
 from eval.report.by_task.narrative_cloze import cloze_table
-from eval.report.by_task.parsing import PUBLISHED_MAX_WORDS, parsing_table, published_rows
+from eval.report.by_task.parsing import INTERVAL_NOTE, PUBLISHED_MAX_WORDS, parsing_table, published_rows
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.by_task.syntax import PUBLISHED_NOTE as SYNTAX_NOTE
@@ -138,7 +138,7 @@ def _parsing_of_english(runs: Sequence[Run]) -> str:
         rows.append([name, "", "", place, "", *figures, "", _source(row)])
     columns = ["model", "seed", "treebank", "read in training", *header[1:], "unknown words", "run"]
     table = markdown_table([header[0], *columns], rows)
-    return f"In per cent, but for the depth. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
+    return f"In per cent, but for the depth; {INTERVAL_NOTE}. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
 
 
 def syntax(runs: Sequence[Run]) -> str:

@@ -18,7 +18,7 @@ from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
-from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
+from onlstm_hf.scoring.parsing_scores import mean_f1_interval, score_baselines, score_parses
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.treebank import AS_WRITTEN, PRESETS, GoldTree, read_treebank
@@ -466,7 +466,7 @@ def test_the_trees_of_layers_and_checkpoints_are_averaged(
         assert f"\n{name} " in capsys.readouterr().out
 
 
-def test_several_checkpoints_give_mean_deviation_and_maximum(
+def test_several_checkpoints_give_mean_deviation_extremes_and_interval(
     capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, treebank
 ):
     output, table = tmp_path / "results.json", tmp_path / "table.csv"
@@ -485,15 +485,21 @@ def test_several_checkpoints_give_mean_deviation_and_maximum(
     assert summary["sentence_f1"]["mean"] == pytest.approx((first + second) / 2)
     assert summary["sentence_f1"]["standard_deviation"] == pytest.approx(abs(first - second) / math.sqrt(2))
     assert summary["sentence_f1"]["max"] == max(first, second)
+    assert summary["sentence_f1"]["min"] == min(first, second)
+    low, high = mean_f1_interval(scores)
+    assert summary["sentence_f1"]["interval"] == [low, high]
     recalls = [score.label_recall["NP"].recall for score in scores]
     assert summary["label_recall"]["NP"]["mean"] == pytest.approx(sum(recalls) / 2)
     header, row, *rest = csv.reader(table.read_text().splitlines())
-    assert header[:4] == ["trees", "sentence F1", "s.d.", "max"]
+    assert header[:6] == ["trees", "sentence F1", "s.d.", "min", "max", "95 %"]
     deviation = 100 * abs(first - second) / math.sqrt(2)
-    assert row[1:4] == [f"{50 * (first + second):.1f}", f"{deviation:.1f}", f"{100 * max(first, second):.1f}"]
+    spread = [50 * (first + second), deviation, 100 * min(first, second), 100 * max(first, second)]
+    assert row[1:6] == [*(f"{figure:.1f}" for figure in spread), f"{100 * low:.1f}-{100 * high:.1f}"]
     published = {line[0]: line for line in rest}["ON-LSTM, layer 2 (published)"]
-    assert published[1:8] == ["47.7", "1.5", "49.4", "", "65.1", "", "66.8"]
-    assert {line[0]: line for line in rest}["right branching"][2:4] == ["", ""]
+    assert published[1:12] == ["47.7", "1.5", "", "49.4", "", "", "65.1", "", "", "66.8", ""]
+    right_branching = {line[0]: line for line in rest}["right branching"]
+    low, high = score_baselines(gold)["right branching"].sentence_f1_interval
+    assert right_branching[2:6] == ["", "", "", f"{100 * low:.1f}-{100 * high:.1f}"]
 
 
 def test_the_figure_has_the_gold_tree_and_that_of_every_layer(tmp_path, checkpoint, treebank):

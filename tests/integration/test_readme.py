@@ -11,6 +11,7 @@ from glob import glob
 from io import BytesIO, TextIOWrapper
 from itertools import groupby
 from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 import yaml
@@ -294,8 +295,6 @@ def test_figures_of_other_runs_are_those_of_their_results():
     unseen = read_json(results / "parsing_onlstm_ptb_small_unseen.json")["summary"]
     f1 = tuple(percent(unseen[part]["layer 2 (--layer 1)"]["sentence_f1"]["mean"]) for part in ("all", "short"))
     assert figures("README.md", "in bfloat16 on another CPU, has F1 {}, and {} on the short ones") == f1
-    by_right, by_none = (read_json(results / f"parsing_unseen{name}.json")["summary"] for name in ("_own", "_no_bias"))
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     distilled, distilled_none = (
         read_json(results / f"parsing_onlstm_ptb_small_distilled{name}.json")["summary"] for name in ("", "_no_bias")
     )
@@ -307,19 +306,8 @@ def test_figures_of_other_runs_are_those_of_their_results():
     assert figures("docs/training.md", "Validation perplexity went from 87.36 to {} and {}.") == perplexities
     by_part = distilled["all"], distilled["short"], distilled_none["all"]
     f1 = " | ".join(percent(summary["layer 2 (--layer 1)"]["sentence_f1"]["mean"]) for summary in by_part)
-    row = f"| **onlstm-ptb-small-distilled**, layer 2 | {perplexities[-1]} | {f1} |"
+    row = f"| **onlstm-ptb-small-distilled**, layer 2 | 1 | {perplexities[-1]} | {f1} |"
     assert row in (ROOT / "README.md").read_text(encoding="utf-8")
-    for row, name, run in (
-        ("small ON-LSTM, layer 2", "layer 2 (--layer 1)", "onlstm"),
-        ("small PRPN", "induced trees", "prpn"),
-        ("average of these two", "ensemble of 2", None),
-        ("right branching, which no rule changes", "right branching", None),
-    ):
-        scored = read_json(results / f"{run}_ptb_small_unseen" / "seed_1111.json") if run else {}
-        perplexity = f"{scored['validation_perplexity']:.2f} " if scored else ""
-        summaries = by_right["all"], by_right["short"], by_none["all"]
-        f1 = " | ".join(percent(summary[name]["sentence_f1"]["mean"]) for summary in summaries)
-        assert f"| {row} | {perplexity}| {f1} |" in readme
 
     def medians(figure: str, *runs: str) -> list[str]:
         rows = [Row.from_dict(row) for name in runs for row in read_json(results / f"speed_prpn{name}.json")["rows"]]
@@ -405,6 +393,44 @@ def test_figures_of_listops_are_those_of_the_results():
     assert figures("docs/training.md", "320 tokens the ON-LSTM has {} % right, and the LSTM {} %") == longest
     recall = tuple(percent(onlstm["trees"][row]["list_recall"]) for row in ("induced", "random (uniform trees)"))
     assert figures("docs/training.md", "it finds {} % of the lists, random trees {} %") == recall
+
+
+def spread(values: list[float], digits: int) -> str:
+    """Mean and, of several, standard deviation."""
+    deviation = f" ± {stdev(values):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):.{digits}f}{deviation}"
+
+
+def test_the_table_of_sentences_that_were_not_read_is_that_of_the_results_of_all_seeds():
+    """Every file of trees counts, so that no seed can be left out."""
+    results = ROOT / "eval" / "results"
+    runs = {
+        kind: [read_json(path) for path in sorted((results / f"{kind}_ptb_small_unseen").glob("seed_*.json"))]
+        for kind in ("onlstm", "prpn")
+    }
+    of_all = ("seeds", "seeds_no_bias")
+    number_of_runs = sum(map(len, runs.values()))
+    assert all(len(read_json(results / f"parsing_{name}.json")["models"]) == number_of_runs for name in of_all)
+    rows = [
+        ("small ON-LSTM, layer 2", of_all, "layer 2 (--layer 1)", runs["onlstm"]),
+        ("small PRPN", of_all, "induced trees", runs["prpn"]),
+        ("average of the two of seed 1111", ("unseen_own", "unseen_no_bias"), "ensemble of 2", []),
+        ("average of all PRPNs", ("seeds_prpn", "seeds_prpn_no_bias"), f"ensemble of {len(runs['prpn'])}", []),
+        ("average of all runs", of_all, f"ensemble of {number_of_runs}", []),
+        ("right branching, which no rule changes", of_all, "right branching", []),
+    ]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for row, files, name, trained in rows:
+        by_right, by_none = (read_json(results / f"parsing_{file}.json") for file in files)
+        parts = ((by_right, "all"), (by_right, "short"), (by_none, "all"))
+        f1 = []
+        for content, part in parts:
+            of_models = [model["scores"][part][name] for model in content["models"] if name in model["scores"][part]]
+            found = of_models or [content["others"][part][name]]
+            f1.append(spread([100 * score["sentence_f1"] for score in found], 1))
+        perplexity = spread([run["validation_perplexity"] for run in trained], 2) + " " if trained else ""
+        number = f"{len(trained)} " if trained else ""
+        assert f"| {row} | {number}| {perplexity}| {' | '.join(f1)} |" in readme
 
 
 def test_the_shares_of_unknown_words_in_the_sample_are_those_of_the_results():

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.scoring.parsing_scores import LabelRecall, score_baselines, score_parses
+from onlstm_hf.scoring.parsing_scores import LabelRecall, mean_f1_interval, score_baselines, score_parses
 from onlstm_hf.trees.baselines import (
     BASELINES,
     balanced_tree,
@@ -166,6 +166,41 @@ def test_confidence_interval_is_seeded_and_close_to_the_normal_one():
     low, high = score_parses(predicted, gold, seed=1, confidence=0.5).sentence_f1_interval
     assert scores.sentence_f1_interval[0] < low < high < scores.sentence_f1_interval[1]
     assert score_parses(predicted, gold, num_resamples=0).sentence_f1_interval is None
+
+
+def test_interval_of_several_models_has_the_deviation_between_them_and_between_sentences():
+    generator = Random(0)
+    gold = [random_gold(generator.randint(3, 20), generator) for _ in range(100)]
+    baselines = ["right branching", "left branching", "balanced"]
+    predicted = [baseline_trees("random (uniform splits)", gold, seed) for seed in range(9)]
+    predicted += [baseline_trees(name, gold) for name in baselines]
+    scores = [score_parses(trees, gold, num_resamples=0) for trees in predicted]
+    f1 = np.array([[score_parses([p], [g], num_resamples=0).sentence_f1 for p, g in zip(trees, gold, strict=True)]
+                   for trees in predicted])  # fmt: skip
+    of_models, of_sentences = f1.mean(axis=1), f1.mean(axis=0)
+    rest = f1 - of_models[:, None] - of_sentences + f1.mean()
+    variance = of_models.var() / len(predicted) + of_sentences.var() / len(gold) + rest.var() / f1.size
+    margin = 1.96 * math.sqrt(variance)
+    low, high = mean_f1_interval(scores, seed=1)
+    assert (low, high) == pytest.approx((f1.mean() - margin, f1.mean() + margin), abs=0.2 * margin)
+    assert margin > 1.25 * 1.96 * math.sqrt(of_sentences.var() / len(gold)), "models must matter"
+    assert (low, high) == mean_f1_interval(scores, seed=1) != mean_f1_interval(scores, seed=2)
+    inner = mean_f1_interval(scores, seed=1, confidence=0.5)
+    assert low < inner[0] < inner[1] < high
+
+
+def test_interval_of_one_model_is_that_of_its_sentences():
+    generator = Random(0)
+    gold = [random_gold(generator.randint(3, 20), generator) for _ in range(20)]
+    scores = score_parses(baseline_trees("balanced", gold), gold, seed=3, confidence=0.9, num_resamples=50)
+    assert mean_f1_interval([scores], seed=3, confidence=0.9, num_resamples=50) == scores.sentence_f1_interval
+
+
+def test_interval_needs_models_with_the_same_sentences():
+    scores = [score_parses(baseline_trees("balanced", gold), gold) for gold in ([GOLD], [GOLD, GOLD])]
+    for wrong in ([], scores):
+        with pytest.raises(ValueError, match="expected scores of the same sentences"):
+            mean_f1_interval(wrong)
 
 
 def test_interval_of_corpus_f1_is_close_to_that_of_the_delta_method():

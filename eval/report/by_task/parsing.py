@@ -5,34 +5,43 @@ from statistics import mean, stdev
 
 from eval.report.tasks import PARSING
 from onlstm_hf.hub.cards.published import published_figures
-from onlstm_hf.scoring.parsing_scores import ParsingScores
+from onlstm_hf.scoring.parsing_scores import ParsingScores, mean_f1_interval
 
 LABELS = ("ADJP", "NP", "PP", "INTJ")
 PUBLISHED_MAX_WORDS = 10
+SPREAD = ("mean", "standard_deviation", "min", "max")
 # The figures in the paper on the ON-LSTM. RESULTS.md shows other systems, too.
 PUBLISHED = [row for row in published_figures(PARSING) if row["seen"] == "paper"]
+INTERVAL_NOTE = "95 %: bootstrap interval of the mean, over sentences and, where there are several, over checkpoints"
 PUBLISHED_NOTE = (
     "published: sentence F1 over 5 seeds on the WSJ test set (section 23) and on WSJ10; "
     "not the sentences scored here unless these are the same"
 )
 
 
-def summarize(scores: Sequence[ParsingScores]) -> dict:
-    """Mean, standard deviation and maximum of the figures of several checkpoints on the same sentences.
+def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
+    """Mean, standard deviation, minimum and maximum of the figures of several checkpoints on the same sentences.
+
+    Args:
+        scores: of each checkpoint.
+        seed: of the bootstrap.
 
     Returns:
         `num_checkpoints`; and `sentence_f1`, `corpus_f1`, `average_depth` and, by label, `label_recall`, each with
-        `mean`, `standard_deviation` (of a sample; `None` of one checkpoint) and `max`.
+        `mean`, `standard_deviation` (of a sample; `None` of one checkpoint), `min` and `max`. `sentence_f1` also has
+        the `interval` of `mean_f1_interval`.
     """
 
     def spread(figure: Callable[[ParsingScores], float]) -> dict:
         values = [figure(score) for score in scores]
         deviation = stdev(values) if len(values) > 1 else None
-        return {"mean": mean(values), "standard_deviation": deviation, "max": max(values)}
+        return {"mean": mean(values), "standard_deviation": deviation, "min": min(values), "max": max(values)}
+
+    sentence_f1 = spread(lambda score: score.sentence_f1)
 
     return {
         "num_checkpoints": len(scores),
-        "sentence_f1": spread(lambda score: score.sentence_f1),
+        "sentence_f1": sentence_f1 | {"interval": list(mean_f1_interval(scores, seed=seed))},
         "corpus_f1": spread(lambda score: score.corpus_f1),
         "average_depth": spread(lambda score: score.average_depth),
         "label_recall": {
@@ -50,13 +59,14 @@ def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -
         max_words: of the short sentences.
     """
     short = summaries.get("short", {})
-    header = ["trees", "sentence F1", "s.d.", "max", "corpus F1", f"F1, <= {max_words} words", "s.d.", "max", "depth"]
+    spread = ["s.d.", "min", "max", "95 %"]
+    header = ["trees", "sentence F1", *spread, "corpus F1", f"F1, <= {max_words} words", *spread, "depth"]
     rows = [
         [
             name,
             *_spread(summary["sentence_f1"]),
             _per_cent(summary["corpus_f1"]["mean"]),
-            *(_spread(short[name]["sentence_f1"]) if short else ["-", "", ""]),
+            *(_spread(short[name]["sentence_f1"]) if short else ["-", "", "", "", ""]),
             f"{summary['average_depth']['mean']:.1f}",
             *(_per_cent(recall["mean"]) if recall else "-" for recall in map(summary["label_recall"].get, LABELS)),
         ]
@@ -76,18 +86,20 @@ def published_rows(max_words: int, published: Sequence[Mapping] = PUBLISHED) -> 
 
 
 def _published_spread(figure: Mapping) -> list[str]:
-    """Mean, standard deviation and maximum, as published or of the published runs; empty where neither is."""
+    """Mean, standard deviation, minimum and maximum, as published or of the published runs; empty where neither is."""
     runs = figure.get("runs")
     if runs:
-        figure = {"mean": mean(runs), "standard_deviation": stdev(runs), "max": max(runs)} | dict(figure)
-    return [f"{figure[name]:.1f}" if name in figure else "" for name in ("mean", "standard_deviation", "max")]
+        spread = {"mean": mean(runs), "standard_deviation": stdev(runs), "min": min(runs), "max": max(runs)}
+        figure = spread | dict(figure)
+    return [*(f"{figure[name]:.1f}" if name in figure else "" for name in SPREAD), ""]
 
 
 def _spread(figure: dict) -> list[str]:
-    """Mean, standard deviation and maximum; the mean alone where there is one checkpoint."""
+    """Mean, standard deviation, minimum, maximum and interval; the middle three only of several checkpoints."""
+    interval = "-".join(map(_per_cent, figure["interval"]))
     if figure["standard_deviation"] is None:
-        return [_per_cent(figure["mean"]), "", ""]
-    return [_per_cent(figure[name]) for name in ("mean", "standard_deviation", "max")]
+        return [_per_cent(figure["mean"]), "", "", "", interval]
+    return [*(_per_cent(figure[name]) for name in SPREAD), interval]
 
 
 def _per_cent(fraction: float) -> str:
