@@ -18,6 +18,7 @@ from accelerate import Accelerator
 from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -56,6 +57,7 @@ RELEASE_COMMAND = (
     "--validation_files {text.validation}{test_option}"
 )
 TREEBANK_OPTION = " --treebank {treebank.file}"
+UNREAD_OPTION = " --unread_results eval/results/{unread_results.name}"
 
 
 def main(arguments: list[str] | None = None) -> dict:
@@ -72,15 +74,19 @@ def main(arguments: list[str] | None = None) -> dict:
         "treebank": gold_trees,
         "test_option": f" --test_files {text.test}" if text.test else "",
         "overrides": _overrides(options.recipe, training["recipe"]),
+        "unread_results": options.unread_results,
     }
     training_command = TRAINING_COMMAND + (DISTILLATION_OPTIONS if "target_trees" in training else "")
     release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
+    if options.unread_results:
+        release_command += UNREAD_OPTION
     with replaced_folder(options.output, Accelerator()) as folder:
         export(options.run / "best", folder)
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # a missing description should not show after all that is measured
         treebank = _read_treebank(options.treebank, model)
+        unread = read_unread_scores(options.unread_results, model.config) if options.unread_results else None
         files = {"validation": options.validation_files}
         if options.test_files:
             files["test"] = options.test_files
@@ -91,6 +97,7 @@ def main(arguments: list[str] | None = None) -> dict:
             "unknown_words": {part: unknown_words(tokenizer, TextLines(files[part])) for part in files}
             | ({"treebank": unknown_words(tokenizer, (tree.words for tree in treebank))} if treebank else {}),
             **({"parsing": _parsing(model, tokenizer, treebank)} if treebank else {}),
+            **({"unread": unread} if unread else {}),
             "data": data,
             "command": release_command.format(**names),
             "training": {
@@ -169,6 +176,38 @@ def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treeban
     return scores
 
 
+def read_unread_scores(path: Path, config: PreTrainedConfig) -> dict:
+    """The F1 of other runs of a recipe, on sentences that these have not read.
+
+    Args:
+        path: what `eval/evaluate_parsing.py --sentences-read no --output` has written.
+        config: of the model that is released, whose layer is looked for.
+
+    Returns:
+        for `all` sentences and, where the results have those of the card, for `short` ones: `num_checkpoints`, and of
+        the sentence F1 `mean`, `standard_deviation`, `min`, `max` and `interval`.
+
+    Raises:
+        ValueError: if the sentences may have been read, the rule is another one, or no trees are of such a model.
+    """
+    results = json.loads(path.read_text(encoding="utf-8"))
+    if results["sentences_read"] != "no":
+        raise ValueError(f"{path} does not say that the sentences were not read (--sentences-read no)")
+    if results["protocol"]["branching_bias"] != "right":
+        raise ValueError(f"{path} has trees by another rule than the papers' (--branching-bias right)")
+    parts = {part: rows for part, rows in results["summary"].items() if part == "all" or results["max_words"] == SHORT}
+    name = main_row(config)
+    scores = {
+        part: {"num_checkpoints": summary["num_checkpoints"]} | summary["sentence_f1"]
+        for part, rows in parts.items()
+        for row, summary in rows.items()
+        if row.partition(" (")[0] == name
+    }
+    if not scores:
+        raise ValueError(f"{path} has no trees of {name}")
+    return scores
+
+
 def _overrides(name: str, run: dict) -> str:
     """What the run was given beside its recipe: the fields that count for its weights, as options of a command.
 
@@ -226,6 +265,13 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--treebank",
         help="Penn-style gold trees, a .mrg file or a folder of them, for the card to state parsing scores",
+    )
+    parser.add_argument(
+        "--unread_results",
+        type=Path,
+        metavar="FILE",
+        help="where this model has read the sentences of the treebank: what eval/evaluate_parsing.py wrote to "
+        "eval/results of runs of the recipe that have not, for the card to state before its own scores",
     )
     parser.add_argument("--note", help="what else the card should say about the training")
     return parser.parse_args(arguments)

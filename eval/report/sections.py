@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
+from eval.report.agreement import agreement_table
 from eval.report.by_task.languages import NOTE as LANGUAGES_NOTE
 from eval.report.by_task.languages import is_by_language, language_table
 from eval.report.by_task.listops import PUBLISHED_NOTE as LISTOPS_NOTE
@@ -38,6 +39,11 @@ PUBLISHED_PARSING_NOTE = (
     "figures and not checked against the paper, `computed` those that were computed for this project, by the papers' "
     "rule and the authors' sentence F1, from trees that the source holds. Systems other than ON-LSTM and PRPN read "
     "the text of sections 2 to 21"
+)
+
+AGREEMENT_NOTE = (
+    "What can be told without gold trees: mean sentence F1, in per cent, of the trees of each model and layer with "
+    "those of others in the place of gold trees, and Spearman's rank correlation of that with F1 against gold trees"
 )
 
 
@@ -100,6 +106,9 @@ def parsing(runs: Sequence[Run]) -> str:
     by_language = [run for run in runs if is_by_language(run)]
     english = [run for run in runs if not is_by_language(run)]
     sections = [_parsing_of_english(english)] if english else []
+    compared = [_agreement(run) for run in english if "agreement" in run.results]
+    if compared:
+        sections += ["### Agreement of models and layers", f"{AGREEMENT_NOTE}.", *compared]
     if by_language:
         sections.append(f"### Other languages\n\n{LANGUAGES_NOTE}.\n\n{markdown_table(*language_table(by_language))}")
     return "\n\n".join(sections)
@@ -139,6 +148,16 @@ def _parsing_of_english(runs: Sequence[Run]) -> str:
     columns = ["model", "seed", "treebank", "read in training", *header[1:], "unknown words", "run"]
     table = markdown_table([header[0], *columns], rows)
     return f"In per cent, but for the depth; {INTERVAL_NOTE}. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
+
+
+def _agreement(run: Run) -> str:
+    """The table of one run, with the short names of its models."""
+    results = run.results
+    names = {model["model"]: f"{short_name(model['model'])}, {_cell(model['seed'])}" for model in results["models"]}
+    parsers = [parser | {"model": names[parser["model"]]} for parser in results["agreement"]["parsers"]]
+    rule = "" if results["protocol"]["branching_bias"] == "right" else ", no branching bias"
+    header, rows = agreement_table(results["agreement"] | {"parsers": parsers})
+    return markdown_table([f"run [{run.number}]{rule}", *header[1:]], rows)
 
 
 def syntax(runs: Sequence[Run]) -> str:

@@ -9,6 +9,7 @@ from huggingface_hub import ModelCard
 from safetensors import safe_open
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from onlstm_hf import PRPNConfig
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.trees.treebank import PRESETS, GoldTree
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
@@ -218,6 +219,50 @@ def test_a_treebank_without_short_sentences_has_no_column_for_them(run, data, tm
     f1 = results["parsing"]["all"]["right branching"]["sentence_f1"]
     assert results["parsing"].keys() == {"all"} and f"| right branching | {100 * f1:.1f} |\n" in card
     assert "at most 10 words" not in card
+
+
+def unread_results(name, **changes):
+    """What an evaluation of two runs leaves, as far as the card needs it."""
+    f1 = {"mean": 0.5, "standard_deviation": 0.0123, "min": 0.4913, "max": 0.5087, "interval": [0.48, 0.52]}
+    summary = {"num_checkpoints": 2, "sentence_f1": f1}
+    one = {"num_checkpoints": 1, "sentence_f1": f1 | {"mean": 0.6543, "standard_deviation": None}}
+    results = {
+        "sentences_read": "no",
+        "protocol": {"branching_bias": "right"},
+        "max_words": 10,
+        "summary": {"all": {name: summary, "right branching": one}, "short": {name: summary, "right branching": one}},
+    }
+    return json.dumps(results | changes)
+
+
+def test_the_card_states_first_what_other_runs_score_on_sentences_that_they_have_not_read(run, data, tmp_path):
+    folder, options, model_type = run
+    if model_type == "rnn":
+        pytest.skip("it induces no trees")
+    name = {"onlstm": "layer 2 (--layer 1)", "prpn": "induced trees"}[model_type]
+    unread = tmp_path / "unread.json"
+    unread.write_text(unread_results(name))
+    options = [*options, "--treebank", str(data / "trees.mrg"), "--unread_results", str(unread)]
+    results = release.main([str(folder), str(tmp_path / "model"), *options])
+    assert results["unread"].keys() == {"all", "short"} and results["unread"]["short"]["num_checkpoints"] == 2
+    assert results["command"].endswith(" --unread_results eval/results/unread.json")
+    card = (tmp_path / "model" / "README.md").read_text()
+    stated = "F1 of 2 runs of this recipe that had not read these sentences: 50.0 ± 1.2 (49.1 to 50.9); 50.0"
+    assert stated in card and card.index(stated) < card.index("| right branching |")
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "message"),
+    [
+        ("induced trees", {"sentences_read": None}, "does not say that the sentences were not read"),
+        ("induced trees", {"protocol": {"branching_bias": "none"}}, "another rule than the papers'"),
+        ("layer 2 (--layer 1)", {}, "has no trees of induced trees"),
+    ],
+)
+def test_results_that_are_not_of_unread_sentences_or_of_other_models_are_refused(tmp_path, name, changes, message):
+    (tmp_path / "unread.json").write_text(unread_results(name, **changes))
+    with pytest.raises(ValueError, match=message):
+        release.read_unread_scores(tmp_path / "unread.json", PRPNConfig())
 
 
 def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(released):

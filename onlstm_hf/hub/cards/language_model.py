@@ -59,6 +59,8 @@ def _filled_template(
         if treebank is None:
             raise KeyError("treebank")
         parsing = _parsing_section(config, results["parsing"], treebank, description)
+        if "unread" in results:
+            parsing["unread"] = _unread_scores(results["unread"])
     distillation, kind_of_tree = {}, "a tree"
     if "target_trees" in results["training"]:
         distillation, kind_of_tree = _distillation_section(results["training"]), "a gold tree"
@@ -135,6 +137,17 @@ def _parsing_section(
         ),
         "depth": f"{scores['average_depth']:.1f}",
     }
+
+
+def _unread_scores(by_part: dict) -> dict:
+    """What the card says of runs that had not read the sentences: how many, and the F1 of each part."""
+    number = by_part["all"]["num_checkpoints"]
+    f1 = {part: f"{100 * score['mean']:.1f}" for part, score in by_part.items()}
+    if number > 1:
+        for part, score in by_part.items():
+            deviation, low, high = (100 * score[name] for name in ("standard_deviation", "min", "max"))
+            f1[part] += f" ± {deviation:.1f} ({low:.1f} to {high:.1f})"
+    return f1 | {"runs": f"{number} runs" if number > 1 else "one run"}
 
 
 def _metadata(

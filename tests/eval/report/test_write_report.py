@@ -91,6 +91,25 @@ def test_trees_of_sentences_that_were_not_read_come_first_and_every_measured_row
     assert not any(row[read] for row in rows if not row[model])
 
 
+def test_agreement_without_gold_trees_has_a_table_for_every_run_that_measured_it(project_root):
+    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
+    (section,) = re.findall(r"^### Agreement of models.*?(?=^##)", text, flags=re.MULTILINE | re.DOTALL)
+    tables = {int(table.split("]")[0]): table for table in section.split("| run [")[1:]}
+    runs = {
+        int(number): json.loads((project_root / path).read_text())
+        for number, path in re.findall(r"^\[(\d+)\] `(eval/results/\S+)`", text, flags=re.MULTILINE)
+    }
+    assert set(tables) == {number for number, results in runs.items() if "agreement" in results}
+    for number, table in tables.items():
+        results = runs[number]
+        seeds = {model["model"]: model["seed"] for model in results["models"]}
+        rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
+        for parser in results["agreement"]["parsers"]:
+            model = f"{Path(parser['model']).parent.name}, {seeds[parser['model']]}"
+            (row,) = [row for row in rows if row[1:3] == [parser["trees"], model]]
+            assert row[3] == f"{100 * parser['sentence_f1']:.1f}" and row[-2] == f"{100 * parser['all others']:.1f}"
+
+
 def test_runs_with_the_same_figures_share_a_row(project_root):
     text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
     for section in re.split(r"\n## ", text):
