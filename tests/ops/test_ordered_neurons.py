@@ -355,6 +355,16 @@ def test_auto_is_one_of_the_named_paths():
     assert all(map(torch.equal, auto, fused))
 
 
+def test_scan_is_differentiated_in_problems_of_all_sizes():
+    for sizes in ((7, 3, 2, 3), (5, 2, 3, 4), (3, 4, 2, 5), (6, 1, 4, 3)):
+        problem = make_problem(*sizes)
+        gradients, expected = (
+            torch.autograd.grad(ordered_neurons(*problem, name).outputs.sum(), problem.differentiable())
+            for name in ("scan", "reference")
+        )
+        torch.testing.assert_close(gradients, expected)
+
+
 def test_an_unknown_path_is_refused():
     with pytest.raises(ValueError, match="must be one of auto, reference, scan, triton, native, fused, not 'cuda'"):
         ordered_neurons(*make_problem(1, 1, 1, 1), "cuda")

@@ -34,7 +34,13 @@ def loop(step: Step, state: State, sequences: Sequences) -> tuple[State, Outputs
 
 
 def scan(step: Step, state: State, sequences: Sequences) -> tuple[State, Outputs]:
-    """The same as one operator: in an exported graph the number of steps is then no part of the graph."""
+    """The same, in a graph as one operator: in an exported graph the number of steps is then no part of the graph.
+
+    Where no graph is made it is the loop itself: the operator would compile the step for every shape, and its
+    gradient fails (PyTorch 2.13) once it has seen so many that it takes sizes for symbols.
+    """
+    if not torch.compiler.is_compiling():
+        return loop(step, state, sequences)
     from torch._higher_order_ops.scan import scan as torch_scan
 
     given = [entries for entries in sequences if entries is not None]
