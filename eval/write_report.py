@@ -14,13 +14,16 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
+from eval.report.by_task.language_models import HEADER as OVERVIEW_HEADER
+from eval.report.by_task.language_models import NOTE as OVERVIEW_NOTE
+from eval.report.by_task.language_models import overview
 from eval.report.by_task.logic import draw_accuracies
 from eval.report.by_task.training_runs import NOTE as TRAINING_RUNS_NOTE
 from eval.report.by_task.training_runs import read_training_runs, training_table
 from eval.report.results_files import Run, check_writable, read_results
 from eval.report.sections import SECTIONS
 from eval.report.tables import markdown_table
-from eval.report.tasks import LOGICAL_INFERENCE
+from eval.report.tasks import LANGUAGE_MODELLING, LOGICAL_INFERENCE
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import run_program
 
@@ -91,6 +94,8 @@ def report(runs: Sequence[Run], trained: Mapping[str, Sequence[dict]], logic_fig
         of_task = [run for run in runs if run.results["task"] == task]
         if of_task:
             parts += [f"## {heading}", section(of_task)]
+            if task == LANGUAGE_MODELLING:
+                parts.insert(-1, f"{OVERVIEW_NOTE}.\n\n{markdown_table(OVERVIEW_HEADER, overview(of_task, trained))}")
             if task == LOGICAL_INFERENCE:
                 parts.append(f"![Accuracy by number of operators]({logic_figure})")
     if trained:

@@ -1,6 +1,6 @@
 """The sections of RESULTS.md: for each task one Markdown table of what was measured and what was published."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from eval.report.agreement import agreement_table
 from eval.report.by_task.languages import NOTE as LANGUAGES_NOTE
@@ -31,7 +31,7 @@ from eval.report.tasks import (
 )
 from eval.speed.rows import HEADER as SPEED_HEADER
 from eval.speed.rows import SETTINGS_NOTE, Row, with_rows_over_all_runs
-from onlstm_hf.hub.cards.published import published_figures
+from onlstm_hf.hub.cards.published import citation, published_figures
 
 PUBLISHED_PARSING_NOTE = (
     "Rows marked as published: sentence F1 over several seeds, on the WSJ test set (section 23), on WSJ10 or on short "
@@ -78,13 +78,9 @@ def language_modelling(runs: Sequence[Run]) -> str:
                 )
                 rows.setdefault(row, []).append(f"[{run_number}]")
     measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
-    published = [
-        [f"{row['system']} (published)", "", "", row["text"], "", str(row["perplexity"]), "", "", "", _source(row)]
-        for row in published_figures(LANGUAGE_MODELLING)
-    ]
     units = ["perplexity", "per word", "bits per character", "unknown words"]
     header = ["model", "seed", "parameters", "text", "adaptation", *units, "run"]
-    table = markdown_table(header, measured + published)
+    table = markdown_table(header, measured)
     return (
         "Each text is one stream here. The model cards cut the validation text into ten rows, as the papers do, which "
         f"gives slightly other figures ([why](docs/evaluation.md#perplexity)).\n\n{table}"
@@ -144,7 +140,7 @@ def _parsing_of_english(runs: Sequence[Run]) -> str:
     published = published_figures(PARSING)
     for row, (name, *figures) in zip(published, published_rows(PUBLISHED_MAX_WORDS, published), strict=True):
         place = "WSJ section 23" if "wsj" in row else "wsj_0001-0199.mrg"
-        rows.append([name, "", "", place, "", *figures, "", _source(row)])
+        rows.append([name, "", "", place, "", *figures, "", citation(row)])
     columns = ["model", "seed", "treebank", "read in training", *header[1:], "unknown words", "run"]
     table = markdown_table([header[0], *columns], rows)
     return f"In per cent, but for the depth; {INTERVAL_NOTE}. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
@@ -286,11 +282,6 @@ SECTIONS = {
     TOY_ENGLISH: ("Toy English", toy_english),
     SPEED: ("Speed", speed),
 }
-
-
-def _source(row: Mapping) -> str:
-    """Where a published figure comes from, and how it got here where that is not the source itself."""
-    return row["source"] if row["seen"] == "paper" else f"{row['source']} ({row['seen']})"
 
 
 def _cell(value: object) -> str:

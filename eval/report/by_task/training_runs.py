@@ -1,7 +1,7 @@
 """The table of what the runs of recipes found, over their seeds: training/train_seeds.py leaves a file for each."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
@@ -38,22 +38,25 @@ def training_table(runs: Mapping[str, Sequence[dict]]) -> tuple[list[str], list[
     ]
     rows = []
     for folder, seeds in runs.items():
-        recipe = seeds[0]["recipe"]
-        rows.append(
-            [
-                Path(folder).name,
-                ", ".join(str(seed["recipe"]["seed"]) for seed in seeds),
-                _text(recipe),
-                f"{seeds[0]['parameters']:,}",
-                str(recipe["num_epochs"]),
-                f"{mean(seed['training_seconds'] for seed in seeds) / 3600:.1f}",
-                _spread(seeds, lambda seed: seed["validation_perplexity"], ".2f"),
-                _spread(seeds, lambda seed: seed.get("test_perplexity"), ".2f"),
-                _spread(seeds[:1], lambda seed: _per_cent(seed.get("validation_unknown_words")), ".1f"),
-                f"`{folder}`",
-            ]
-        )
+        recipe, figures = seeds[0]["recipe"], training_figures(seeds)
+        of_columns = figures | {"recipe": Path(folder).name, "text": _text(recipe), "files": f"`{folder}`"}
+        of_columns["unknown words"] = _per_cent(seeds[0].get("validation_unknown_words"))
+        rows.append([of_columns[column] for column in header])
     return header, rows
+
+
+def training_figures(seeds: Sequence[dict]) -> dict[str, str]:
+    """Cells of the runs of one recipe by the names of their columns; unknown words are those of the test text."""
+    recipe = seeds[0]["recipe"]
+    return {
+        "seeds": ", ".join(str(seed["recipe"]["seed"]) for seed in seeds),
+        "parameters": f"{seeds[0]['parameters']:,}",
+        "epochs": f"{'+ ' if recipe.get('init_from') else ''}{recipe['num_epochs']}",
+        "hours": f"{mean(seed['training_seconds'] for seed in seeds) / 3600:.1f}",
+        "validation": _spread([seed["validation_perplexity"] for seed in seeds]),
+        "test": _spread([seed.get("test_perplexity") for seed in seeds]),
+        "unknown words": next(filter(None, (_per_cent(seed.get("test_unknown_words"), " %") for seed in seeds)), ""),
+    }
 
 
 def _text(recipe: Mapping) -> str:
@@ -63,15 +66,15 @@ def _text(recipe: Mapping) -> str:
     return f"{text_name(recipe['dataset'])}, {recipe['train_split']}"
 
 
-def _spread(seeds: Sequence[dict], figure: Callable[[dict], float | None], digits: str) -> str:
+def _spread(values: Sequence[float | None]) -> str:
     """Mean and standard deviation, and where not all seeds have the figure how many do."""
-    values = [value for value in map(figure, seeds) if value is not None]
-    if not values:
+    known = [value for value in values if value is not None]
+    if not known:
         return ""
-    deviation = f" ± {stdev(values):{digits}}" if len(values) > 1 else ""
-    number = f" ({len(values)} of {len(seeds)})" if len(values) < len(seeds) else ""
-    return f"{mean(values):{digits}}{deviation}{number}"
+    deviation = f" ± {stdev(known):.2f}" if len(known) > 1 else ""
+    number = f" ({len(known)} of {len(values)})" if len(known) < len(values) else ""
+    return f"{mean(known):.2f}{deviation}{number}"
 
 
-def _per_cent(fraction: float | None) -> float | None:
-    return None if fraction is None else 100 * fraction
+def _per_cent(fraction: float | None, unit: str = "") -> str:
+    return "" if fraction is None else f"{100 * fraction:.1f}{unit}"

@@ -1,5 +1,6 @@
 """The figures of `published.yaml`: what papers report, with their sources."""
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -18,6 +19,11 @@ def published_figures(task: str) -> list[dict]:
     """
     content = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
     return [row | {"source": content["sources"][row["source"]]["text"]} for row in content[task]]
+
+
+def citation(row: Mapping) -> str:
+    """The source of a figure, and how the figure got here where that is not the source itself."""
+    return row["source"] if row["seen"] == "paper" else f"{row['source']} ({row['seen']})"
 
 
 def published_perplexity(system: str, part: str) -> dict:

@@ -2,6 +2,8 @@ import json
 
 import pytest
 
+from eval.report.by_task.language_models import HEADER as OVERVIEW_HEADER
+from eval.report.by_task.language_models import overview
 from eval.report.by_task.languages import is_by_language, language_table
 from eval.report.by_task.parsing import summarize
 from eval.report.by_task.training_runs import read_training_runs, training_table
@@ -89,3 +91,42 @@ def test_training_runs_of_a_folder_are_a_row_and_a_figure_that_one_lacks_is_of_t
         ["onlstm", "1", "nl/train.txt", "1,200", "1", "0.5", "70.50", "60.00", "25.0", folders[0]],
         ["small", "2, 10", "shared/ptb, train", "1,200", "3", "0.5", "82.00 ± 2.83", "90.00 (1 of 2)", "", folders[1]],
     ]
+
+
+def perplexity_run(number, model, of_texts, adapted=None, method="cache", **coverage):
+    scores = {f"$ONLSTM_SHARED/data/{text}": {"perplexity": value, **coverage} for text, value in of_texts.items()}
+    adaptation = adapted and {"method": method, "scores": {"data/ptb/test.txt": {"perplexity": adapted}}}
+    content = {"model": model, "seed": 3, "num_parameters": 1200, "scores": scores, "adaptation": adaptation}
+    return Run(number, f"{number}.json", content)
+
+
+def test_a_language_model_is_a_row_with_its_lowest_adapted_perplexity_and_its_training(tmp_path):
+    released = tmp_path / "released"
+    released.mkdir()
+    (released / "results.json").write_text(json.dumps({"training": {"recipe": {"num_epochs": 7}}}))
+    seed = {
+        "parameters": 1300,
+        "training_seconds": 5400,
+        "validation_perplexity": 95.0,
+        "test_perplexity": 90.0,
+        "test_unknown_words": 0.5,
+        "recipe": {"train_files": ["ptb/train.txt"], "num_epochs": 2, "seed": 1, "init_from": "runs/one/best"},
+    }
+    trained = {"results/small": [seed], "results/scored": [seed], "results/languages/nl": [seed]}
+    texts = {"ptb/valid.txt": 80, "ptb/test.txt": 75.125}
+    runs = [
+        perplexity_run(1, str(released), texts, adapted=70.0, method="dynamic"),
+        perplexity_run(2, str(released), texts, adapted=65.5, unknown_words=0.061),
+        perplexity_run(3, "runs/scored/best", {"ptb/test.txt": 81}),
+        perplexity_run(4, "runs/other", {"wikitext/test.txt": 300}),
+    ]
+    rows = overview(runs, trained)
+    measured = [row for row in rows if not row[0].endswith("(published)")]
+    assert all(len(row) == len(OVERVIEW_HEADER) for row in rows)
+    assert measured == [
+        ["released", "3", "1,200", "7", "", "80.00", "75.12", "65.50 (cache)", "6.1 %", "[1] [2]"],
+        ["scored", "3", "1,200", "+ 2", "1.5", "", "81.00", "", "", "[3]"],
+        ["small", "1", "1,300", "+ 2", "1.5", "95.00", "90.00", "", "50.0 %", "`results/small`"],
+    ]
+    (published,) = (row for row in rows if row[0] == "AWD-LSTM (published)")
+    assert published[5:8] == ["60.00", "57.30", "52.80 (cache)"]
