@@ -312,7 +312,7 @@ def test_figures_of_other_runs_are_those_of_their_results():
 
     unseen = read_json(results / "parsing_onlstm_ptb_small_unseen.json")["summary"]
     f1 = tuple(percent(unseen[part]["layer 2 (--layer 1)"]["sentence_f1"]["mean"]) for part in ("all", "short"))
-    assert figures("README.md", "in bfloat16 on another CPU, has F1 {}, and {} on the short ones") == f1
+    assert figures("README.md", "in bfloat16 on another CPU, has {}, and {} on the short ones") == f1
     distilled, distilled_none = (
         read_json(results / f"parsing_onlstm_ptb_small_distilled{name}.json")["summary"] for name in ("", "_no_bias")
     )
@@ -434,6 +434,12 @@ def test_the_table_of_sentences_that_were_not_read_is_that_of_the_results_of_all
         ("average of the two of seed 1111", ("unseen_own", "unseen_no_bias"), "ensemble of 2", []),
         ("average of all PRPNs", ("seeds_prpn", "seeds_prpn_no_bias"), f"ensemble of {len(runs['prpn'])}", []),
         ("average of all runs", of_all, f"ensemble of {number_of_runs}", []),
+        (
+            "average of all layers of all runs",
+            ("seeds_layers", "seeds_layers_no_bias"),
+            f"ensemble of {3 * len(runs['onlstm']) + len(runs['prpn'])}",
+            [],
+        ),
         ("right branching, which no rule changes", of_all, "right branching", []),
     ]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -467,8 +473,22 @@ def test_what_the_readme_says_of_seed_and_text_is_what_the_results_give():
     pairs = [100 * value for row in of_prpns["agreement"]["matrix"] for value in row if value < 0.999]
     shown = figures("README.md", "the trees of one against those of another have F1 {} to {}, far")
     assert shown == (f"{min(pairs):.0f}", f"{max(pairs):.0f}")
-    (of_read,) = figures("README.md", "and the released one, which has read the sentences, {}")
+    (of_read,) = figures("README.md", "The released one, which has read the sentences, is with {} among them")
     assert of_read == percent(read["onlstm"]["layer 2 (--layer 1)"]["sentence_f1"]["mean"])
+    own, own_none, layers, layers_none = (
+        read_json(results / f"parsing_seeds{name}.json") for name in ("", "_no_bias", "_layers", "_layers_no_bias")
+    )
+    of_onlstms = own["summary"]["all"]["layer 2 (--layer 1)"]["sentence_f1"]
+    shown = figures("README.md", "one has F1 {}, the other {}; an earlier run")
+    assert shown == (percent(of_onlstms["max"]), percent(of_onlstms["min"]))
+    correlations = (
+        f"{content['agreement']['rank_correlation']['all others']['all']:.2f}"
+        for content in (own, layers, own_none, layers_none)
+    )
+    phrase = (
+        "by F1 (rank correlation {}), and of all layers of all runs {} is left of it (`--agreement`; by the unbiased"
+    )
+    assert figures("README.md", f"{phrase} rule {{}} and {{}})") == tuple(correlations)
 
 
 def test_the_shares_of_unknown_words_in_the_sample_are_those_of_the_results():
