@@ -491,6 +491,17 @@ def test_what_the_readme_says_of_seed_and_text_is_what_the_results_give():
     assert figures("README.md", f"{phrase} rule {{}} and {{}})") == tuple(correlations)
 
 
+def test_what_is_said_of_the_seeds_after_two_epochs_is_what_their_logs_have():
+    expected = []
+    for seed in (2222, 1111):
+        log = ROOT / "eval" / "results" / "onlstm_ptb_small_unseen" / f"seed_{seed}.log.jsonl"
+        entries = map(json.loads, log.read_text(encoding="utf-8").splitlines())
+        by_epoch = [entry["parsing_f1_layer_2"] for entry in entries if "parsing_f1_layer_2" in entry]
+        expected += [f"{by_epoch[1]:.1f}", f"{by_epoch[-1]:.1f}"]
+    phrase = "of seed 2222 has F1 {} after two epochs and {} in the end, that of seed 1111 {} and {}."
+    assert figures("docs/training.md", phrase) == tuple(expected)
+
+
 def test_the_shares_of_unknown_words_in_the_sample_are_those_of_the_results():
     names = ("unseen_own", "onlstm_ptb_small")
     not_read, read = (read_json(ROOT / "eval" / "results" / f"parsing_{name}.json")["models"] for name in names)
