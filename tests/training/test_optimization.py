@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
+from transformers import get_wsd_schedule
 
 from training.language_models.recipe import OptimizationArguments
 from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
@@ -20,6 +21,34 @@ def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
     assert factors[4:13] == pytest.approx([0.5 + 0.5 * math.cos(math.pi * n / 8) for n in range(9)])
     assert factors[8] == pytest.approx(0.5)
     assert factors[12] == factors[13] == 0.0
+
+
+@given(st.integers(0, 9), st.integers(1, 12), st.integers(0, 30))
+def test_the_decay_is_that_of_transformers_but_for_its_empty_first_update(warmup_steps, decay_steps, stable_steps):
+    arguments = OptimizationArguments(
+        schedule="warmup_stable_decay", warmup_steps=warmup_steps, decay_steps=decay_steps
+    )
+    total_steps = warmup_steps + stable_steps + decay_steps
+    optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
+    scheduler = get_wsd_schedule(
+        optimizer, warmup_steps, decay_steps, num_stable_steps=stable_steps, decay_type="linear"
+    )
+    for step in range(total_steps + 2):
+        factor = learning_rate_factor(step, arguments, total_steps)
+        (theirs,) = scheduler.get_last_lr()
+        if step < warmup_steps:
+            theirs = (step + 1) / warmup_steps
+        assert factor == pytest.approx(theirs)
+        optimizer.step()
+        scheduler.step()
+
+
+def test_a_longer_run_decays_later():
+    """So a run may be taken further from a checkpoint of its constant part."""
+    arguments = OptimizationArguments(schedule="warmup_stable_decay", decay_steps=4)
+    short, long = ([learning_rate_factor(step, arguments, total) for step in range(total)] for total in (10, 20))
+    assert long[:16] == [1.0] * 16
+    assert short[6:] == long[16:] == [1.0, 0.75, 0.5, 0.25]
 
 
 def test_a_constant_schedule_needs_no_length():
@@ -60,6 +89,8 @@ def test_optimizers_have_the_values_of_the_recipe():
     model.bias.requires_grad_(False)
     sgd = build_optimizer(model, OptimizationArguments(learning_rate=30.0, weight_decay=1.2e-6))
     assert isinstance(sgd, torch.optim.SGD)
+    plain = build_optimizer(model, OptimizationArguments(optimizer="sgd", learning_rate=30.0))
+    assert plain.state_dict() == sgd.state_dict()
     (group,) = sgd.param_groups
     assert (group["lr"], group["weight_decay"], group["momentum"], len(group["params"])) == (30.0, 1.2e-6, 0, 1)
 

@@ -43,6 +43,7 @@ log_every_steps: 1
 num_threads: 1
 """
 NT_ASGD = ["--optimizer", "nt-asgd", "--learning_rate", "2", "--nonmonotone_interval", "1"]
+SGD = ["--optimizer", "sgd", "--learning_rate", "2", "--schedule", "warmup_stable_decay", "--decay_steps", "4"]
 ADAMW = ["--optimizer", "adamw", "--learning_rate", "0.02", "--schedule", "cosine", "--warmup_steps", "3"]
 DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
 NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
@@ -422,8 +423,9 @@ def stop_at_update(monkeypatch, number):
         [*ADAMW, "--save_every_steps", "2", "--gradient_accumulation_steps", "3"],
         [*ADAMW, "--save_every_steps", "2", "--independent_sentences"],
         [*ADAMW, "--save_every_steps", "3", "--streaming", "--max_steps", "13", "--mixed_precision", "bf16"],
+        [*SGD, "--save_every_steps", "3"],
     ],
-    ids=["adamw", "averaging", "nt-asgd", "accumulation", "sentences", "streaming"],
+    ids=["adamw", "averaging", "nt-asgd", "accumulation", "sentences", "streaming", "sgd"],
 )
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
     check_resumption(monkeypatch, options)

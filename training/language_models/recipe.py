@@ -86,14 +86,15 @@ class ModelArguments(NewModelArguments):
 class OptimizationArguments(UpdateArguments):
     """How the weights are updated."""
 
-    optimizer: Literal["nt-asgd", "adam", "adamw"] = fixed(
+    optimizer: Literal["nt-asgd", "sgd", "adam", "adamw"] = fixed(
         "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018).", "nt-asgd"
     )
-    schedule: Literal["constant", "cosine", "plateau"] = recorded(
-        "Learning rate after warm-up; cosine falls to 0 at the end, plateau halves it where validation does not "
-        "improve.",
+    schedule: Literal["constant", "cosine", "warmup_stable_decay", "plateau"] = recorded(
+        "Learning rate after warm-up; cosine falls to 0 at the end, warmup_stable_decay is constant until the last "
+        "decay_steps and falls to 0 in a line, plateau halves it where validation does not improve.",
         "constant",
     )
+    decay_steps: int = recorded("warmup_stable_decay: updates of the decay, the last ones of the run.", 0, at_least=0)
     plateau_patience: int = recorded(
         "plateau: checks without improvement before the one that halves the rate.", 2, at_least=0
     )
@@ -161,8 +162,13 @@ class LanguageModelRecipe(Recipe):
 
     def _check_optimization(self) -> None:
         arguments = self.optimization
-        if self.data.streaming and arguments.max_steps is None and arguments.schedule == "cosine":
-            raise ValueError("a cosine schedule over streamed text needs max_steps: its length is not known")
+        if (arguments.schedule == "warmup_stable_decay") != (arguments.decay_steps > 0):
+            raise ValueError("the schedule warmup_stable_decay and decay_steps above 0 need each other")
+        falls_to_zero = arguments.schedule in ("cosine", "warmup_stable_decay")
+        if self.data.streaming and arguments.max_steps is None and falls_to_zero:
+            raise ValueError(
+                f"the schedule {arguments.schedule} over streamed text needs max_steps: its length is not known"
+            )
         for name in ("average_from_start", "stop_when_averaging_stalls"):
             if arguments.optimizer != "nt-asgd" and getattr(arguments, name):
                 raise ValueError(f"{name} is for the optimizer nt-asgd, not {arguments.optimizer}")

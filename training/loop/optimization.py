@@ -13,9 +13,9 @@ from training.loop.recipe import UpdateArguments
 
 
 def build_optimizer(model: nn.Module, arguments: UpdateArguments) -> torch.optim.Optimizer:
-    """Adam, AdamW, or the plain SGD that NT-ASGD starts from."""
+    """Adam, AdamW, or plain SGD, which is what NT-ASGD starts from."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if arguments.optimizer != "nt-asgd":
+    if arguments.optimizer in ("adam", "adamw"):
         return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[arguments.optimizer](
             parameters,
             lr=arguments.learning_rate,
@@ -70,9 +70,9 @@ def learning_rate_factor(
     from 0, which makes the first update an empty one, and take an improvement of less than 0.01 % for a plateau.
 
     Args:
-        step: updates made so far. The cosine is 0 at `total_steps`, when the run has ended.
+        step: updates made so far. Cosine and decay are 0 at `total_steps`, when the run has ended.
         arguments: the recipe's.
-        total_steps: updates of the whole run; only the cosine needs it.
+        total_steps: updates of the whole run; only the schedules that fall to 0 at its end need it.
         validation_losses: those of all checks so far; only the plateaus need them.
     """
     if step < arguments.warmup_steps:
@@ -81,6 +81,8 @@ def learning_rate_factor(
         return 1.0
     if arguments.schedule == "plateau":
         return 0.5 ** num_plateaus(validation_losses, arguments.plateau_patience)
+    if arguments.schedule == "warmup_stable_decay":
+        return min(1.0, max(0, total_steps - step) / max(1, arguments.decay_steps))
     done = (step - arguments.warmup_steps) / max(1, total_steps - arguments.warmup_steps)
     return 0.5 * (1 + math.cos(math.pi * min(1.0, done)))
 

@@ -81,7 +81,7 @@ class UpdateArguments:
 
     learning_rate: float = recorded("Peak learning rate.", 30.0, above=0, below=float("inf"))
     weight_decay: float = fixed(
-        "L2 penalty (nt-asgd, adam) or decoupled decay (adamw).", 1.2e-6, at_least=0, below=float("inf")
+        "L2 penalty (nt-asgd, sgd, adam) or decoupled decay (adamw).", 1.2e-6, at_least=0, below=float("inf")
     )
     adam_beta1: float = fixed("First-moment decay of adam and adamw.", 0.9, at_least=0, below=1)
     adam_beta2: float = fixed("Second-moment decay of adam and adamw.", 0.999, at_least=0, below=1)
