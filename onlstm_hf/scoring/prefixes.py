@@ -20,8 +20,8 @@ def sequence_log_probabilities(
     Equal sequences are scored once. The others are sorted, so that those of a batch have long beginnings in common,
     and a batch is read as a tree of prefixes: each step is one call of the model on the last token of every different
     prefix of one length, each going on from the state of its parent. No sequence is padded. The model keeps what it
-    has read in a `state` (the models of this package) or in `past_key_values` (those of Transformers); one with
-    neither reads every prefix from its start.
+    has read in a `state` (the models of this package) or in `cache` or `past_key_values` (those of Transformers); one
+    with none of them reads every prefix from its start.
 
     Args:
         model: takes `input_ids` and returns `logits`.
@@ -89,7 +89,9 @@ def _select_memory(output, rows: torch.Tensor) -> dict:
     """The model's memory of the given rows of its last call, as arguments for the next call."""
     if getattr(output, "state", None) is not None:
         return {"state": output.state.index_select(rows)}
-    if getattr(output, "past_key_values", None) is not None:
-        output.past_key_values.reorder_cache(rows)
-        return {"past_key_values": output.past_key_values}
+    for name in ("cache", "past_key_values"):  # as Transformers names it from 5.24 on, and before
+        cache = getattr(output, name, None)
+        if cache is not None:
+            cache.reorder_cache(rows)
+            return {name: cache}
     return {}

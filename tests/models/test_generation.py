@@ -293,9 +293,8 @@ def test_the_returned_state_continues_the_text(model, prompts):
     """It has seen everything but the last token, which is therefore the next prompt."""
     prompt = prompts[0]
     first = model.generate(prompt.unsqueeze(0), max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
-    second = model.generate(
-        first.sequences[:, -1:], state=first.past_key_values, max_new_tokens=NEW_TOKENS - 3, do_sample=False
-    )
+    state = first.get("cache") or first.past_key_values  # its name before Transformers 5.24
+    second = model.generate(first.sequences[:, -1:], state=state, max_new_tokens=NEW_TOKENS - 3, do_sample=False)
     assert first.sequences[0, len(prompt) :].tolist() + second[0, 1:].tolist() == greedy(model, prompt)
 
 

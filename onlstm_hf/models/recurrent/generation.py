@@ -36,6 +36,12 @@ class RecurrentGenerationMixin(GenerationMixin):
             inputs = None
         return super()._maybe_initialize_input_ids_for_generation(inputs, bos_token_id, model_kwargs)
 
+    def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
+        # From 5.24 on Transformers hands on by itself only what is called `cache`.
+        if "state" in outputs:
+            model_kwargs["state"] = outputs.state
+        return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
+
     def _expand_inputs_for_generation(self, expand_size=1, is_encoder_decoder=False, input_ids=None, **model_kwargs):
         if expand_size > 1 and model_kwargs.get("state") is not None:
             model_kwargs["state"] = model_kwargs["state"].repeat_interleave(expand_size)
