@@ -1,6 +1,6 @@
 """Turns the best checkpoint of a run into a folder that can be a Hub repository.
 
-The folder gets half-precision weights, the tokenizer, `results.json` with what the released
+The folder gets weights in half precision or bfloat16, the tokenizer, `results.json` with what the released
 weights score, and a model card that states these numbers and the commands behind them.
 """
 
@@ -51,12 +51,14 @@ TRAINING_COMMAND = (
     "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files {text.train} "
     "--validation_files {text.validation}{test_option}{overrides} --output_dir runs/{run}"
 )
-DISTILLATION_OPTIONS = " --init_from {init_from} --target_trees {target_trees}"
+INIT_OPTION = " --init_from {init_from}"
+TARGET_TREES_OPTION = " --target_trees {target_trees}"
 RELEASE_COMMAND = (
     "python training/release.py runs/{run} model_cards/{output} --recipe {recipe} --text training/texts/{texts} "
     "--validation_files {text.validation}{test_option}"
 )
 TREEBANK_OPTION = " --treebank {treebank.file}"
+DTYPES = ("float16", "bfloat16")
 UNREAD_OPTION = " --unread_results eval/results/{unread_results.name}"
 
 
@@ -76,12 +78,17 @@ def main(arguments: list[str] | None = None) -> dict:
         "overrides": _overrides(options.recipe, training["recipe"]),
         "unread_results": options.unread_results,
     }
-    training_command = TRAINING_COMMAND + (DISTILLATION_OPTIONS if "target_trees" in training else "")
+    training_command = TRAINING_COMMAND + (INIT_OPTION if training["recipe"].get("init_from") else "")
+    training_command += TARGET_TREES_OPTION if "target_trees" in training else ""
     release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
     if options.unread_results:
         release_command += UNREAD_OPTION
+    if options.dtype != DTYPES[0]:
+        release_command += f" --dtype {options.dtype}"
+    if options.max_shard_size:
+        release_command += f" --max_shard_size {options.max_shard_size}"
     with replaced_folder(options.output, Accelerator()) as folder:
-        export(options.run / "best", folder)
+        export(options.run / "best", folder, options.dtype, options.max_shard_size)
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # a missing description should not show after all that is measured
@@ -114,12 +121,13 @@ def main(arguments: list[str] | None = None) -> dict:
     return results
 
 
-def export(checkpoint: Path, folder: Path) -> None:
-    """Writes half-precision weights and the tokenizer. The model still loads, and computes, in float32."""
-    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).half()
+def export(checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | None) -> None:
+    """Writes weights of another type and the tokenizer. The model still loads, and computes, in float32."""
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(getattr(torch, dtype))
     tokenizer = AutoTokenizer.from_pretrained(checkpoint, padding_side="left")  # as text generation needs it
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
-    PreTrainedModel.save_pretrained(model, folder)  # without the code, which `onlstm-hf export` and `push` add
+    shards = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
+    PreTrainedModel.save_pretrained(model, folder, **shards)  # the code is what `onlstm-hf export` and `push` add
     tokenizer.save_pretrained(folder)
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     write_json(folder / "config.json", config | {"dtype": "float32"})
@@ -241,7 +249,7 @@ def _without_paths(training: dict) -> dict:
         for name, value in training["recipe"].items()
         if name not in PLACES and not (isinstance(value, str) and Path(value).exists())
     }
-    names = ("updates", "onlstm_hf", "torch", "target_trees")
+    names = ("updates", "training_seconds", "onlstm_hf", "torch", "target_trees", "stages")
     known = {name: training[name] for name in names if name in training} | {"recipe": recipe}
     changes = [change for change in training.get("changes", []) if change["field"] in recipe]
     return known | ({"changes": changes} if changes else {})
@@ -272,6 +280,10 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         metavar="FILE",
         help="where this model has read the sentences of the treebank: what eval/evaluate_parsing.py wrote to "
         "eval/results of runs of the recipe that have not, for the card to state before its own scores",
+    )
+    parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="type of the weights (%(default)s)")
+    parser.add_argument(
+        "--max_shard_size", metavar="SIZE", help="largest file of weights, such as 19MB, if they shall be several"
     )
     parser.add_argument("--note", help="what else the card should say about the training")
     return parser.parse_args(arguments)

@@ -30,6 +30,7 @@ from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.training_stages import stages_before, training_stages
 from training.distillation.target_trees import TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.encoded_text import store_encoded
@@ -187,6 +188,9 @@ class LanguageModeling(Task):
             "torch": torch.__version__,
             **self.record(progress),
         }
+        init_from = self.recipe.model.init_from
+        if init_from is not None and (before := stages_before(init_from)):
+            results["stages"] = before + training_stages(results)
         write_json(output_dir / "results.json", results)
         return results
 

@@ -65,6 +65,48 @@ def test_half_precision_weights_load_and_compute_in_float32(released):
     assert (model.dtype, model.config.model_type) == (torch.float32, model_type)
 
 
+def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, tmp_path):
+    folder, options, _ = run
+    shards = ["--dtype", "bfloat16", "--max_shard_size", "5KB"]
+    results = release.main([str(folder), str(tmp_path / "model"), *options, *shards])
+    assert results["command"].endswith("--dtype bfloat16 --max_shard_size 5KB")
+    files = sorted((tmp_path / "model").glob("*.safetensors"))
+    assert len(files) > 1
+    for path in files:
+        with safe_open(path, "pt") as file:
+            assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.bfloat16}  # noqa: SIM118
+    model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
+    best = AutoModelForCausalLM.from_pretrained(folder / "best")
+    assert model.dtype == torch.float32
+    for name, weight in best.state_dict().items():
+        assert torch.equal(model.state_dict()[name], weight.bfloat16().float()), name
+    export_checkpoint(str(tmp_path / "model"), str(tmp_path / "exported"))
+    assert {path.name for path in files} <= {path.name for path in (tmp_path / "exported").iterdir()}
+
+
+def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_released_model(run, released, data, tmp_path):
+    (_, options, model_type), (first, of_first, _) = run, released
+    assert "| stage |" not in (first / "README.md").read_text()
+    name, *overrides = RECIPES[model_type]
+    places = ["--dataset", str(data / "corpus"), "--output_dir", str(tmp_path / "second"), "--init_from", str(first)]
+    train_lm.main(
+        [f"{release.RECIPES}/{name}.yaml", *places, *TINY, *overrides, "--max_steps", "2", "--num_epochs", "3"]
+    )
+    results = release.main([str(tmp_path / "second"), str(tmp_path / "model"), *options])
+    stages = results["training"]["stages"]
+    assert [(stage["goes_on"], stage["updates"]) for stage in stages] == [(False, 3), (True, 2)]
+    assert stages[0]["test"] == of_first["perplexity"]["test"]
+    card = (tmp_path / "model" / "README.md").read_text()
+    assert "2 updates in the last of 2 stages" in card and f"--init_from {first}" in card
+    hours, *perplexities = (
+        f"{value:.{digits}f}"
+        for value, digits in ((stages[0]["seconds"] / 3600, 1), (stages[0]["validation"], 2), (stages[0]["test"], 2))
+    )
+    epochs = stages[0]["epochs"]
+    assert f"| 1 | {epochs} | 3 | {hours} | {' | '.join(perplexities)} |" in card
+    assert "\n| 2 | 3 | 2 | " in card and "\n\n## Limits" in card
+
+
 def test_it_knows_its_tokenizer_which_pads_for_generation_as_the_run_does(run, released):
     for folder in (run[0] / "best", released[0]):
         tokenizer = AutoTokenizer.from_pretrained(folder)

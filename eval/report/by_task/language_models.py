@@ -9,6 +9,7 @@ from eval.report.by_task.training_runs import training_figures
 from eval.report.results_files import Run, short_name, text_name
 from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.hub.cards.published import citation, published_figures
+from onlstm_hf.utils.training_stages import epochs_and_hours, training_stages
 
 NOTE = (
     "Models of the Penn Treebank text; `+` stands before the epochs of one that goes on from another model. Adapted: "
@@ -73,12 +74,13 @@ def _scored_row(name: str, results: Sequence[tuple[int, dict]], trained: Mapping
             scores = {PARTS.get(text_name(text)): score for text, score in adaptation["scores"].items()}
             if "test" in scores:
                 adapted.append((scores["test"]["perplexity"], adaptation["method"]))
+    epochs, hours = _training_of_release(name)
     figures = {
         "model": short_name(name),
         "seeds": str(first["seed"] or ""),
         "parameters": f"{first['num_parameters']:,}",
-        "epochs": trained.get("epochs") or _epochs_of_release(name),
-        "hours": trained.get("hours", ""),
+        "epochs": trained.get("epochs") or epochs,
+        "hours": trained.get("hours", hours),
         "validation": plain.get("validation", ""),
         "test": plain.get("test", ""),
         "test, adapted": "{:.2f} ({})".format(*min(adapted)) if adapted else "",
@@ -88,12 +90,13 @@ def _scored_row(name: str, results: Sequence[tuple[int, dict]], trained: Mapping
     return [figures[column] for column in HEADER]
 
 
-def _epochs_of_release(name: str) -> str:
-    """The epochs of a released model, whose results lie in its folder of this checkout."""
+def _training_of_release(name: str) -> tuple[str, str]:
+    """Epochs and hours of a released model, whose results lie in its folder of this checkout, as far as known."""
     path = Path(name, "results.json")
     if not path.is_file():
-        return ""
-    return str(json.loads(path.read_text(encoding="utf-8"))["training"]["recipe"]["num_epochs"])
+        return "", ""
+    epochs, hours = epochs_and_hours(training_stages(json.loads(path.read_text(encoding="utf-8"))))
+    return epochs, "" if hours is None else f"{hours:.1f}"
 
 
 def _published_rows() -> list[list[str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from eval.report.results_files import text_name
+from onlstm_hf.utils.training_stages import epochs_and_hours, training_stages
 
 NOTE = (
     "Runs of `training/train_seeds.py`: mean ± standard deviation over the seeds. Perplexity is that of a model's own "
@@ -47,12 +48,12 @@ def training_table(runs: Mapping[str, Sequence[dict]]) -> tuple[list[str], list[
 
 def training_figures(seeds: Sequence[dict]) -> dict[str, str]:
     """Cells of the runs of one recipe by the names of their columns; unknown words are those of the test text."""
-    recipe = seeds[0]["recipe"]
+    (epochs, _), *_ = of_stages = [epochs_and_hours(training_stages(seed)) for seed in seeds]
     return {
         "seeds": ", ".join(str(seed["recipe"]["seed"]) for seed in seeds),
         "parameters": f"{seeds[0]['parameters']:,}",
-        "epochs": f"{'+ ' if recipe.get('init_from') else ''}{recipe['num_epochs']}",
-        "hours": f"{mean(seed['training_seconds'] for seed in seeds) / 3600:.1f}",
+        "epochs": epochs,
+        "hours": _mean_hours([hours for _, hours in of_stages]),
         "validation": _spread([seed["validation_perplexity"] for seed in seeds]),
         "test": _spread([seed.get("test_perplexity") for seed in seeds]),
         "unknown words": next(filter(None, (_per_cent(seed.get("test_unknown_words"), " %") for seed in seeds)), ""),
@@ -64,6 +65,11 @@ def _text(recipe: Mapping) -> str:
     if recipe.get("train_files"):
         return ", ".join(text_name(path) for path in recipe["train_files"])
     return f"{text_name(recipe['dataset'])}, {recipe['train_split']}"
+
+
+def _mean_hours(hours: Sequence[float | None]) -> str:
+    """The mean over the seeds; nothing where the hours of a stage were not kept."""
+    return "" if None in hours else f"{mean(hours):.1f}"
 
 
 def _spread(values: Sequence[float | None]) -> str:

@@ -7,6 +7,7 @@ from pathlib import Path
 from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
 
+from ...utils.training_stages import training_stages
 from ...version import __version__
 from .model_descriptions import ModelDescription, describe_model
 from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, TreebankDescription, read_descriptions
@@ -88,6 +89,7 @@ def _filled_template(
         unknown={part: f"{100 * share:.1f} %" for part, share in results.get("unknown_words", {}).items()},
         updates=f"{results['training']['updates']:,}",
         note=results["training"]["note"],
+        stages=_stages(training_stages(results)),
         limits=text.limits.format(vocab_size=f"{config.vocab_size:,}"),
         **distillation,
         **parsing,
@@ -107,6 +109,21 @@ def _distillation_section(training: dict) -> dict:
         "held_out_tree_f1": f"{target_trees['held_out_tree_f1']:.1f}",
         "averaging_command": _in_lines(target_trees["command"]),
     }
+
+
+def _stages(stages: list[dict]) -> list[dict] | None:
+    """The rows of the card's table of stages; no table of a single one."""
+    if len(stages) < 2:
+        return None
+    return [
+        {
+            "epochs": stage["epochs"],
+            "updates": f"{stage['updates']:,}",
+            "hours": "" if stage["seconds"] is None else f"{stage['seconds'] / 3600:.1f}",
+            **{part: "" if stage[part] is None else f"{stage[part]:.2f}" for part in ("validation", "test")},
+        }
+        for stage in stages
+    ]
 
 
 def _in_lines(command: str) -> str:
