@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-import yaml
 from accelerate import Accelerator
 from torch import nn
 
@@ -24,8 +23,10 @@ from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import run_program
-from training.loop.checkpointing import replaced_folder
+from training.language_models.recipe import ARGUMENTS
+from training.loop.checkpointing import replaced_folder, without_notices
 from training.loop.model_setup import changed_config
+from training.loop.recipe_parser import parse_groups
 
 # Bias of a new chunk in the softmax behind a master gate. An old chunk's logit is around 0, so that the new ones
 # together take a few per cent of the mass: the gates stay nearly as they were, and gradients reach the new rows.
@@ -57,13 +58,11 @@ def grow(
         large.get_output_embeddings().bias.copy_(small.get_output_embeddings().bias)
         for old, new in zip(small.model.layers, large.model.layers, strict=True):
             units, rows = unit_places(old, new), gate_places(old, new)
+            # The master gates come first; those of old chunks get their own again.
+            new.input_projection.bias[: 2 * (new.size // new.chunk_size)] = new_chunk_logit
             _grow_affine(old.input_projection, new.input_projection, rows, inputs)
             _grow_affine(old.recurrent_projection, new.recurrent_projection, rows, units, scale)
-            is_new = torch.ones(2 * (new.size // new.chunk_size), dtype=torch.bool)
-            is_new[rows[: 2 * (old.size // old.chunk_size)]] = False
-            new.input_projection.bias[: len(is_new)][is_new] = new_chunk_logit
             inputs = units
-    large.tie_weights()
     return large.eval()
 
 
@@ -115,27 +114,29 @@ def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
     """The configuration of the small model with the sizes and dropouts of a recipe.
 
     Raises:
-        ValueError: if the recipe is for another type of model.
-        OSError: if it cannot be read.
+        ValueError: if it is no recipe of a language model, or one for another type of model.
+        FileNotFoundError: if there is none.
     """
-    fields = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-    if small.model_type != "onlstm" or fields.get("model_type") != "onlstm":
+    needed = ["--output_dir", "any"]  # a recipe may leave it to the command line
+    _, model, *_ = parse_groups([str(recipe), *needed], ARGUMENTS, "grow.py", "Grows an ON-LSTM.")
+    if not small.model_type == model.model_type == "onlstm":
         raise ValueError(
             f'only an ON-LSTM can be grown to an ON-LSTM: the checkpoint is of type "{small.model_type}", '
-            f'{recipe} for "{fields.get("model_type")}"'
+            f'{recipe} for "{model.model_type}"'
         )
     known = {name: value for name, value in small.to_dict().items() if name != "layer_sizes"}
-    return changed_config(small, known, fields["model"])
+    return changed_config(small, known, model.model)
 
 
 def write_grown(options: argparse.Namespace) -> None:
     """Loads the small model and writes the large one with the tokenizer."""
     if options.output_dir.exists():
         raise FileExistsError(f"{options.output_dir} exists already: choose another --output-dir")
-    small, tokenizer = load_checkpoint(options.model)
+    with without_notices():
+        small, tokenizer = load_checkpoint(options.model)
     torch.manual_seed(options.seed)
     large = grow(small, grown_config(small.config, options.recipe))
-    with replaced_folder(options.output_dir, Accelerator()) as folder:
+    with replaced_folder(options.output_dir, Accelerator()) as folder, without_notices():
         large.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     print(f"{options.output_dir}: {small.num_parameters():,} parameters have become {large.num_parameters():,}")

@@ -34,6 +34,7 @@ from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
@@ -108,7 +109,7 @@ def main(arguments: list[str] | None = None) -> dict:
             "data": data,
             "command": release_command.format(**names),
             "training": {
-                "command": training_command.format(**training["recipe"] | names),
+                "command": training_command.format(**portable(training["recipe"]) | names),
                 "note": options.note,
                 **_without_paths(training),
             },

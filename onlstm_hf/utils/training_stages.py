@@ -14,16 +14,20 @@ def training_stages(results: Mapping[str, Any]) -> list[dict]:
 
     Returns:
         for each stage `goes_on`, whether it began with the weights of another run; `epochs`, `updates`, the `seconds`
-        that it took, and the `validation` and `test` perplexity at its end. What is not known is `None`.
+        that it took, and the `validation` and `test` perplexity at its end. What is not known is `None`, such as the
+        epochs of a run that was given the number of its updates.
+
+    Raises:
+        LookupError, TypeError: if these are results of something else.
     """
     training = results.get("training", results)
     if "stages" in training:
         return training["stages"]
-    perplexities = results.get("perplexity", {})
+    recipe, perplexities = training["recipe"], results.get("perplexity", {})
     return [
         {
-            "goes_on": training["recipe"].get("init_from") is not None,
-            "epochs": training["recipe"]["num_epochs"],
+            "goes_on": recipe.get("init_from") is not None,
+            "epochs": recipe["num_epochs"] if recipe.get("max_steps") is None else None,
             "updates": training.get("updates"),
             "seconds": training.get("training_seconds"),
             **{part: perplexities.get(part, results.get(f"{part}_perplexity")) for part in ("validation", "test")},
@@ -33,15 +37,21 @@ def training_stages(results: Mapping[str, Any]) -> list[dict]:
 
 def stages_before(checkpoint: str | Path) -> list[dict]:
     """The stages of a checkpoint folder, released or `best/` of a run; none where its results do not lie with it."""
-    folder = Path(checkpoint)
-    for path in (folder / "results.json", folder.parent / "results.json"):
-        if path.is_file():
-            return training_stages(json.loads(path.read_text(encoding="utf-8")))
-    return []
+    folder = Path(checkpoint).resolve()
+    path = (folder.parent if folder.name == "best" else folder) / "results.json"
+    try:
+        return training_stages(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no such file, or another one of that name
+        return []
 
 
-def epochs_and_hours(stages: Sequence[Mapping[str, Any]]) -> tuple[str, float | None]:
-    """Epochs of all stages, with `+` before them where the first one goes on from another model, and their hours."""
-    epochs = f"{'+ ' if stages[0]['goes_on'] else ''}{sum(stage['epochs'] for stage in stages)}"
+def epochs_of(stages: Sequence[Mapping[str, Any]]) -> str:
+    """Epochs of all stages, with `+` before them where the first goes on from a model whose own are not recorded."""
+    epochs = [stage["epochs"] for stage in stages]
+    return "" if None in epochs else f"{'+ ' if stages[0]['goes_on'] else ''}{sum(epochs)}"
+
+
+def hours_of(stages: Sequence[Mapping[str, Any]]) -> float | None:
+    """Hours that all stages took; `None` where those of one were not kept."""
     seconds = [stage["seconds"] for stage in stages]
-    return epochs, None if None in seconds else sum(seconds) / 3600
+    return None if None in seconds else sum(seconds) / 3600

@@ -507,6 +507,23 @@ def test_what_is_said_of_the_seeds_after_two_epochs_is_what_their_logs_have():
     assert figures("docs/training.md", phrase) == tuple(expected)
 
 
+def test_what_is_said_of_a_grown_model_is_what_its_logs_have():
+    logs = ROOT / "eval" / "results" / "onlstm_ptb_cpu"
+    grown, weaker = (
+        [json.loads(line) for line in (logs / f"{name}.log.jsonl").read_text(encoding="utf-8").splitlines()]
+        for name in ("three_epochs", "weaker_dropouts")
+    )
+    checks = [entry for entry in grown + weaker if "validation_perplexity" in entry]
+    perplexities = tuple(f"{entry['validation_perplexity']:.2f}" for entry in checks)
+    phrase = "validation perplexity was {} and {} after the first two and {} in the end"
+    assert figures("docs/training.md", phrase) == perplexities[:3]
+    assert figures("docs/training.md", "half an epoch) it had {}. The trees") == perplexities[3:]
+    f1 = tuple(f"{entry['parsing_f1']:.1f}" for entry in checks[2:])
+    assert figures("docs/training.md", "in the small model, {} after three epochs and {} in the end") == f1
+    last = [entry for entry in grown if "perplexity" in entry][-1]
+    assert figures("docs/training.md", "with dropout, was still {}: so much") == (f"{last['perplexity']:.0f}",)
+
+
 def test_the_shares_of_unknown_words_in_the_sample_are_those_of_the_results():
     names = ("unseen_own", "onlstm_ptb_small")
     not_read, read = (read_json(ROOT / "eval" / "results" / f"parsing_{name}.json")["models"] for name in names)

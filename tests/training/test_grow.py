@@ -155,6 +155,7 @@ def test_the_script_writes_a_checkpoint_of_the_recipes_size_that_trains_on(small
     assert tokenizer("the cat").input_ids == AutoTokenizer.from_pretrained("small")("the cat").input_ids
     input_ids = torch.tensor([tokenizer("the cat sees a dog").input_ids])
     with torch.no_grad():
+        # Not exactly: new chunks have a share of the gates.
         torch.testing.assert_close(grown(input_ids).logits, small(input_ids).logits, atol=0.01, rtol=0)
 
     train_lm.main(["recipe.yaml", "--init_from", "grown", "--output_dir", "run"])
@@ -181,6 +182,9 @@ def test_the_script_says_what_is_wrong(small_checkpoint, capsys):
     assert 'prpn.yaml for "prpn"' in capsys.readouterr().err
     assert grow.main(["small", "recipe.yaml", "--output-dir", "small"]) == 1
     assert "small exists already" in capsys.readouterr().err
+    (small_checkpoint / "text.yaml").write_text("only text")
+    assert grow.main(["small", "text.yaml", "--output-dir", "grown"]) == 1
+    assert "text.yaml must be a mapping" in capsys.readouterr().err
     RNNForCausalLM(RNNConfig(vocab_size=13, embedding_size=8, hidden_size=10)).save_pretrained("small")
     assert grow.main(["small", "recipe.yaml", "--output-dir", "grown"]) == 1
     assert 'the checkpoint is of type "rnn"' in capsys.readouterr().err

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onlstm_hf.utils.training_stages import epochs_and_hours, stages_before, training_stages
+from onlstm_hf.utils.training_stages import epochs_of, hours_of, stages_before, training_stages
 
 RUN = {
     "validation_perplexity": 90.5,
@@ -33,16 +33,28 @@ def test_stages_that_are_recorded_are_taken_as_they_are():
     assert training_stages(RELEASED | {"training": RELEASED["training"] | {"stages": stages}}) == stages
 
 
-@pytest.mark.parametrize("place", ["best/results.json", "results.json"])
-def test_the_stages_of_a_checkpoint_are_found_in_its_folder_or_beside_it(tmp_path, place):
-    (tmp_path / "best").mkdir()
-    assert stages_before(tmp_path / "best") == []
-    (tmp_path / place).write_text(json.dumps(RUN))
-    assert stages_before(tmp_path / "best") == training_stages(RUN)
+@pytest.mark.parametrize("folder", ["released", "run/best"])
+def test_the_stages_of_a_checkpoint_are_found_in_its_folder_or_of_a_run_beside_it(tmp_path, folder):
+    (tmp_path / folder).mkdir(parents=True)
+    assert stages_before(tmp_path / folder) == []
+    (tmp_path / folder.split("/")[0] / "results.json").write_text(json.dumps(RUN))
+    assert stages_before(tmp_path / folder) == training_stages(RUN)
+
+
+@pytest.mark.parametrize("content", ["{", "[]", "{}", '{"training": 3}', '{"recipe": {}}', '{"recipe": "none"}'])
+def test_another_file_of_results_is_no_stage(tmp_path, content):
+    (tmp_path / "results.json").write_text(content)
+    assert stages_before(tmp_path) == []
 
 
 def test_epochs_and_hours_are_those_of_all_stages():
     first, second = training_stages(RUN)[0], training_stages(RELEASED)[0]
-    assert epochs_and_hours([first]) == ("2", 0.5)
-    assert epochs_and_hours([first, second | {"seconds": 3600}]) == ("5", 1.5)
-    assert epochs_and_hours([second, first]) == ("+ 5", None)
+    assert (epochs_of([first]), hours_of([first])) == ("2", 0.5)
+    assert (epochs_of([first, second]), hours_of([first, second | {"seconds": 3600}])) == ("5", 1.5)
+    assert (epochs_of([second, first]), hours_of([second, first])) == ("+ 5", None)
+
+
+def test_the_epochs_of_a_run_that_was_given_its_updates_are_not_known():
+    (short,) = training_stages(RUN | {"recipe": RUN["recipe"] | {"max_steps": 7}})
+    assert (short["epochs"], short["updates"]) == (None, 7)
+    assert epochs_of([short, *training_stages(RUN)]) == ""

@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from eval.report.by_task.languages import FOLDER as OTHER_LANGUAGES
-from eval.report.by_task.training_runs import training_figures
+from eval.report.by_task.training_runs import mean_hours, training_figures
 from eval.report.results_files import Run, short_name, text_name
 from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.hub.cards.published import citation, published_figures
-from onlstm_hf.utils.training_stages import epochs_and_hours, training_stages
+from onlstm_hf.utils.training_stages import epochs_of, training_stages
 
 NOTE = (
-    "Models of the Penn Treebank text; `+` stands before the epochs of one that goes on from another model. Adapted: "
+    "Models of the Penn Treebank text; `+` stands before the epochs of one that goes on from another model, whose own "
+    "are not among them. Adapted: "
     "the lowest perplexity of the test text with one of the adaptations of the table below, whose settings were "
     "chosen on the validation text. Of models that name files, not runs, the validation text was cut into ten rows, "
     "and several seeds have mean ± standard deviation. Hours are those of one process on a CPU that was often shared; "
@@ -95,8 +96,8 @@ def _training_of_release(name: str) -> tuple[str, str]:
     path = Path(name, "results.json")
     if not path.is_file():
         return "", ""
-    epochs, hours = epochs_and_hours(training_stages(json.loads(path.read_text(encoding="utf-8"))))
-    return epochs, "" if hours is None else f"{hours:.1f}"
+    stages = training_stages(json.loads(path.read_text(encoding="utf-8")))
+    return epochs_of(stages), mean_hours([stages])
 
 
 def _published_rows() -> list[list[str]]:

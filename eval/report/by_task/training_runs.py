@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import mean, stdev
 
 from eval.report.results_files import text_name
-from onlstm_hf.utils.training_stages import epochs_and_hours, training_stages
+from onlstm_hf.utils.training_stages import epochs_of, hours_of, training_stages
 
 NOTE = (
     "Runs of `training/train_seeds.py`: mean ± standard deviation over the seeds. Perplexity is that of a model's own "
@@ -48,12 +48,12 @@ def training_table(runs: Mapping[str, Sequence[dict]]) -> tuple[list[str], list[
 
 def training_figures(seeds: Sequence[dict]) -> dict[str, str]:
     """Cells of the runs of one recipe by the names of their columns; unknown words are those of the test text."""
-    (epochs, _), *_ = of_stages = [epochs_and_hours(training_stages(seed)) for seed in seeds]
+    of_seeds = [training_stages(seed) for seed in seeds]
     return {
         "seeds": ", ".join(str(seed["recipe"]["seed"]) for seed in seeds),
         "parameters": f"{seeds[0]['parameters']:,}",
-        "epochs": epochs,
-        "hours": _mean_hours([hours for _, hours in of_stages]),
+        "epochs": epochs_of(of_seeds[0]),
+        "hours": mean_hours(of_seeds),
         "validation": _spread([seed["validation_perplexity"] for seed in seeds]),
         "test": _spread([seed.get("test_perplexity") for seed in seeds]),
         "unknown words": next(filter(None, (_per_cent(seed.get("test_unknown_words"), " %") for seed in seeds)), ""),
@@ -67,8 +67,9 @@ def _text(recipe: Mapping) -> str:
     return f"{text_name(recipe['dataset'])}, {recipe['train_split']}"
 
 
-def _mean_hours(hours: Sequence[float | None]) -> str:
-    """The mean over the seeds; nothing where the hours of a stage were not kept."""
+def mean_hours(of_seeds: Sequence[Sequence[dict]]) -> str:
+    """Hours of the stages of each seed, their mean; nothing where those of a stage were not kept."""
+    hours = [hours_of(stages) for stages in of_seeds]
     return "" if None in hours else f"{mean(hours):.1f}"
 
 

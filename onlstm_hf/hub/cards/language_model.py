@@ -117,7 +117,7 @@ def _stages(stages: list[dict]) -> list[dict] | None:
         return None
     return [
         {
-            "epochs": stage["epochs"],
+            "epochs": "" if stage["epochs"] is None else stage["epochs"],
             "updates": f"{stage['updates']:,}",
             "hours": "" if stage["seconds"] is None else f"{stage['seconds'] / 3600:.1f}",
             **{part: "" if stage[part] is None else f"{stage[part]:.2f}" for part in ("validation", "test")},
