@@ -478,10 +478,19 @@ def test_what_the_readme_says_of_seed_and_text_is_what_the_results_give():
         read_json(results / f"parsing_seeds{name}.json") for name in ("", "_no_bias", "_layers", "_layers_no_bias")
     )
     of_onlstms = [parser for parser in own["agreement"]["parsers"] if parser["trees"] == "layer 2 (--layer 1)"]
-    shown = figures("README.md", "have F1 {}, {} and {}; an earlier run")
+    shown = figures("README.md", "have F1 {}, {}, {}, {}\nand {}: two good ones")
     assert shown == tuple(percent(parser["sentence_f1"]) for parser in of_onlstms)
-    by_agreement = sorted(of_onlstms, key=lambda parser: parser["all others"])  # "put in order of F1, too"
-    assert by_agreement == sorted(of_onlstms, key=lambda parser: parser["sentence_f1"])
+    right_branching = own["others"]["all"]["right branching"]["sentence_f1"]
+    above = {parser["model"] for parser in of_onlstms if parser["sentence_f1"] > right_branching}
+    by_agreement = sorted(of_onlstms, key=lambda parser: parser["all others"], reverse=True)
+    assert len(above) == 2  # "two good ones, and three below right branching"
+    assert {parser["model"] for parser in by_agreement[:2]} == above  # "the two good ones come first"
+    assert "seed_1111" in by_agreement[0]["model"]  # "the ON-LSTM that agrees most"
+    correlation = own["agreement"]["rank_correlation"]["all others"]["layer 2 (--layer 1)"]
+    assert figures("README.md", "ON-LSTMs are put in order, too ({})") == (f"{correlation:.2f}",)
+    onlstms = read_json(results / "parsing_seeds_onlstm.json")
+    correlation = onlstms["agreement"]["rank_correlation"]["all others"]["all"]
+    assert figures("README.md", "ON-LSTMs alone tell nothing ({})") == (f"{correlation:.2f}",)
     correlations = (
         f"{content['agreement']['rank_correlation']['all others']['all']:.2f}"
         for content in (own, layers, own_none, layers_none)
@@ -493,16 +502,37 @@ def test_what_the_readme_says_of_seed_and_text_is_what_the_results_give():
     assert figures("README.md", phrase) == tuple(correlations)
 
 
+def test_what_the_readme_says_of_averages_is_what_the_results_give():
+    def averages(name: str) -> tuple[float, float, float]:
+        """F1 of the average, of the one by agreement, and of the best single run, in per cent."""
+        content = read_json(ROOT / "eval" / "results" / f"parsing_seeds{name}.json")
+        f1 = {row: 100 * scores["sentence_f1"] for row, scores in content["others"]["all"].items()}
+        plain, weighted = (value for row, value in f1.items() if row.startswith("ensemble of"))
+        return plain, weighted, max(100 * parser["sentence_f1"] for parser in content["agreement"]["parsers"])
+
+    names = [f"{kind}{rule}" for kind in ("", "_layers", "_onlstm", "_prpn") for rule in ("", "_no_bias")]
+    of_names = {name: averages(name) for name in names}
+    prpns, onlstms = of_names["_prpn"], of_names["_onlstm"]
+    shown = figures("README.md", "PRPNs have F1 {} then, and ON-LSTMs\n{}, less than the best of them")
+    assert shown == (f"{prpns[0]:.1f}", f"{onlstms[0]:.1f}") and onlstms[0] < onlstms[2]
+    assert round(of_names[""][0] - of_names[""][2]) == 6  # "better than any one of them by six points"
+    (best_unbiased,) = figures("README.md", "the average is behind the best single run, which has {}, and")
+    assert best_unbiased == f"{of_names['_no_bias'][2]:.1f}" and of_names["_no_bias"][0] < of_names["_no_bias"][2]
+    gains = [weighted - plain for plain, weighted, _ in of_names.values()]
+    shown = figures("README.md", "weighting by agreement adds at most {} points and costs up to\n{}.")
+    assert shown == (f"{max(gains):.1f}", f"{-min(gains):.1f}")
+
+
 def test_what_is_said_of_the_seeds_after_two_epochs_is_what_their_logs_have():
     expected = []
-    for seed in (1111, 2222, 3333):
+    for seed in (1111, 2222, 3333, 4444, 5555):
         log = ROOT / "eval" / "results" / "onlstm_ptb_small_unseen" / f"seed_{seed}.log.jsonl"
         entries = map(json.loads, log.read_text(encoding="utf-8").splitlines())
         by_epoch = [entry["parsing_f1_layer_2"] for entry in entries if "parsing_f1_layer_2" in entry]
         expected += [f"{by_epoch[1]:.1f}", f"{by_epoch[-1]:.1f}"]
     phrase = (
         "of seed 1111 has F1 {} after two epochs and {} in the end, that of seed 2222 {} and {}, "
-        "that of seed 3333 {} and {}."
+        "that of seed 3333 {} and {}, that of seed 4444 {} and {}, that of seed 5555 {} and {}."
     )
     assert figures("docs/training.md", phrase) == tuple(expected)
 
