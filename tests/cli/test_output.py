@@ -29,7 +29,8 @@ def text_file(tmp_path):
 def arguments(checkpoint, text_file, monkeypatch):
     """A command that writes its output in three parts."""
     monkeypatch.setattr(parse, "BATCHES_AT_A_TIME", 2)
-    return ["parse", "--file", text_file, "--model", checkpoint, "--batch-size", 2, "--format", "jsonl"]
+    command = ["parse", "--file", text_file, "--model", checkpoint, "--batch-size", 2]
+    return [*command, "--dtype", "float32", "--format", "jsonl"]  # the precision is else that of the CPU's choice
 
 
 @pytest.fixture

@@ -14,6 +14,12 @@ from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES
 
 
+@pytest.fixture(autouse=True)
+def cpu_without_fast_bfloat16(monkeypatch):
+    """What is parsed is compared with a model in float32."""
+    monkeypatch.setattr("onlstm_hf.parsing.precision.bfloat16_speed", lambda: 0.6)
+
+
 def test_parse_writes_the_trees_of_the_model_in_the_order_of_the_input(run, checkpoint, model, tokenizer):
     expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer)]
     assert run("parse", *TEXT, "--model", checkpoint).splitlines() == expected

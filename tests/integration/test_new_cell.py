@@ -25,7 +25,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 with redirect_stderr(io.StringIO()) as told, redirect_stdout(io.StringIO()) as printed:
     refused = main(["parse", sentence, "--model", checkpoint])
-    parsed = main(["parse", sentence, "--model", checkpoint, "--trust-remote-code"])
+    parsed = main(["parse", sentence, "--model", checkpoint, "--trust-remote-code", "--dtype", "float32"])
 model = AutoModelForCausalLM.from_pretrained(checkpoint, trust_remote_code=True)
 tokenizer = AutoTokenizer.from_pretrained(checkpoint)
 parse = pipeline("constituency-parsing", model=checkpoint, trust_remote_code=True, device="cpu")
@@ -166,6 +166,19 @@ def test_its_checkpoint_carries_its_file_and_loads_where_that_was_not_imported(c
     assert report["printed"].strip() == report["pipeline"] == model.parse(SENTENCE, tokenizer).to_bracket()
     ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
     assert report["generated"] == model.generate(ids, max_new_tokens=4, do_sample=False)[0].tolist()
+
+
+@pytest.mark.parametrize("implementation", ["auto", "reference"])
+def test_with_weights_in_bfloat16_it_parses_and_writes(checkpoint, implementation):
+    """`onlstm-hf parse` loads weights so where a CPU is faster by it."""
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
+    tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+    for layer in model.model.layers:
+        layer.implementation = implementation
+    for parsed in range(model.config.num_hidden_layers):
+        assert list(model.parse(SENTENCE, tokenizer, layer=parsed).words) == SENTENCE.split()
+    ids = tokenizer(SENTENCE, return_tensors="pt").input_ids
+    assert model.generate(ids, max_new_tokens=4, do_sample=False).shape[1] > ids.shape[1]
 
 
 def test_a_run_with_it_goes_on_where_it_stopped(checkpoint, arguments):

@@ -105,7 +105,7 @@ def test_agreement_without_gold_trees_has_a_table_for_every_run_that_measured_it
         seeds = {model["model"]: model["seed"] for model in results["models"]}
         rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
         for parser in results["agreement"]["parsers"]:
-            model = f"{Path(parser['model']).parent.name}, {seeds[parser['model']]}"
+            model = f"{short_name(parser['model'])}, {seeds[parser['model']]}"
             (row,) = [row for row in rows if row[1:3] == [parser["trees"], model]]
             assert row[3] == f"{100 * parser['sentence_f1']:.1f}" and row[-2] == f"{100 * parser['all others']:.1f}"
 
