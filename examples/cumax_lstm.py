@@ -194,7 +194,7 @@ class CumaxLSTMLayer(nn.Module):
             options = Options(self.size // self.chunk_size, in_bfloat16)
             with torch.autocast(device_type, enabled=False):
                 outputs, cell, means, *_ = RECURRENCE.run(Inputs(*tensors, mask), options, self.implementation)
-            outputs = outputs.to(gates.dtype)  # as what comes next has weights of that type
+            outputs = outputs.to(gates.dtype)
         forget_means, input_means = means.unbind(dim=-1)
         return OrderedNeuronsOutput(outputs, cell, 1 - forget_means, input_means)
 

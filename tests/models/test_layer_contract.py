@@ -56,6 +56,20 @@ def test_it_has_what_the_protocol_names(name, project_root):
     assert output.outputs.shape == (*inputs.shape[:2], SIZE)
 
 
+@pytest.mark.parametrize("name", TIME_FIRST)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_in_a_stack_its_outputs_have_the_dtype_of_its_inputs(name, dtype, project_root):
+    layer = make(name, project_root).to(dtype)
+    inputs, _ = sequence(name, layer)
+    for implementation in (name for name in layer.implementations if name != "triton"):
+        layer.implementation = implementation
+        state = layer.initial_state(BATCH_SIZE)
+        for _ in range(2):
+            output = layer(inputs.to(dtype), *state, None)
+            assert output.outputs.dtype == dtype
+            state = layer.last_state(output)
+
+
 @pytest.mark.parametrize("name", LAYERS)
 def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(name, project_root):
     layer = make(name, project_root)

@@ -23,9 +23,10 @@ class RecurrentLayer(Protocol):
     """A layer that goes over a sequence step by step and carries a state.
 
     In a stack (`AWDLSTMModel`) sequences are time first: it calls `layer(inputs, *state, mask)` with the inputs
-    `[T, B, input_size]` and the mask `[T, B]` of booleans, `False` at padding on either side, or `None`. The reading
-    network of the PRPN is batch first: it calls `layer(inputs, *state, gates)` with the inputs `[B, T, input_size]`,
-    padding at the end, and the gates `[B, T, S]` of the `S` memories, which need no mask.
+    `[T, B, input_size]` and the mask `[T, B]` of booleans, `False` at padding on either side, or `None`. The outputs
+    have the dtype of the inputs, as the weights of the layer above have. The reading network of the PRPN is batch
+    first: it calls `layer(inputs, *state, gates)` with the inputs `[B, T, input_size]`, padding at the end, and the
+    gates `[B, T, S]` of the `S` memories, which need no mask.
 
     Attributes:
         implementations: the ways in which the layer can be computed. `"auto"`, the fastest one that fits each input,
