@@ -34,14 +34,15 @@ class CachePointer(NamedTuple):
 
 
 class CacheWindow:
-    """The hidden states of the last words, and the words that followed them.
+    """The hidden states of the last words, and the words that followed them: what caches know of a text so far.
 
     Args:
-        size: of how many words.
+        caches: the settings to score words with; it holds as many words as the largest of them needs.
     """
 
-    def __init__(self, size: int):
-        self.size = size
+    def __init__(self, caches: Sequence[CachePointer]):
+        self.caches = caches
+        self.size = max((cache.size for cache in caches), default=1)
         self.hidden_states: torch.Tensor | None = None
         self.words: torch.Tensor | None = None
 
@@ -63,6 +64,28 @@ class CacheWindow:
             words = torch.cat([self.words, words], dim=1)
         self.hidden_states, self.words = hidden_states[:, -self.size :].clone(), words[:, -self.size :].clone()
         return hidden_states, words
+
+    def mix(self, from_model: torch.Tensor, hidden_states: torch.Tensor, words: torch.Tensor) -> list[torch.Tensor]:
+        """Mixes what the model says of the words of a chunk with what the caches say, and takes the chunk in.
+
+        Args:
+            from_model: `[B, T]`, the log probabilities of the words by the model alone.
+            hidden_states: `[B, T, H]`, from which the model predicts them.
+            words: `[B, T]`.
+
+        Returns:
+            For each of the caches the log probabilities of the words, `[B, T]` in float64.
+        """
+        hidden_states = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
+        past = len(self)
+        scores, repeated = _compare(hidden_states, words, *self.extend(hidden_states, words))
+        from_cache = {
+            setting: _cache_log_probabilities(scores, repeated, past, *setting)
+            for setting in {(cache.size, cache.flatness) for cache in self.caches}
+        }
+        return [
+            _interpolate(from_model, from_cache[cache.size, cache.flatness], cache.weight) for cache in self.caches
+        ]
 
 
 def cached_log_probabilities(
@@ -100,21 +123,14 @@ def cached_log_probabilities(
     for cache in caches:
         cache.check()
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
-    window, state = CacheWindow(max((cache.size for cache in caches), default=1)), None
+    window, state = CacheWindow(caches), None
     with evaluation_mode(model):
         for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state, output.last_hidden_state
             from_model = target_log_probabilities(model.logits(hidden), targets)
-            hidden = hidden.to(torch.promote_types(hidden.dtype, torch.float32))
-            past = len(window)
-            scores, repeated = _compare(hidden, targets, *window.extend(hidden, targets))
-            from_cache = {
-                setting: _cache_log_probabilities(scores, repeated, past, *setting)
-                for setting in {(cache.size, cache.flatness) for cache in caches}
-            }
-            for cache, found in zip(caches, chunks, strict=True):
-                found.append(_interpolate(from_model, from_cache[cache.size, cache.flatness], cache.weight))
+            for found, mixed in zip(chunks, window.mix(from_model, hidden, targets), strict=True):
+                found.append(mixed)
     results = [torch.cat(found, dim=1).flatten()[: len(input_ids)] for found in chunks]
     if not all(result.isfinite().all() for result in results):
         raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")

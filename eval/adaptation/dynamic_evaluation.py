@@ -8,9 +8,13 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel
 
+from eval.adaptation.cache_pointer import CachePointer, CacheWindow
+from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
 from onlstm_hf.ops.vocabulary_loss import next_token_loss
 from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
+
+MODEL_ALONE = CachePointer(size=1, flatness=0.0, weight=0.0)
 
 
 class DynamicEvaluationDiverged(ValueError):
@@ -44,7 +48,7 @@ class DynamicEvaluation(NamedTuple):
 
 
 def dynamic_log_probabilities(
-    model: PreTrainedModel,
+    model: RecurrentForCausalLM,
     input_ids: torch.Tensor | Sequence[int],
     settings: DynamicEvaluation,
     gradient_rms: Sequence[torch.Tensor] | None = None,
@@ -66,7 +70,7 @@ def dynamic_log_probabilities(
     weights and its mode again, also where the call fails. It runs as in evaluation: without dropout.
 
     Args:
-        model: a language model that returns `logits` and a `state`.
+        model: a language model of this package.
         input_ids: `[N]` token ids.
         settings: see `DynamicEvaluation`.
         gradient_rms: for each of the model's parameters that are trained, see `gradient_root_mean_squares`.
@@ -80,26 +84,63 @@ def dynamic_log_probabilities(
         ValueError: as `stream_log_likelihood`, for settings out of their range, and if no parameter is trained.
         DynamicEvaluationDiverged: where the learning rate is so high that the weights become infinite.
     """
-    settings.check()
-    found, state = [], None
+    (found,) = dynamic_cached_log_probabilities(
+        model, input_ids, settings, [MODEL_ALONE], gradient_rms, batch_size, progress
+    )
+    return found
+
+
+def dynamic_cached_log_probabilities(
+    model: RecurrentForCausalLM,
+    input_ids: torch.Tensor | Sequence[int],
+    settings: DynamicEvaluation,
+    caches: Sequence[CachePointer],
+    gradient_rms: Sequence[torch.Tensor] | None = None,
+    batch_size: int = 1,
+    progress: bool = False,
+) -> list[torch.Tensor]:
+    """Dynamic evaluation with the continuous cache of Grave et al. (2016) beside the model.
+
+    The weights are those of `dynamic_log_probabilities`: the cache has no part in the loss that they follow. It
+    compares hidden states as they were when their words were read, by the weights of that time. The model runs once
+    for all settings of the cache.
+
+    Args:
+        caches: the settings of the cache to score the text with, see `cached_log_probabilities`.
+        model, input_ids, settings, gradient_rms, batch_size, progress: see `dynamic_log_probabilities`.
+
+    Returns:
+        For each of the caches the natural log probabilities of the tokens, `[N]` in float64.
+
+    Raises:
+        ValueError, DynamicEvaluationDiverged: as `dynamic_log_probabilities`, and for caches out of their range.
+    """
+    for checked in (settings, *caches):
+        checked.check()
+    chunks: list[list[torch.Tensor]] = [[] for _ in caches]
+    window, state = CacheWindow(caches), None
     with _adapted_weights(model) as (weights, own_weights):
         decays, divisors = _rates(settings, weights, gradient_rms)
         for inputs, targets in stream_chunks(model, input_ids, batch_size, settings.segment_length, progress):
-            output = model(inputs, state=state, use_cache=True)
-            state = output.state.detach()
-            found.append(target_log_probabilities(output.logits.detach(), targets))
-            if not found[-1].isfinite().all():
+            output = model.model(inputs, state=state, use_cache=True)
+            state, logits = output.state.detach(), model.logits(output.last_hidden_state)
+            from_model = target_log_probabilities(logits.detach(), targets)
+            if not from_model.isfinite().all():
                 raise DynamicEvaluationDiverged(
                     f"a log probability is not finite: the learning rate {settings.learning_rate} is too high, or the "
                     "model's weights contain NaN or infinity"
                 )
-            gradients = _gradients(next_token_loss(output.logits, shift_labels=targets), weights)
+            for found, mixed in zip(
+                chunks, window.mix(from_model, output.last_hidden_state.detach(), targets), strict=True
+            ):
+                found.append(mixed)
+            gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
             with torch.no_grad():
                 for weight, own, gradient, decay, divisor in zip(
                     weights, own_weights, gradients, decays, divisors, strict=True
                 ):
                     weight.lerp_(own, decay).addcdiv_(gradient, divisor, value=-settings.learning_rate)
-    return torch.cat(found, dim=1).flatten()[: len(input_ids)]
+    return [torch.cat(found, dim=1).flatten()[: len(input_ids)] for found in chunks]
 
 
 def _rates(

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -11,9 +11,10 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import (
+    MODEL_ALONE,
     DynamicEvaluation,
     DynamicEvaluationDiverged,
-    dynamic_log_probabilities,
+    dynamic_cached_log_probabilities,
     gradient_root_mean_squares,
 )
 from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
@@ -22,21 +23,47 @@ from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
 from onlstm_hf.utils.programs import positive_integer
 
 
+class DynamicCache(NamedTuple):
+    """Settings of dynamic evaluation with a cache beside the model."""
+
+    dynamic: DynamicEvaluation
+    cache: CachePointer
+
+    def check(self) -> None:
+        """Raises a `ValueError` for a setting out of its range."""
+        self.dynamic.check()
+        self.cache.check()
+
+
+Settings = CachePointer | DynamicEvaluation | DynamicCache | NGramInterpolation
+
+
 class Method(NamedTuple):
     """A way to adapt.
 
     Attributes:
         description: what it is, with the paper.
-        settings: the class of its settings.
-        grid: by option, in the order of the fields of that class, the values that `--tune` tries where the option
+        settings: makes its settings of the values of its options.
+        grid: by option, in the order in which `settings` takes them, the values that `--tune` tries where the option
             is left out.
         needs_training_text: whether it reads the text that the model was trained on.
     """
 
     description: str
-    settings: type[CachePointer] | type[DynamicEvaluation] | type[NGramInterpolation]
+    settings: Callable[..., Settings]
     grid: dict[str, list]
     needs_training_text: bool = False
+
+
+def _with_cache(dynamic: Method) -> Method:
+    """A method of dynamic evaluation with the cache beside it: all settings of both."""
+    cache, num_dynamic = METHODS["cache"], len(dynamic.grid)
+    return Method(
+        f"{dynamic.description}, with a {cache.description}",
+        lambda *values: DynamicCache(dynamic.settings(*values[:num_dynamic]), cache.settings(*values[num_dynamic:])),
+        dynamic.grid | cache.grid,
+        dynamic.needs_training_text,
+    )
 
 
 METHODS = {
@@ -72,6 +99,8 @@ METHODS = {
         needs_training_text=True,
     ),
 }
+for name in ("dynamic-sgd", "dynamic-rms"):
+    METHODS[f"{name}-cache"] = _with_cache(METHODS[name])
 OPTIONS = {
     "cache_size": (positive_integer, "words in the cache"),
     "cache_flatness": (float, "theta, the scale of the scores in the cache"),
@@ -213,43 +242,38 @@ def adapt(
     """
     method = METHODS[adaptation.name]
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
+    candidates = [method.settings(*candidate) for candidate in adaptation.candidates]
     gradient_rms = ngrams = None
     if adaptation.training_lines is not None:
         training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)
-        if method.settings is NGramInterpolation:
-            ngrams = count_ngrams(model, training_text, [NGramInterpolation(*each) for each in adaptation.candidates])
+        if isinstance(candidates[0], NGramInterpolation):
+            ngrams = count_ngrams(model, training_text, candidates)
         else:
             training_text = training_text[: adaptation.gradient_tokens]
             gradient_rms = gradient_root_mean_squares(model, training_text)
 
-    def score(stream: torch.Tensor, candidates: Sequence[tuple]) -> list[torch.Tensor | None]:
-        settings = [method.settings(*candidate) for candidate in candidates]
-        if method.settings is CachePointer:
-            return cached_log_probabilities(model, stream, settings, batch_size)
-        if method.settings is NGramInterpolation:
-            return interpolated_log_probabilities(model, stream, ngrams, settings, batch_size)
-        found = []
-        for setting in settings:
-            try:
-                found.append(dynamic_log_probabilities(model, stream, setting, gradient_rms, batch_size))
-            except DynamicEvaluationDiverged:
-                if len(settings) == 1:
-                    raise
-                found.append(None)
-        return found
+    def score(stream: torch.Tensor, settings: Sequence[Settings]) -> list[torch.Tensor | None]:
+        match settings[0]:
+            case CachePointer():
+                return cached_log_probabilities(model, stream, settings, batch_size)
+            case NGramInterpolation():
+                return interpolated_log_probabilities(model, stream, ngrams, settings, batch_size)
+            case DynamicEvaluation():
+                settings = [DynamicCache(dynamic, MODEL_ALONE) for dynamic in settings]
+        return _dynamic_scores(model, stream, settings, gradient_rms, batch_size)
 
     description = {"method": adaptation.name, "description": method.description, "tuning": None}
-    best = adaptation.candidates[0]
+    best = 0
     if adaptation.tuning_text is not None:
         stream = streams[adaptation.tuning_text][: adaptation.tuning_tokens]
         scores = [
             None if found is None else StreamScore(found.sum().item(), len(found))
-            for found in score(stream, adaptation.candidates)
+            for found in score(stream, candidates)
         ]
         losses = [math.inf if score is None else score.loss for score in scores]
         if min(losses) == math.inf:
             raise ValueError("every learning rate of the grid is too high: the weights become infinite")
-        best = adaptation.candidates[losses.index(min(losses))]
+        best = losses.index(min(losses))
         description["tuning"] = {
             "text": adaptation.tuning_text,
             "num_tokens": len(stream),
@@ -258,7 +282,31 @@ def adapt(
                 for candidate, score in zip(adaptation.candidates, scores, strict=True)
             ],
         }
-    description["settings"] = dict(zip(method.grid, best, strict=True))
+    description["settings"] = dict(zip(method.grid, adaptation.candidates[best], strict=True))
     if gradient_rms is not None:
         description["gradient_tokens"] = len(training_text)
-    return description, {name: score(stream, [best])[0] for name, stream in streams.items()}
+    return description, {name: score(stream, [candidates[best]])[0] for name, stream in streams.items()}
+
+
+def _dynamic_scores(
+    model: PreTrainedModel,
+    stream: torch.Tensor,
+    settings: Sequence[DynamicCache],
+    gradient_rms: Sequence[torch.Tensor] | None,
+    batch_size: int,
+) -> list[torch.Tensor | None]:
+    """The log probabilities by each of the settings, `None` for those of several that diverged.
+
+    The model runs once for all caches beside the same dynamic evaluation.
+    """
+    found: dict[DynamicCache, torch.Tensor | None] = {}
+    for dynamic in dict.fromkeys(setting.dynamic for setting in settings):
+        caches = [setting.cache for setting in settings if setting.dynamic == dynamic]
+        try:
+            scores = dynamic_cached_log_probabilities(model, stream, dynamic, caches, gradient_rms, batch_size)
+        except DynamicEvaluationDiverged:
+            if len(settings) == 1:
+                raise
+            scores = [None] * len(caches)
+        found |= zip((DynamicCache(dynamic, cache) for cache in caches), scores, strict=True)
+    return [found[setting] for setting in settings]

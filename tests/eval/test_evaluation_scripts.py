@@ -13,8 +13,14 @@ import torch
 
 from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing, write_report
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
-from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
+from eval.adaptation.dynamic_evaluation import (
+    DynamicEvaluation,
+    dynamic_cached_log_probabilities,
+    dynamic_log_probabilities,
+    gradient_root_mean_squares,
+)
 from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
+from eval.report.perplexities import describe_adaptation
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
@@ -255,6 +261,60 @@ def test_dynamic_evaluation_leaves_out_what_diverges(
     best = DynamicEvaluation(0.01, 0.1, 4, 2.0)
     expected = dynamic_log_probabilities(model, stream, best, gradient_rms).sum().item()
     assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.parametrize("method", ["dynamic-sgd-cache", "dynamic-rms-cache"])
+def test_cache_and_dynamic_evaluation_are_chosen_together(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file, method
+):
+    output = tmp_path / "results.json"
+    arguments = [checkpoint, "--files", text_file, "--adapt", method, "--tune", text_file, "--output", str(output)]
+    settings = ["--learning-rate", "1e38", "0.01", "0.1", "--decay", "0.1", "--segment-length", "4"]
+    settings += ["--cache-size", "9", "--cache-flatness", "0.3", "--cache-weight", "0.1", "0.4"]
+    gradient_rms, epsilon = None, 1.0
+    stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
+    if method == "dynamic-rms-cache":
+        settings += ["--epsilon", "2", "--training-text", text_file, "--gradient-tokens", "12"]
+        gradient_rms, epsilon = gradient_root_mean_squares(model, stream[:12]), 2.0
+    assert evaluate_lm.main([*arguments, *settings]) == 0
+    adapted = json.loads(output.read_text())["adaptation"]
+    tried = list(product((1e38, 0.01, 0.1), (0.1, 0.4)))
+    scores = {
+        (rate, weight): dynamic_cached_log_probabilities(
+            model, stream, DynamicEvaluation(rate, 0.1, 4, epsilon), [CachePointer(9, 0.3, weight)], gradient_rms
+        )[0]
+        for rate, weight in tried[2:]
+    }
+    grid = adapted["tuning"]["grid"]
+    assert [(row["learning_rate"], row["cache_weight"]) for row in grid] == tried
+    assert [row["perplexity"] for row in grid[:2]] == [None, None]
+    perplexities = {setting: math.exp(-found.mean().item()) for setting, found in scores.items()}
+    assert [row["perplexity"] for row in grid[2:]] == pytest.approx(list(perplexities.values()), rel=1e-5)
+    best = min(perplexities, key=perplexities.get)
+    assert (adapted["settings"]["learning_rate"], adapted["settings"]["cache_weight"]) == best
+    assert adapted["scores"][text_file]["perplexity"] == pytest.approx(perplexities[best], rel=1e-5)
+    assert f"{text_file}, {method}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "chosen, edges",
+    [
+        ((0.1, 0.01, 5), []),
+        ((0.3, 0.01, 5), ["learning_rate"]),
+        ((0.03, 0.1, 5), ["learning_rate", "decay"]),
+        ((0.1, 0.0, 5), []),
+    ],
+)
+def test_settings_at_an_edge_of_the_grid_are_told(chosen, edges):
+    names = ("learning_rate", "decay", "segment_length")
+    grid = [dict(zip(names, values, strict=True)) for values in product((0.03, 0.1, 0.3), (0.0, 0.01, 0.1), (5,))]
+    adapted = {
+        "description": "dynamic",
+        "settings": dict(zip(names, chosen, strict=True)),
+        "tuning": {"grid": grid, "num_tokens": 9, "text": "valid.txt"},
+    }
+    told = describe_adaptation({"model": "m", "adaptation": adapted}, is_named=False)
+    assert told.partition("no value beyond that of ")[2].partition(" was tried")[0] == ", ".join(edges)
 
 
 def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, model, tokenizer, text_file):

@@ -92,7 +92,7 @@ def test_what_is_compared_does_not_grow_with_the_text(monkeypatch):
 
 
 def test_a_window_keeps_no_more_memory_than_its_size():
-    window = CacheWindow(3)
+    window = CacheWindow([CachePointer(3, 0.5, 0.5), CachePointer(2, 0.5, 0.5)])
     for start in range(0, 100, 10):
         words = torch.arange(start, start + 10)[None]
         window.extend(torch.zeros(1, 10, 2), words)

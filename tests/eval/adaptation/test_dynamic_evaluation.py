@@ -4,12 +4,19 @@ from copy import deepcopy
 import pytest
 import torch
 
-from eval.adaptation.dynamic_evaluation import DynamicEvaluation, dynamic_log_probabilities, gradient_root_mean_squares
+from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
+from eval.adaptation.dynamic_evaluation import (
+    DynamicEvaluation,
+    dynamic_cached_log_probabilities,
+    dynamic_log_probabilities,
+    gradient_root_mean_squares,
+)
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from tests.helpers.tiny_models import KINDS
 
 EOS, LENGTH = 4, 23
 SETTINGS = DynamicEvaluation(learning_rate=0.05, decay=0.3, segment_length=3, epsilon=0.5)
+CACHES = [CachePointer(4, 0.3, 0.2), CachePointer(1, 1.0, 0.6), CachePointer(1000, 0.0, 0.5)]
 
 
 def rows_of(text, batch_size):
@@ -76,6 +83,42 @@ def test_segments_of_any_length_in_rows_of_a_batch(stream, segment_length):
     assert dynamic_log_probabilities(model, stream, settings, batch_size=3).tolist() == pytest.approx(
         expected, rel=1e-9
     )
+
+
+def test_a_cache_beside_it_holds_the_states_of_the_weights_of_their_time(stream):
+    """The updates by `backward`, the cache by a loop over all past (hidden state, next word)."""
+    model = KINDS["onlstm"].make(eos_token_id=EOS).double()
+    found = dynamic_cached_log_probabilities(model, stream, SETTINGS, CACHES)
+    own = [parameter.detach().clone() for parameter in model.parameters()]
+    ((inputs, targets),) = rows_of(stream, 1)
+    expected, history, state = [[] for _ in CACHES], [], None
+    for start in range(0, LENGTH, SETTINGS.segment_length):
+        segment = slice(start, start + SETTINGS.segment_length)
+        output = model.model(inputs[None, segment], state=state, use_cache=True)
+        state, logits = output.state.detach(), model.lm_head(output.last_hidden_state)[0]
+        for hidden, predicted, word in zip(output.last_hidden_state[0], logits, targets[segment], strict=True):
+            for cache, values in zip(CACHES, expected, strict=True):
+                recent = history[-cache.size :]
+                scores = [math.exp(cache.flatness * (hidden @ past).item()) for past, _ in recent]
+                matching = sum(score for score, (_, after) in zip(scores, recent, strict=True) if after == word)
+                weight = cache.weight if recent else 0
+                from_model = predicted.softmax(dim=-1)[word].item()
+                values.append(math.log((1 - weight) * from_model + (weight * matching / sum(scores) if weight else 0)))
+            history.append((hidden.detach(), word))
+        model.zero_grad()
+        torch.nn.functional.cross_entropy(logits, targets[segment]).backward()
+        with torch.no_grad():
+            for parameter, before in zip(model.parameters(), own, strict=True):
+                step = SETTINGS.learning_rate * parameter.grad if parameter.grad is not None else 0
+                parameter.copy_(parameter - step + SETTINGS.decay * (before - parameter))
+    for log_probabilities, values in zip(found, expected, strict=True):
+        assert log_probabilities.tolist() == pytest.approx(values, rel=1e-9)
+
+
+def test_of_both_the_cache_alone_is_left_without_a_learning_rate(model, stream):
+    found = dynamic_cached_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0), CACHES)
+    for log_probabilities, alone in zip(found, cached_log_probabilities(model, stream, CACHES), strict=True):
+        assert log_probabilities.tolist() == pytest.approx(alone.tolist(), rel=1e-9)
 
 
 def test_gradient_statistics_are_the_root_mean_square_over_batches(model, stream):
@@ -147,6 +190,13 @@ def test_weights_are_restored_where_the_learning_rate_is_too_high(stream):
 def test_settings_out_of_range_are_refused(stream, settings):
     with pytest.raises(ValueError, match="dynamic evaluation needs"):
         dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, settings)
+
+
+def test_a_cache_out_of_range_is_refused(stream):
+    with pytest.raises(ValueError, match="a cache needs"):
+        dynamic_cached_log_probabilities(
+            KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)]
+        )
 
 
 def test_statistics_of_another_model_and_frozen_models_are_refused(stream):
