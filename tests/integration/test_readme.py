@@ -472,9 +472,15 @@ def test_what_the_readme_says_of_seed_and_text_is_what_the_results_give():
     pairs = [100 * value for row in of_prpns["agreement"]["matrix"] for value in row if value < 0.999]
     shown = figures("README.md", "the trees of one against those of another have F1 {} to {}, far")
     assert shown == (f"{min(pairs):.0f}", f"{max(pairs):.0f}")
-    parsers = read_json(results / "parsing_seeds_read.json")["agreement"]["parsers"]
-    shown = figures("README.md", "the released one has {} and another seed {}, both less than the best")
+    of_three = read_json(results / "parsing_seeds_read.json")
+    parsers = of_three["agreement"]["parsers"]
+    shown = figures("README.md", "the released one {} and two\nother seeds {} and {}. So reading")
     assert shown == tuple(percent(parser["sentence_f1"]) for parser in parsers)
+    summary = of_three["summary"]["all"]["layer 2 (--layer 1)"]["sentence_f1"]
+    spread = figures("README.md", "that have read the sentences have {} ± {}: the released one")
+    assert spread == (percent(summary["mean"]), percent(summary["standard_deviation"]))
+    agreement = figures("README.md", "agrees less with the others, {}, than they do, {} and {}.)")
+    assert agreement == tuple(percent(parsers[number]["all others"]) for number in (2, 0, 1))
     assert shown[0] == percent(read["onlstm"]["layer 2 (--layer 1)"]["sentence_f1"]["mean"])
     own, own_none, layers, layers_none = (
         read_json(results / f"parsing_seeds{name}.json") for name in ("", "_no_bias", "_layers", "_layers_no_bias")
@@ -482,6 +488,9 @@ def test_what_the_readme_says_of_seed_and_text_is_what_the_results_give():
     of_onlstms = [parser for parser in own["agreement"]["parsers"] if parser["trees"] == "layer 2 (--layer 1)"]
     shown = figures("README.md", "have F1 {}, {}, {}, {}\nand {}: two good ones")
     assert shown == tuple(percent(parser["sentence_f1"]) for parser in of_onlstms)
+    second = figures("README.md", "the second one has {} without these sentences and {} with them")
+    assert second == tuple(percent(parser["sentence_f1"]) for parser in (of_onlstms[1], parsers[1]))
+    assert "seed_2222" in of_onlstms[1]["model"] and "seed_2222" in parsers[1]["model"]
     assert max(parser["sentence_f1"] for parser in of_onlstms) > max(parser["sentence_f1"] for parser in parsers)
     right_branching = own["others"]["all"]["right branching"]["sentence_f1"]
     above = {parser["model"] for parser in of_onlstms if parser["sentence_f1"] > right_branching}
