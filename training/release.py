@@ -244,11 +244,14 @@ def _as_argument(value: object) -> str:
 
 
 def _without_paths(training: dict) -> dict:
-    """The training results without scores of other weights, and without the places where files lay."""
+    """The training results without scores of other weights, and without the places where files lay.
+
+    Of `init_from` the place stays: that there is one says that the run goes on from another model.
+    """
     recipe = {
-        name: value
+        name: portable(value)
         for name, value in training["recipe"].items()
-        if name not in PLACES and not (isinstance(value, str) and Path(value).exists())
+        if name == "init_from" or (name not in PLACES and not (isinstance(value, str) and Path(value).exists()))
     }
     names = ("updates", "training_seconds", "onlstm_hf", "torch", "target_trees", "stages")
     known = {name: training[name] for name in names if name in training} | {"recipe": recipe}

@@ -94,6 +94,7 @@ def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_release
     stages = results["training"]["stages"]
     assert [(stage["goes_on"], stage["updates"]) for stage in stages] == [(False, 3), (True, 2)]
     assert stages[0]["test"] == of_first["perplexity"]["test"]
+    assert results["training"]["recipe"]["init_from"] == str(first)  # also while there is such a folder
     card = (tmp_path / "model" / "README.md").read_text()
     assert "2 updates in the last of 2 stages" in card and f"--init_from {first}" in card
     hours, *perplexities = (
