@@ -549,21 +549,33 @@ def test_what_is_said_of_the_seeds_after_two_epochs_is_what_their_logs_have():
     assert figures("docs/training.md", phrase) == tuple(expected)
 
 
-def test_what_is_said_of_a_grown_model_is_what_its_logs_have():
-    logs = ROOT / "eval" / "results" / "onlstm_ptb_cpu"
-    grown, weaker = (
-        [json.loads(line) for line in (logs / f"{name}.log.jsonl").read_text(encoding="utf-8").splitlines()]
-        for name in ("three_epochs", "weaker_dropouts")
+def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
+    results = ROOT / "eval" / "results"
+
+    def validations(name: str) -> list[str]:
+        lines = (results / "onlstm_ptb_cpu" / f"{name}.log.jsonl").read_text(encoding="utf-8").splitlines()
+        entries = map(json.loads, lines)
+        return [f"{entry['validation_perplexity']:.2f}" for entry in entries if "validation_perplexity" in entry]
+
+    assert list(figures("docs/training.md", "and the validation perplexity {} and {}: above")) == validations("sgd")
+    small = read_json(results / "onlstm_ptb_small_read" / "seed_2222.json")
+    course = ", ".join(["{}"] * 8)
+    phrase = f"over the epochs of the first stage was {course}, from {{}} of the small model"
+    shown = figures("docs/training.md", phrase)
+    assert list(shown) == [*validations("stage_1"), f"{small['validation_perplexity']:.2f}"]
+    scores = read_json(results / "lm_onlstm_ptb.json")["scores"].values()
+    _, test = (f"{score['perplexity']:.2f}" for score in scores)
+    shown = figures("docs/training.md", "on the test text it has {}, and the small model {}.")
+    assert shown == (test, f"{small['test_perplexity']:.2f}")
+    card = read_json(ROOT / "model_cards" / "onlstm-ptb" / "results.json")
+    f1 = card["parsing"]["all"]["layer 2"]["sentence_f1"]
+    of_small = small["sentence_f1_by_layer"]["layer 2"]["right"]
+    assert figures("docs/training.md", "its second layer is {}, and the small model's {}, on") == (
+        percent(f1),
+        percent(of_small),
     )
-    checks = [entry for entry in grown + weaker if "validation_perplexity" in entry]
-    perplexities = tuple(f"{entry['validation_perplexity']:.2f}" for entry in checks)
-    phrase = "validation perplexity was {} and {} after the first two and {} in the end"
-    assert figures("docs/training.md", phrase) == perplexities[:3]
-    assert figures("docs/training.md", "half an epoch) it had {}. The trees") == perplexities[3:]
-    f1 = tuple(f"{entry['parsing_f1']:.1f}" for entry in checks[2:])
-    assert figures("docs/training.md", "in the small model, {} after three epochs and {} in the end") == f1
-    last = [entry for entry in grown if "perplexity" in entry][-1]
-    assert figures("docs/training.md", "with dropout, was still {}: so much") == (f"{last['perplexity']:.0f}",)
+    hours = f"{card['training']['training_seconds'] / 3600:.1f}"
+    assert figures("docs/training.md", "The stage took {} hours on two cores") == (hours,)
 
 
 def test_the_shares_of_unknown_words_in_the_sample_are_those_of_the_results():
