@@ -41,6 +41,7 @@ from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
 PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees", "target_trees")
+NAMES_OR_PLACES = ("dataset", "tokenizer", "model_code")  # of the Hub, or of a folder or file
 # Fields on where the text comes from and how it is scored, which the descriptions of the text speak of.
 SOURCES = (
     *("dataset", "dataset_config", "text_column", "train_split", "validation_split", "test_split"),
@@ -114,7 +115,7 @@ def main(arguments: list[str] | None = None) -> dict:
                 **_without_paths(training),
             },
             "date": date.today().isoformat(),
-            "machine": f"{platform.machine()} CPU, {torch.get_num_threads()} threads, torch {torch.__version__}",
+            "machine": _machine(),
         }
         write_json(folder / "results.json", results)
         model_card(options.output.name, model.config, results).save(folder / "README.md")
@@ -148,6 +149,11 @@ def _read_data(options: argparse.Namespace) -> dict:
     elif "treebank" not in data:
         raise ValueError(f"{options.text} says nothing of the gold trees: describe them under `treebank`")
     return data
+
+
+def _machine() -> str:
+    threads = torch.get_num_threads()
+    return f"{platform.machine()} CPU, {threads} thread{'s' if threads > 1 else ''}, torch {torch.__version__}"
 
 
 def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
@@ -251,7 +257,7 @@ def _without_paths(training: dict) -> dict:
     recipe = {
         name: portable(value)
         for name, value in training["recipe"].items()
-        if name == "init_from" or (name not in PLACES and not (isinstance(value, str) and Path(value).exists()))
+        if name not in PLACES and not (name in NAMES_OR_PLACES and value is not None and Path(value).exists())
     }
     names = ("updates", "training_seconds", "onlstm_hf", "torch", "target_trees", "stages")
     known = {name: training[name] for name in names if name in training} | {"recipe": recipe}

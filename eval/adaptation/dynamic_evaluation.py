@@ -123,16 +123,15 @@ def dynamic_cached_log_probabilities(
         decays, divisors = _rates(settings, weights, gradient_rms)
         for inputs, targets in stream_chunks(model, input_ids, batch_size, settings.segment_length, progress):
             output = model.model(inputs, state=state, use_cache=True)
-            state, logits = output.state.detach(), model.logits(output.last_hidden_state)
+            state, hidden = output.state.detach(), output.last_hidden_state
+            logits = model.logits(hidden)
             from_model = target_log_probabilities(logits.detach(), targets)
             if not from_model.isfinite().all():
                 raise DynamicEvaluationDiverged(
                     f"a log probability is not finite: the learning rate {settings.learning_rate} is too high, or the "
                     "model's weights contain NaN or infinity"
                 )
-            for found, mixed in zip(
-                chunks, window.mix(from_model, output.last_hidden_state.detach(), targets), strict=True
-            ):
+            for found, mixed in zip(chunks, window.mix(from_model, hidden.detach(), targets), strict=True):
                 found.append(mixed)
             gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
             with torch.no_grad():

@@ -24,10 +24,10 @@ from onlstm_hf.utils.programs import positive_integer
 
 
 class DynamicCache(NamedTuple):
-    """Settings of dynamic evaluation with a cache beside the model."""
+    """Settings of dynamic evaluation, and of a cache beside the model."""
 
     dynamic: DynamicEvaluation
-    cache: CachePointer
+    cache: CachePointer = MODEL_ALONE
 
     def check(self) -> None:
         """Raises a `ValueError` for a setting out of its range."""
@@ -35,7 +35,7 @@ class DynamicCache(NamedTuple):
         self.cache.check()
 
 
-Settings = CachePointer | DynamicEvaluation | DynamicCache | NGramInterpolation
+Settings = CachePointer | DynamicCache | NGramInterpolation
 
 
 class Method(NamedTuple):
@@ -55,18 +55,11 @@ class Method(NamedTuple):
     needs_training_text: bool = False
 
 
-def _with_cache(dynamic: Method) -> Method:
-    """A method of dynamic evaluation with the cache beside it: all settings of both."""
-    cache, num_dynamic = METHODS["cache"], len(dynamic.grid)
-    return Method(
-        f"{dynamic.description}, with a {cache.description}",
-        lambda *values: DynamicCache(dynamic.settings(*values[:num_dynamic]), cache.settings(*values[num_dynamic:])),
-        dynamic.grid | cache.grid,
-        dynamic.needs_training_text,
-    )
+def _dynamic(*values: float) -> DynamicCache:
+    return DynamicCache(DynamicEvaluation(*values))
 
 
-METHODS = {
+SINGLE_METHODS = {
     "cache": Method(
         "continuous cache pointer (Grave et al. 2016)",
         CachePointer,
@@ -78,12 +71,12 @@ METHODS = {
     ),
     "dynamic-sgd": Method(
         "dynamic evaluation, SGD with decay (Krause et al. 2018)",
-        DynamicEvaluation,
+        _dynamic,
         {"learning_rate": [0.03, 0.1, 0.3], "decay": [0.0, 0.001, 0.01], "segment_length": [5]},
     ),
     "dynamic-rms": Method(
         "dynamic evaluation, RMS-normalised with decay (Krause et al. 2018)",
-        DynamicEvaluation,
+        _dynamic,
         {
             "learning_rate": [1e-4, 3e-4, 1e-3],
             "decay": [0.0, 0.001, 0.01],
@@ -99,8 +92,21 @@ METHODS = {
         needs_training_text=True,
     ),
 }
-for name in ("dynamic-sgd", "dynamic-rms"):
-    METHODS[f"{name}-cache"] = _with_cache(METHODS[name])
+
+
+def _with_cache(dynamic: Method) -> Method:
+    """Dynamic evaluation with the cache beside it: the settings of both."""
+    cache, num_dynamic = SINGLE_METHODS["cache"], len(dynamic.grid)
+    return Method(
+        f"{dynamic.description}, with a {cache.description}",
+        lambda *values: dynamic.settings(*values[:num_dynamic])._replace(cache=cache.settings(*values[num_dynamic:])),
+        dynamic.grid | cache.grid,
+        dynamic.needs_training_text,
+    )
+
+
+DYNAMIC_WITH_CACHE = {f"{name}-cache": _with_cache(SINGLE_METHODS[name]) for name in ("dynamic-sgd", "dynamic-rms")}
+METHODS = SINGLE_METHODS | DYNAMIC_WITH_CACHE
 OPTIONS = {
     "cache_size": (positive_integer, "words in the cache"),
     "cache_flatness": (float, "theta, the scale of the scores in the cache"),
@@ -122,18 +128,21 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
         + "; ".join(
             f"for {name} "
             + ", ".join(f"{option} {' '.join(map(str, values))}" for option, values in method.grid.items())
-            for name, method in METHODS.items()
-        ),
+            for name, method in SINGLE_METHODS.items()
+        )
+        + f". {' and '.join(DYNAMIC_WITH_CACHE)} have the settings of both.",
     )
-    methods = "; ".join(f"{name}: {method.description}" for name, method in METHODS.items())
-    group.add_argument("--adapt", choices=[*METHODS], help=methods)
+    methods = "; ".join(f"{name}: {method.description}" for name, method in SINGLE_METHODS.items())
+    both = f"{', '.join(DYNAMIC_WITH_CACHE)}: dynamic evaluation with a cache beside the model"
+    group.add_argument("--adapt", choices=[*METHODS], help=f"{methods}; {both}")
     for option, (kind, description) in OPTIONS.items():
+        users = ", ".join(name for name, method in SINGLE_METHODS.items() if option in method.grid)
         group.add_argument(
             f"--{option.replace('_', '-')}",
             type=kind,
             nargs="+",
             metavar="N" if kind is positive_integer else "X",
-            help=f"{description} ({', '.join(name for name, method in METHODS.items() if option in method.grid)})",
+            help=f"{description} ({users})",
         )
     group.add_argument(
         "--tune", metavar="TEXT", help="one of the files or splits, for validation: what scores it best scores all"
@@ -253,13 +262,10 @@ def adapt(
             gradient_rms = gradient_root_mean_squares(model, training_text)
 
     def score(stream: torch.Tensor, settings: Sequence[Settings]) -> list[torch.Tensor | None]:
-        match settings[0]:
-            case CachePointer():
-                return cached_log_probabilities(model, stream, settings, batch_size)
-            case NGramInterpolation():
-                return interpolated_log_probabilities(model, stream, ngrams, settings, batch_size)
-            case DynamicEvaluation():
-                settings = [DynamicCache(dynamic, MODEL_ALONE) for dynamic in settings]
+        if isinstance(settings[0], CachePointer):
+            return cached_log_probabilities(model, stream, settings, batch_size)
+        if isinstance(settings[0], NGramInterpolation):
+            return interpolated_log_probabilities(model, stream, ngrams, settings, batch_size)
         return _dynamic_scores(model, stream, settings, gradient_rms, batch_size)
 
     description = {"method": adaptation.name, "description": method.description, "tuning": None}
