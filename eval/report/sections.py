@@ -16,6 +16,7 @@ from eval.report.by_task.parsing import INTERVAL_NOTE, PUBLISHED_MAX_WORDS, pars
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.by_task.syntax import PUBLISHED_NOTE as SYNTAX_NOTE
+from eval.report.perplexities import settings_at_an_edge
 from eval.report.results_files import Run, short_name, text_name
 from eval.report.tables import markdown_table
 from eval.report.tasks import (
@@ -62,7 +63,7 @@ def language_modelling(runs: Sequence[Run]) -> str:
         scored = [("", results["scores"])]
         if adapted:
             settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
-            scored.append((f"{adapted['method']}: {settings}{_tuning(adapted['tuning'])}", adapted["scores"]))
+            scored.append((f"{adapted['method']}: {settings}{_tuning(adapted)}", adapted["scores"]))
         for adaptation, scores in scored:
             for text, score in scores.items():
                 row = (
@@ -87,10 +88,14 @@ def language_modelling(runs: Sequence[Run]) -> str:
     )
 
 
-def _tuning(tuning: dict | None) -> str:
+def _tuning(adapted: dict) -> str:
+    tuning = adapted["tuning"]
     if tuning is None:
         return ""
-    return f" (best of {len(tuning['grid'])} on {tuning['num_tokens']:,} tokens of {text_name(tuning['text'])})"
+    edges = settings_at_an_edge(adapted)
+    beyond = f"; none beyond this {' and '.join(edges)} was tried" if edges else ""
+    tokens = f"{tuning['num_tokens']:,} tokens of {text_name(tuning['text'])}"
+    return f" (best of {len(tuning['grid'])} on {tokens}{beyond})"
 
 
 def _share(fraction: float | None) -> str:
