@@ -28,6 +28,7 @@ from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.cards.language_model import main_row
 from onlstm_hf.hub.cards.published import published_f1, published_figures, published_perplexity
 from onlstm_hf.logic.pairs import build_logic_dataset
+from onlstm_hf.utils.training_stages import training_stages
 from tests.helpers.forked_processes import forked_context
 from tests.helpers.pages import ROOT, figures, percent, read_json
 from training import quickstart
@@ -559,23 +560,20 @@ def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
 
     assert list(figures("docs/training.md", "and the validation perplexity {} and {}: above")) == validations("sgd")
     small = read_json(results / "onlstm_ptb_small_read" / "seed_2222.json")
-    course = ", ".join(["{}"] * 8)
-    phrase = f"over the epochs of the first stage was {course}, from {{}} of the small model"
-    shown = figures("docs/training.md", phrase)
-    assert list(shown) == [*validations("stage_1"), f"{small['validation_perplexity']:.2f}"]
-    scores = read_json(results / "lm_onlstm_ptb.json")["scores"].values()
-    _, test = (f"{score['perplexity']:.2f}" for score in scores)
-    shown = figures("docs/training.md", "on the test text it has {}, and the small model {}.")
-    assert shown == (test, f"{small['test_perplexity']:.2f}")
+    shown = figures("docs/training.md", "whose validation perplexity is {} and whose test perplexity is {}. By stages")
+    assert shown == tuple(f"{small[text]:.2f}" for text in ("validation_perplexity", "test_perplexity"))
     card = read_json(ROOT / "model_cards" / "onlstm-ptb" / "results.json")
+    expected = [
+        [f"{stage['seconds'] / 3600:.1f}", ", ".join(validations(f"stage_{number}")), f"{stage['test']:.2f}"]
+        for number, stage in enumerate(training_stages(card), start=1)
+    ]
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d+ \| ([\d.]+) \| ([\d., ]+) \| ([\d.]+) \|$", page, re.MULTILINE)
+    assert [list(row) for row in rows] == expected
     f1 = card["parsing"]["all"]["layer 2"]["sentence_f1"]
     of_small = small["sentence_f1_by_layer"]["layer 2"]["right"]
-    assert figures("docs/training.md", "its second layer is {}, and the small model's {}, on") == (
-        percent(f1),
-        percent(of_small),
-    )
-    hours = f"{card['training']['training_seconds'] / 3600:.1f}"
-    assert figures("docs/training.md", "The stage took {} hours on two cores") == (hours,)
+    shown = figures("docs/training.md", "its second layer is {}, and the small model's {}, on")
+    assert shown == (percent(f1), percent(of_small))
 
 
 def test_the_shares_of_unknown_words_in_the_sample_are_those_of_the_results():
