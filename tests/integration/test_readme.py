@@ -570,6 +570,8 @@ def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| \d+ \| ([\d.]+) \| ([\d., ]+) \| ([\d.]+) \|$", page, re.MULTILINE)
     assert [list(row) for row in rows] == expected
+    *_, released = (score["perplexity"] for score in read_json(results / "lm_onlstm_ptb.json")["scores"].values())
+    assert figures("docs/training.md", "as released, in bf16, it has {} on the test text") == (f"{released:.2f}",)
     f1 = card["parsing"]["all"]["layer 2"]["sentence_f1"]
     of_small = small["sentence_f1_by_layer"]["layer 2"]["right"]
     shown = figures("docs/training.md", "its second layer is {}, and the small model's {}, on")
