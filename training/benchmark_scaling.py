@@ -103,6 +103,7 @@ def measure(rank: int, arguments: list[str], num_turns: int, port: int, results:
         if rank == 0 and turn:  # the first turn also takes memory and lays out gradients
             together, sent = ({name: values[index] for name, values in both.items()} for index in (0, 1))
             results.put(Turn(alone, apart, together, sent))
+    shared.clear()  # else the two may wait for one another: see `TrainingRun._leave_other_processes`
     distributed.destroy_process_group()
 
 

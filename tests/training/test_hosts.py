@@ -1,5 +1,6 @@
 """Several hosts are one run: who reads which text, whose disk has the files, and what happens when a host dies."""
 
+import gc
 import io
 import json
 import os
@@ -22,6 +23,7 @@ from safetensors.torch import load_file
 from torch.distributed.launcher.api import elastic_launch
 from torch.distributed.run import config_from_args, parse_args
 from torch.distributed.run import main as torchrun
+from torch.nn.parallel import DistributedDataParallel
 
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.requirements import library, missing
@@ -289,6 +291,26 @@ def test_a_host_that_is_no_longer_heard_of_is_not_waited_for(project):
     told = Path("output_0.txt").read_text()
     assert f"nothing was heard of {socket.gethostname()} for 3 seconds: a host died, or the network broke" in told
     assert "Start it again on all hosts with --resume" in told
+
+
+def train_and_look_when_the_connection_ends(folder, arguments):
+    os.chdir(folder)
+    sys.setswitchinterval(20)  # gloo's threads get Python's lock late, as on a busy host
+    destroy, seen = torch.distributed.destroy_process_group, []
+
+    def look(group=None):
+        seen.extend(value for value in gc.get_objects() if type(value) is DistributedDataParallel)
+        seen.append("destroyed")
+        destroy(group)
+
+    torch.distributed.destroy_process_group = look
+    train_lm.main(arguments)
+    assert seen == ["destroyed"]
+
+
+def test_the_model_leaves_the_connection_before_it_ends(project):
+    """Its reducer would end gloo's threads while they wait for Python's lock, which it holds (seen: for ever)."""
+    run_ranks(2, train_and_look_when_the_connection_ends, str(project), command("run", "--max_steps", 2))
 
 
 GLOO = "[/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection closed by peer [10.0.0.2]:1. Look there."

@@ -176,8 +176,19 @@ class TrainingRun:
             results = {}
             if self.accelerator.is_main_process:
                 results = self._write_results()
-            self.accelerator.end_training()
+            self._leave_other_processes()
         return results
+
+    def _leave_other_processes(self) -> None:
+        """Ends the connection, the model's part in it first.
+
+        Where the reducer of DistributedDataParallel holds the connection last, it waits for gloo's threads without
+        giving up Python's lock, for which a thread that still frees a tensor waits in turn: for ever
+        (pytorch/pytorch issue 56297).
+        """
+        self.model = self.accelerator.unwrap_model(self.model)
+        self.accelerator.free_memory()
+        self.accelerator.end_training()
 
     def _train(self) -> None:
         """Makes updates until the recipe's end."""
