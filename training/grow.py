@@ -21,6 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
+from onlstm_hf.ops.dropout import drop_connect_scale
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import run_program
 from training.language_models.recipe import ARGUMENTS
@@ -49,7 +50,7 @@ def grow(
     """
     _check_sizes(small.config, config)
     large = ONLSTMForCausalLM(config).to(small.dtype)
-    scale = (1 - small.config.weight_dropout) / (1 - config.weight_dropout)
+    scale = drop_connect_scale(small.config.weight_dropout, config.weight_dropout)
     with torch.no_grad():
         # The decoder reads the last layer with the embedding: their units lie in the same places.
         inputs = unit_places(small.model.layers[-1], large.model.layers[-1])

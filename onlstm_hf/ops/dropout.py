@@ -84,6 +84,11 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
     return weight * kept_connections(weight, probability)
 
 
+def drop_connect_scale(before: float, after: float) -> float:
+    """By what to multiply a weight whose probability in `drop_connect` changes: in evaluation it counts as before."""
+    return (1 - before) / (1 - after)
+
+
 def kept_connections(weight: torch.Tensor, probability: float) -> torch.Tensor:
     """What `drop_connect` keeps in training: booleans of the weight's shape, each false with `probability`."""
     return kept_entries(weight.shape, probability, weight.device)

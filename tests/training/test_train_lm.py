@@ -27,7 +27,7 @@ from tests.helpers.requirements import library
 from tests.helpers.two_hosts import loopback_hosts
 from training import train_lm
 from training.language_models.model_setup import build_model
-from training.language_models.recipe import parse_recipe
+from training.language_models.recipe import ModelArguments, parse_recipe
 from training.loop import run as loop
 from training.loop.task import Share
 from training.loop.training_log import TrainingDiverged
@@ -388,6 +388,18 @@ def test_parts_of_words_leave_fewer_of_them_unknown_and_trees_are_over_words(pro
     model, tokenizer = (kind.from_pretrained("run/best") for kind in (AutoModelForCausalLM, AutoTokenizer))
     assert len(tokenizer.tokenize("rato dorme")) == {"bpe": 3, "characters": 9, None: 2}[parts]
     assert model.parse("o rato , que dorme .", tokenizer).words == ("o", "rato", "que", "dorme")
+
+
+@pytest.mark.parametrize("kind", ["project", "recurrent_project"])
+def test_training_goes_on_with_another_weight_dropout_from_the_same_predictions(kind, request):
+    request.getfixturevalue(kind)
+    train("first", *ADAMW, "--model.weight_dropout", 0.3, "--max_steps", 4)
+    before, tokenizer = (loader.from_pretrained("first/best") for loader in (AutoModelForCausalLM, AutoTokenizer))
+    changed = build_model(ModelArguments(init_from="first/best", model={"weight_dropout": 0.6}), tokenizer).eval()
+    assert changed.config.weight_dropout == 0.6
+    ids = torch.arange(len(tokenizer)).unsqueeze(0)
+    with torch.no_grad():
+        torch.testing.assert_close(changed(ids).logits, before.eval()(ids).logits)
 
 
 def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project):

@@ -14,7 +14,9 @@ from transformers import (
 )
 
 import onlstm_hf
+from onlstm_hf.models.recurrent.configuration_awd_lstm import AWDLSTMConfig
 from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
+from onlstm_hf.ops.dropout import drop_connect_scale
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
 from training.language_models.text_batches import load_texts
@@ -109,4 +111,20 @@ def _load_model(arguments: ModelArguments) -> PreTrainedModel:
         raise ValueError(f"the checkpoint {folder} lacks weights: {', '.join(sorted(loading['missing_keys']))}")
     if not all_finite(model):
         raise ValueError(f"the weights of the checkpoint {folder} contain NaN or infinity")
+    if isinstance(model.config, AWDLSTMConfig):
+        _keep_recurrence(model, AutoConfig.from_pretrained(folder).weight_dropout)
     return model
+
+
+def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
+    """Lets a model whose weight dropout the recipe changes predict what it did with that of the checkpoint."""
+    if weight_dropout == model.config.weight_dropout:
+        return
+    scale = drop_connect_scale(weight_dropout, model.config.weight_dropout)
+    for layer in model.base_model.layers:
+        if not hasattr(layer, "recurrent_projection"):
+            kind = type(layer).__name__
+            raise ValueError(
+                f"weight_dropout must stay {weight_dropout}: a {kind} has no recurrent_projection to rescale"
+            )
+        layer.recurrent_projection.weight.data.mul_(scale)
