@@ -402,6 +402,24 @@ def test_training_goes_on_with_another_weight_dropout_from_the_same_predictions(
         torch.testing.assert_close(changed(ids).logits, before.eval()(ids).logits)
 
 
+def test_weight_dropout_stays_where_the_recurrent_weights_are_not_known(project, monkeypatch):
+    train("first", *ADAMW, "--max_steps", 1)
+    tokenizer = AutoTokenizer.from_pretrained("first/best")
+    same = {"weight_dropout": AutoModelForCausalLM.from_pretrained("first/best").config.weight_dropout}
+    load = AutoModelForCausalLM.from_pretrained
+
+    def loaded(*arguments, **options):
+        model, *rest = load(*arguments, **options)
+        for layer in model.base_model.layers:
+            layer.hidden_to_hidden = layer._modules.pop("recurrent_projection")
+        return model, *rest
+
+    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loaded)
+    build_model(ModelArguments(init_from="first/best", model=same), tokenizer)
+    with pytest.raises(ValueError, match="weight_dropout must stay .*: ONLSTMLayer has no recurrent_projection"):
+        build_model(ModelArguments(init_from="first/best", model={"weight_dropout": 0.6}), tokenizer)
+
+
 def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project):
     with pytest.raises(ValueError, match='models of type "rnn" induce no trees: leave out the gold trees'):
         train("run", *ADAMW, "--gold_trees", "gold.mrg")

@@ -117,7 +117,11 @@ def _load_model(arguments: ModelArguments) -> PreTrainedModel:
 
 
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Lets a model whose weight dropout the recipe changes predict what it did with that of the checkpoint."""
+    """Lets a model whose weight dropout the recipe changes predict what it did with that of the checkpoint.
+
+    Raises:
+        ValueError: if a layer of a user's own has other recurrent weights than a `recurrent_projection`.
+    """
     if weight_dropout == model.config.weight_dropout:
         return
     scale = drop_connect_scale(weight_dropout, model.config.weight_dropout)
@@ -125,6 +129,6 @@ def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
         if not hasattr(layer, "recurrent_projection"):
             kind = type(layer).__name__
             raise ValueError(
-                f"weight_dropout must stay {weight_dropout}: a {kind} has no recurrent_projection to rescale"
+                f"weight_dropout must stay {weight_dropout}: {kind} has no recurrent_projection to rescale"
             )
         layer.recurrent_projection.weight.data.mul_(scale)
