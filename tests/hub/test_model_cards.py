@@ -16,7 +16,7 @@ from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
-# The source archive leaves out the weights of the large ones.
+# The source archive leaves out the weights of some.
 CHECKPOINTS = sorted({path.parent for path in (PROJECT_ROOT / "model_cards").glob("*/*.safetensors")})
 MAX_WEIGHT_BYTES = 20 * 2**20  # of a file
 

@@ -2,10 +2,15 @@
 
 import re
 import runpy
+import zlib
+from pathlib import Path
 
 import pytest
 
 setuptools = pytest.importorskip("setuptools")
+egg_info = pytest.importorskip("setuptools.command.egg_info")
+
+MAX_ARCHIVE_BYTES = 100e6  # what PyPI takes unless it is asked for more
 
 
 @pytest.fixture(scope="module")
@@ -63,3 +68,14 @@ def test_the_source_archive_has_the_tests_and_what_they_read(project_root):
     lines = (project_root / "MANIFEST.in").read_text(encoding="utf-8").splitlines()
     grafted = {line.partition(" ")[2] for line in lines if line.startswith("graft ")}
     assert grafted == {"docs", "eval", "examples", "model_cards", "onlstm_hf", "tests", "training"}
+
+
+def test_package_indexes_take_the_source_archive(project_root, monkeypatch):
+    monkeypatch.chdir(project_root)
+    files = egg_info.FileList()
+    files.findall()
+    for line in Path("MANIFEST.in").read_text(encoding="utf-8").splitlines():
+        if line and not line.startswith("#"):
+            files.process_template_line(line)
+    size = sum(len(zlib.compress(Path(file).read_bytes(), level=1)) for file in set(files.files))
+    assert 50e6 < size < MAX_ARCHIVE_BYTES  # a little more than the archive, which is compressed as a whole
