@@ -9,6 +9,7 @@ import json
 import platform
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -36,6 +37,7 @@ from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
+from training.language_models.model_setup import mean_of_checkpoints
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
@@ -61,6 +63,7 @@ RELEASE_COMMAND = (
 )
 TREEBANK_OPTION = " --treebank {treebank.file}"
 DTYPES = ("float16", "bfloat16")
+MEAN_OPTION = " --mean_with {means}"
 UNREAD_OPTION = " --unread_results eval/results/{unread_results.name}"
 
 
@@ -78,6 +81,7 @@ def main(arguments: list[str] | None = None) -> dict:
         "treebank": gold_trees,
         "test_option": f" --test_files {text.test}" if text.test else "",
         "overrides": _overrides(options.recipe, training["recipe"]),
+        "means": shlex.join(portable([str(folder) for folder in options.mean_with])),
         "unread_results": options.unread_results,
     }
     training_command = TRAINING_COMMAND + (INIT_OPTION if training["recipe"].get("init_from") else "")
@@ -85,12 +89,14 @@ def main(arguments: list[str] | None = None) -> dict:
     release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
     if options.unread_results:
         release_command += UNREAD_OPTION
+    if options.mean_with:
+        release_command += MEAN_OPTION
     if options.dtype != DTYPES[0]:
         release_command += f" --dtype {options.dtype}"
     if options.max_shard_size:
         release_command += f" --max_shard_size {options.max_shard_size}"
     with replaced_folder(options.output, Accelerator()) as folder:
-        export(options.run / "best", folder, options.dtype, options.max_shard_size)
+        export(options.run / "best", folder, options.dtype, options.max_shard_size, options.mean_with)
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # a missing description should not show after all that is measured
@@ -123,9 +129,11 @@ def main(arguments: list[str] | None = None) -> dict:
     return results
 
 
-def export(checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | None) -> None:
+def export(
+    checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | None, mean_with: Sequence[Path] = ()
+) -> None:
     """Writes weights of another type and the tokenizer. The model still loads, and computes, in float32."""
-    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(getattr(torch, dtype))
+    model = mean_of_checkpoints([checkpoint, *mean_with]).to(getattr(torch, dtype))
     tokenizer = AutoTokenizer.from_pretrained(checkpoint, padding_side="left")  # as text generation needs it
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     shards = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
@@ -290,6 +298,15 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         metavar="FILE",
         help="where this model has read the sentences of the treebank: what eval/evaluate_parsing.py wrote to "
         "eval/results of runs of the recipe that have not, for the card to state before its own scores",
+    )
+    parser.add_argument(
+        "--mean_with",
+        nargs="+",
+        type=Path,
+        default=[],
+        metavar="CHECKPOINT",
+        help="release the mean of the run's best weights and of those of these checkpoints, such as the one that the "
+        "run went on from; the perplexities of the run's stages stay its own",
     )
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="type of the weights (%(default)s)")
     parser.add_argument(

@@ -11,6 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import PRPNConfig
 from onlstm_hf.hub.export import export_checkpoint
+from onlstm_hf.models.recurrent.configuration_awd_lstm import AWDLSTMConfig
 from onlstm_hf.trees.treebank import PRESETS, GoldTree
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training import release, train_lm
@@ -82,6 +83,35 @@ def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, tmp_path):
         assert torch.equal(model.state_dict()[name], weight.bfloat16().float()), name
     export_checkpoint(str(tmp_path / "model"), str(tmp_path / "exported"))
     assert {path.name for path in files} <= {path.name for path in (tmp_path / "exported").iterdir()}
+
+
+def test_a_mean_of_checkpoints_is_released_as_each_of_them_predicts(run, tmp_path):
+    folder, options, _ = run
+    best, other = (AutoModelForCausalLM.from_pretrained(folder / "best") for _ in range(2))
+    with torch.no_grad():
+        for weight in other.parameters():
+            weight.add_(1)
+        if isinstance(other.config, AWDLSTMConfig):
+            for layer in other.base_model.layers:  # in evaluation a weight counts 1 - weight_dropout times
+                layer.recurrent_projection.weight.mul_((1 - best.config.weight_dropout) / (1 - 0.75))
+            other.config.weight_dropout = 0.75
+    other.save_pretrained(tmp_path / "other")
+    results = release.main([str(folder), str(tmp_path / "mean"), *options, "--mean_with", str(tmp_path / "other")])
+    assert results["command"].endswith(f" --mean_with {tmp_path / 'other'}")
+    mean = AutoModelForCausalLM.from_pretrained(tmp_path / "mean")
+    assert mean.config.to_diff_dict() == best.config.to_diff_dict() | {"dtype": "float32"}
+    for name, weight in mean.named_parameters():
+        torch.testing.assert_close(weight, best.get_parameter(name) + 0.5, rtol=1e-3, atol=1e-3)
+
+
+def test_a_mean_with_a_model_of_other_tokens_is_refused_and_nothing_written(run, tmp_path):
+    folder, options, _ = run
+    shutil.copytree(folder / "best", tmp_path / "other")
+    config = json.loads((tmp_path / "other" / "config.json").read_text())
+    (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"tokenizer_fingerprint": "3:0"}))
+    with pytest.raises(ValueError, match="other cannot be loaded: its tokenizer_fingerprint is 3:0, and not"):
+        release.main([str(folder), str(tmp_path / "mean"), *options, "--mean_with", str(tmp_path / "other")])
+    assert not (tmp_path / "mean").exists()
 
 
 def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_released_model(run, released, data, tmp_path):

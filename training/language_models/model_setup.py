@@ -1,5 +1,7 @@
 """The tokenizer and the language model that a recipe asks for."""
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -73,7 +75,7 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
         special_ids = {name: getattr(tokenizer, name) for name in ("bos_token_id", "eos_token_id", "pad_token_id")}
         model = AutoModelForCausalLM.from_config(_build_config(arguments, vocab_size=num_ids, **special_ids))
     else:
-        model = _load_model(arguments)
+        model = _load_checkpoint(arguments.init_from, _build_config(arguments))
         if model.config.eos_token_id != tokenizer.eos_token_id:
             raise ValueError(
                 f"the tokenizer does not fit the checkpoint {arguments.init_from}: its <eos> is "
@@ -101,18 +103,42 @@ def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTra
     return changed_config(known, fields, arguments.model)
 
 
-def _load_model(arguments: ModelArguments) -> PreTrainedModel:
-    folder = arguments.init_from
+def mean_of_checkpoints(folders: Sequence[str | os.PathLike]) -> PreTrainedModel:
+    """The model of the first folder, in float32, with the mean of the weights of all (Izmailov et al. 2018).
+
+    Recurrent weights are rescaled to the first one's weight dropout, so that each model counts as it predicts. The
+    mean is of use for stages of one model, or for runs that began with the same one.
+
+    Args:
+        folders: checkpoints of the same sizes and tokens.
+
+    Raises:
+        ValueError: if one is damaged, or of another model.
+    """
+    config = AutoConfig.from_pretrained(folders[0])
+    model, *others = (_load_checkpoint(folder, config) for folder in folders)
+    with torch.no_grad():
+        for weight, *further in zip(model.parameters(), *(other.parameters() for other in others), strict=True):
+            weight.copy_(torch.stack([weight, *further]).mean(0))
+    return model
+
+
+def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> PreTrainedModel:
+    """A checkpoint in float32 with another configuration, of the same sizes and tokens: it predicts as before."""
     with reported_damage(f"the checkpoint {folder}"):
+        own = AutoConfig.from_pretrained(folder)
+        for name in ("model_type", "vocab_size", "chunk_size", "tokenizer_fingerprint"):
+            if (value := getattr(own, name, None)) != (expected := getattr(config, name, None)):
+                raise ValueError(f"its {name} is {value}, and not {expected}")
         model, loading = AutoModelForCausalLM.from_pretrained(
-            folder, config=_build_config(arguments), dtype=torch.float32, output_loading_info=True
+            folder, config=config, dtype=torch.float32, output_loading_info=True
         )
     if loading["missing_keys"]:
         raise ValueError(f"the checkpoint {folder} lacks weights: {', '.join(sorted(loading['missing_keys']))}")
     if not all_finite(model):
         raise ValueError(f"the weights of the checkpoint {folder} contain NaN or infinity")
     if isinstance(model.config, AWDLSTMConfig):
-        _keep_recurrence(model, AutoConfig.from_pretrained(folder).weight_dropout)
+        _keep_recurrence(model, own.weight_dropout)
     return model
 
 
