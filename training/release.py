@@ -37,7 +37,7 @@ from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
-from training.language_models.model_setup import mean_of_checkpoints
+from training.language_models.model_setup import check_checkpoint_folder, mean_of_checkpoints
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
@@ -69,6 +69,8 @@ UNREAD_OPTION = " --unread_results eval/results/{unread_results.name}"
 
 def main(arguments: list[str] | None = None) -> dict:
     options = _parse_arguments(arguments)
+    for folder in options.mean_with:
+        check_checkpoint_folder("mean_with", folder)
     training = json.loads((options.run / "results.json").read_text(encoding="utf-8"))
     data = _read_data(options)
     text, gold_trees = read_descriptions(data)

@@ -104,8 +104,10 @@ def test_a_mean_of_checkpoints_is_released_as_each_of_them_predicts(run, tmp_pat
         torch.testing.assert_close(weight, best.get_parameter(name) + 0.5, rtol=1e-3, atol=1e-3)
 
 
-def test_a_mean_with_a_model_of_other_tokens_is_refused_and_nothing_written(run, tmp_path):
+def test_a_mean_with_a_model_of_other_tokens_or_with_none_is_refused_and_nothing_written(run, tmp_path):
     folder, options, _ = run
+    with pytest.raises(FileNotFoundError, match="mean_with must be .* nowhere has no config.json"):
+        release.main([str(folder), str(tmp_path / "mean"), *options, "--mean_with", "nowhere"])
     shutil.copytree(folder / "best", tmp_path / "other")
     config = json.loads((tmp_path / "other" / "config.json").read_text())
     (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"tokenizer_fingerprint": "3:0"}))

@@ -29,9 +29,15 @@ from training.loop.optimization import all_finite
 
 def check_model_arguments(arguments: ModelArguments) -> None:
     """Raises a `ValueError` or `FileNotFoundError` where no such model can be built, whatever the vocabulary."""
-    if arguments.init_from is not None and not Path(arguments.init_from, "config.json").is_file():
-        raise FileNotFoundError(f"init_from must be a checkpoint folder, but {arguments.init_from} has no config.json")
+    if arguments.init_from is not None:
+        check_checkpoint_folder("init_from", arguments.init_from)
     _build_config(arguments)
+
+
+def check_checkpoint_folder(option: str, folder: str | os.PathLike) -> None:
+    """Raises a `FileNotFoundError` where what an option names is no checkpoint folder."""
+    if not Path(folder, "config.json").is_file():
+        raise FileNotFoundError(f"{option} must be a checkpoint folder, but {folder} has no config.json")
 
 
 def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:
@@ -143,7 +149,7 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
 
 
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Lets a model whose weight dropout the recipe changes predict what it did with that of the checkpoint.
+    """Lets a model whose configuration has another weight dropout than its checkpoint predict what that does.
 
     Raises:
         ValueError: if a layer of a user's own has other recurrent weights than a `recurrent_projection`.
