@@ -173,8 +173,6 @@ def test_a_resumed_run_must_have_the_fields_that_its_place_depends_on(recipe_fil
         ("--streaming --schedule warmup_stable_decay --decay_steps 9", "max_steps"),
         ("--schedule warmup_stable_decay", "decay_steps"),
         ("--schedule cosine --decay_steps 9", "decay_steps"),
-        ("--optimizer sgd --average_from_start", "nt-asgd"),
-        ("--optimizer adamw --average_from_start", "nt-asgd"),
         ("--optimizer adamw --stop_when_averaging_stalls", "nt-asgd"),
     ],
 )

@@ -242,7 +242,8 @@ def spy_on_updates(monkeypatch):
     return iterates
 
 
-def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monkeypatch):
+@pytest.mark.parametrize("optimizer", [NT_ASGD, SGD, ADAMW], ids=["nt-asgd", "sgd", "adamw"])
+def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monkeypatch, optimizer):
     train("first", *NT_ASGD, "--num_epochs", "1")
     iterates = spy_on_updates(monkeypatch)
     options = [
@@ -255,7 +256,7 @@ def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monk
         "0.2",
     ]
     Path("recipe.yaml").write_text(Path("recipe.yaml").read_text().replace("model:", "#"))
-    results = train("second", *NT_ASGD, *options)
+    results = train("second", *optimizer, *options)
     start = weights_of("first", "best")
     for name, value in weights_of("second", "last").items():
         mean = torch.stack([start[name], *(iterate[name] for iterate in iterates)]).double().mean(dim=0)
@@ -451,11 +452,12 @@ def stop_at_update(monkeypatch, number):
         [*NT_ASGD, "--save_every_steps", "3", "--average_from_start"],
         [*NT_ASGD, "--eval_every_steps", "3", "--log_every_steps", "4"],
         [*ADAMW, "--save_every_steps", "2", "--gradient_accumulation_steps", "3"],
+        [*ADAMW, "--save_every_steps", "2", "--average_from_start"],
         [*ADAMW, "--save_every_steps", "2", "--independent_sentences"],
         [*ADAMW, "--save_every_steps", "3", "--streaming", "--max_steps", "13", "--mixed_precision", "bf16"],
         [*SGD, "--save_every_steps", "3"],
     ],
-    ids=["adamw", "averaging", "nt-asgd", "accumulation", "sentences", "streaming", "sgd"],
+    ids=["adamw", "averaging", "nt-asgd", "accumulation", "averaging-adamw", "sentences", "streaming", "sgd"],
 )
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
     check_resumption(monkeypatch, options)

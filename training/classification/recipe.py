@@ -11,6 +11,7 @@ class ClassifierOptimizationArguments(UpdateArguments):
     """Adam, the learning rate halved where validation does not improve."""
 
     optimizer: ClassVar[str] = "adam"
+    average_from_start: ClassVar[bool] = False
     schedule: ClassVar[str] = "plateau"
     warmup_steps: ClassVar[int] = 0
 

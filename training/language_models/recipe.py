@@ -102,7 +102,9 @@ class OptimizationArguments(UpdateArguments):
     nonmonotone_interval: int = recorded(
         "nt-asgd: average once validation is worse than the best of all but the last n.", 5, at_least=1
     )
-    average_from_start: bool = fixed("nt-asgd: average from the first step on (finetuning stage).", False)
+    average_from_start: bool = fixed(
+        "The weights that count are the mean of all from the first step on, whatever the optimizer.", False
+    )
     stop_when_averaging_stalls: bool = recorded(
         "nt-asgd: stop once the averaged weights stop improving by the same rule.", False
     )
@@ -169,9 +171,8 @@ class LanguageModelRecipe(Recipe):
             raise ValueError(
                 f"the schedule {arguments.schedule} over streamed text needs max_steps: its length is not known"
             )
-        for name in ("average_from_start", "stop_when_averaging_stalls"):
-            if arguments.optimizer != "nt-asgd" and getattr(arguments, name):
-                raise ValueError(f"{name} is for the optimizer nt-asgd, not {arguments.optimizer}")
+        if arguments.optimizer != "nt-asgd" and arguments.stop_when_averaging_stalls:
+            raise ValueError(f"stop_when_averaging_stalls is for the optimizer nt-asgd, not {arguments.optimizer}")
 
 
 def parse_recipe(arguments: list[str]) -> LanguageModelRecipe:
