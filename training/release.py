@@ -248,6 +248,7 @@ def _overrides(name: str, run: dict) -> str:
         name: value
         for name, value in run.items()
         if name in written and name not in (*SOURCES, *PLACES, "model") and value not in (written[name], None)
+        if "adam" in run["optimizer"] or not name.startswith("adam_")  # SGD has no use for them
     }
     differing |= {
         f"model.{name}": value for name, value in run["model"].items() if value != written["model"].get(name)

@@ -559,6 +559,8 @@ def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
         return [f"{entry['validation_perplexity']:.2f}" for entry in entries if "validation_perplexity" in entry]
 
     assert list(figures("docs/training.md", "and the validation perplexity {} and {}: above")) == validations("sgd")
+    shown = figures("docs/training.md", "lost: validation perplexity {} and {} after two epochs.")
+    assert list(shown) == validations("adamw_average")
     small = read_json(results / "onlstm_ptb_small_read" / "seed_2222.json")
     shown = figures("docs/training.md", "whose validation perplexity is {} and whose test perplexity is {}. By stages")
     assert shown == tuple(f"{small[text]:.2f}" for text in ("validation_perplexity", "test_perplexity"))

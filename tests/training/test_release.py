@@ -121,7 +121,8 @@ def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_release
     assert "| stage |" not in (first / "README.md").read_text()
     name, *overrides = RECIPES[model_type]
     places = ["--dataset", str(data / "corpus"), "--output_dir", str(tmp_path / "second"), "--init_from", str(first)]
-    train_lm.main([f"{release.RECIPES}/{name}.yaml", *places, *TINY, *overrides, "--max_steps", "2"])
+    averaging = ["--optimizer", "sgd", "--average_from_start", "--adam_beta1", "0.5"]
+    train_lm.main([f"{release.RECIPES}/{name}.yaml", *places, *TINY, *overrides, "--max_steps", "2", *averaging])
     results = release.main([str(tmp_path / "second"), str(tmp_path / "model"), *options])
     stages = results["training"]["stages"]
     assert [(stage["goes_on"], stage["updates"]) for stage in stages] == [(False, 3), (True, 2)]
@@ -129,6 +130,8 @@ def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_release
     assert results["training"]["recipe"]["init_from"] == str(first)  # also while there is such a folder
     card = (tmp_path / "model" / "README.md").read_text()
     assert "2 updates in the last of 2 stages" in card and f"--init_from {first}" in card
+    assert "--optimizer sgd" in card and "--average_from_start true" in card
+    assert "--adam_" not in card  # SGD has no use for these fields
     hours, *perplexities = (
         f"{value:.{digits}f}"
         for value, digits in ((stages[0]["seconds"] / 3600, 1), (stages[0]["validation"], 2), (stages[0]["test"], 2))
