@@ -197,7 +197,7 @@ class TrainingRun:
         on_cpu = self.accelerator.device.type == "cpu"
         if on_cpu and arguments.mixed_precision == "bf16" and (notice := bfloat16_notice()):
             self.accelerator.print(notice)
-        if self.averaged is not None and arguments.average_from_start and not progress.num_averaged:
+        if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
         while not self._is_done():
             batches = self.batches.batches(progress.epoch, progress.batch)
