@@ -550,13 +550,50 @@ def test_what_is_said_of_the_seeds_after_two_epochs_is_what_their_logs_have():
     assert figures("docs/training.md", phrase) == tuple(expected)
 
 
+def logged_validations(log: Path) -> list[str]:
+    entries = map(json.loads, log.read_text(encoding="utf-8").splitlines())
+    return [f"{entry['validation_perplexity']:.2f}" for entry in entries if "validation_perplexity" in entry]
+
+
+def logged_stages(card: dict, logs: Path) -> list[list[str]]:
+    """Number, hours, perplexities after the epochs and test perplexity of the stages that have a log."""
+    return [
+        [str(number), f"{stage['seconds'] / 3600:.1f}", ", ".join(logged_validations(log)), f"{stage['test']:.2f}"]
+        for number, stage in enumerate(training_stages(card), start=1)
+        if (log := logs / f"stage_{number}.log.jsonl").exists()
+    ]
+
+
+def shown_stages(heading: str) -> list[list[str]]:
+    """The rows of the table of stages of a section of docs/training.md."""
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| ([\d., ]+) \| ([\d.]+) \|$", section, re.MULTILINE)
+    return [list(row) for row in rows]
+
+
+def test_what_is_said_of_a_small_model_that_was_trained_for_longer_is_what_its_logs_have():
+    logs = ROOT / "eval" / "results" / "onlstm_ptb_small_long"
+    card = read_json(ROOT / "model_cards" / "onlstm-ptb-small-long" / "results.json")
+    stages = logged_stages(card, logs)
+    assert [number for number, *_ in stages] == ["2", "3"]
+    assert shown_stages("A small model, trained for longer") == stages
+    released = read_json(ROOT / "model_cards" / "onlstm-ptb-small" / "results.json")["perplexity"]["test"]
+    shown = figures("docs/training.md", "come to a test perplexity of {}, from the {} of stage 1")
+    assert shown == (f"{card['perplexity']['test']:.2f}", f"{released:.2f}")
+    both = (read_json(ROOT / "model_cards" / f"onlstm-ptb-small{name}" / "results.json") for name in ("-long", ""))
+    f1 = tuple(percent(results["parsing"]["all"]["layer 2"]["sentence_f1"]) for results in both)
+    shown = figures("docs/training.md", "their F1 is {}, and that of stage 1 {}, on sentences that both have read")
+    assert shown == f1
+    shown = figures("docs/training.md", "it had {} after one epoch.")
+    assert list(shown) == logged_validations(logs / "sgd_average.log.jsonl")
+
+
 def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
     results = ROOT / "eval" / "results"
 
     def validations(name: str) -> list[str]:
-        lines = (results / "onlstm_ptb_cpu" / f"{name}.log.jsonl").read_text(encoding="utf-8").splitlines()
-        entries = map(json.loads, lines)
-        return [f"{entry['validation_perplexity']:.2f}" for entry in entries if "validation_perplexity" in entry]
+        return logged_validations(results / "onlstm_ptb_cpu" / f"{name}.log.jsonl")
 
     assert list(figures("docs/training.md", "and the validation perplexity {} and {}: above")) == validations("sgd")
     shown = figures("docs/training.md", "lost: validation perplexity {} and {} after two epochs.")
@@ -565,13 +602,7 @@ def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
     shown = figures("docs/training.md", "whose validation perplexity is {} and whose test perplexity is {}. By stages")
     assert shown == tuple(f"{small[text]:.2f}" for text in ("validation_perplexity", "test_perplexity"))
     card = read_json(ROOT / "model_cards" / "onlstm-ptb" / "results.json")
-    expected = [
-        [f"{stage['seconds'] / 3600:.1f}", ", ".join(validations(f"stage_{number}")), f"{stage['test']:.2f}"]
-        for number, stage in enumerate(training_stages(card), start=1)
-    ]
-    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \d+ \| ([\d.]+) \| ([\d., ]+) \| ([\d.]+) \|$", page, re.MULTILINE)
-    assert [list(row) for row in rows] == expected
+    assert shown_stages("A large model from a small one") == logged_stages(card, results / "onlstm_ptb_cpu")
     *_, released = (score["perplexity"] for score in read_json(results / "lm_onlstm_ptb.json")["scores"].values())
     assert figures("docs/training.md", "as released, in bf16, it has {} on the test text") == (f"{released:.2f}",)
     f1 = card["parsing"]["all"]["layer 2"]["sentence_f1"]
