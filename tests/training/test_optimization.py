@@ -113,6 +113,18 @@ def test_the_average_is_the_mean_of_all_weights_that_it_was_given():
         torch.testing.assert_close(average.module.weight, torch.stack(given).mean(0))
 
 
+def test_an_average_that_forgets_begins_with_the_first_weights_and_keeps_its_share_of_itself():
+    model = nn.Linear(3, 2)
+    average, expected = average_of(model, decay=0.75), None
+    for _ in range(5):
+        with torch.no_grad():
+            model.weight.normal_()
+        average.update_parameters(model)
+        new = model.weight.detach().clone()
+        expected = new if expected is None else 0.75 * expected + 0.25 * new
+        torch.testing.assert_close(average.module.weight, expected)
+
+
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_one_bad_weight_is_noticed(value):
     model = nn.Linear(3, 3)

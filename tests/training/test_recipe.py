@@ -174,6 +174,7 @@ def test_a_resumed_run_must_have_the_fields_that_its_place_depends_on(recipe_fil
         ("--schedule warmup_stable_decay", "decay_steps"),
         ("--schedule cosine --decay_steps 9", "decay_steps"),
         ("--optimizer adamw --stop_when_averaging_stalls", "nt-asgd"),
+        ("--optimizer adamw --average_decay 0.9", "average_from_start"),
     ],
 )
 def test_fields_that_contradict_each_other_are_refused(recipe_file, arguments, message):

@@ -269,6 +269,20 @@ def test_finetuning_averages_from_the_start_and_evaluates_the_mean(project, monk
     assert results["validation_perplexity"] == pytest.approx(validation["validation_perplexity"], rel=1e-5)
 
 
+def test_a_run_that_averages_can_be_resumed_with_an_average_that_forgets(project, monkeypatch):
+    updates = train("run", *NT_ASGD, "--average_from_start", "--num_epochs", "1")["updates"]
+    expected = {name: value.double() for name, value in weights_of("run", "last").items()}  # the mean so far
+    iterates = spy_on_updates(monkeypatch)
+    results = train("run", *NT_ASGD, "--average_from_start", "--average_decay", "0.5", "--num_epochs", "2", "--resume")
+    for iterate in iterates:
+        expected = {name: 0.5 * value + 0.5 * iterate[name].double() for name, value in expected.items()}
+    for name, value in weights_of("run", "last").items():
+        torch.testing.assert_close(value.double(), expected[name], rtol=1e-5, atol=1e-6)
+    assert len(iterates) > 2
+    change = {"step": updates, "field": "average_decay", "before": None, "after": 0.5}
+    assert change in results["changes"]
+
+
 def fix_validation_losses(monkeypatch, losses):
     remaining = iter(losses)
 
@@ -452,7 +466,7 @@ def stop_at_update(monkeypatch, number):
         [*NT_ASGD, "--save_every_steps", "3", "--average_from_start"],
         [*NT_ASGD, "--eval_every_steps", "3", "--log_every_steps", "4"],
         [*ADAMW, "--save_every_steps", "2", "--gradient_accumulation_steps", "3"],
-        [*ADAMW, "--save_every_steps", "2", "--average_from_start"],
+        [*ADAMW, "--save_every_steps", "2", "--average_from_start", "--average_decay", "0.9"],
         [*ADAMW, "--save_every_steps", "2", "--independent_sentences"],
         [*ADAMW, "--save_every_steps", "3", "--streaming", "--max_steps", "13", "--mixed_precision", "bf16"],
         [*SGD, "--save_every_steps", "3"],

@@ -105,6 +105,13 @@ class OptimizationArguments(UpdateArguments):
     average_from_start: bool = fixed(
         "The weights that count are the mean of all from the first step on, whatever the optimizer.", False
     )
+    average_decay: float | None = recorded(
+        "The average forgets: with each update it becomes this much of itself and the rest of the new weights. "
+        "Default: the mean of all since it began.",
+        None,
+        at_least=0,
+        below=1,
+    )
     stop_when_averaging_stalls: bool = recorded(
         "nt-asgd: stop once the averaged weights stop improving by the same rule.", False
     )
@@ -173,6 +180,9 @@ class LanguageModelRecipe(Recipe):
             )
         if arguments.optimizer != "nt-asgd" and arguments.stop_when_averaging_stalls:
             raise ValueError(f"stop_when_averaging_stalls is for the optimizer nt-asgd, not {arguments.optimizer}")
+        averages = arguments.average_from_start or arguments.optimizer == "nt-asgd"
+        if arguments.average_decay is not None and not averages:
+            raise ValueError("average_decay needs average_from_start or the optimizer nt-asgd")
 
 
 def parse_recipe(arguments: list[str]) -> LanguageModelRecipe:

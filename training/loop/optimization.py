@@ -7,7 +7,7 @@ import torch
 from torch import distributed, nn
 from torch.distributed import GradBucket
 from torch.nn.parallel import DistributedDataParallel
-from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn, get_swa_multi_avg_fn
 
 from training.loop.recipe import UpdateArguments
 
@@ -56,9 +56,15 @@ def _averaged(dtype: torch.dtype | None, bucket: GradBucket) -> torch.futures.Fu
     return works[-1].get_future().then(received)
 
 
-def average_of(model: nn.Module) -> AveragedModel:
-    """The mean of the weights that it is given, one pass over them for each (fifteen times as fast as by default)."""
-    return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn())
+def average_of(model: nn.Module, decay: float | None = None) -> AveragedModel:
+    """The average of the weights that it is given, one pass over them for each (fifteen times as fast as by default).
+
+    Args:
+        model: what the weights belong to.
+        decay: share of itself that the average keeps with each further weights, an exponential moving average;
+            `None` for the mean of all.
+    """
+    return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn() if decay is None else get_ema_multi_avg_fn(decay))
 
 
 def learning_rate_factor(
