@@ -146,3 +146,14 @@ class Recipe:
         values = {name: value for group in self._groups() for name, value in asdict(group).items()}
         kinds = {item.name: item.metadata["on_resume"] for group in self._groups() for item in fields(group)}
         return {name: value for name, value in values.items() if on_resume in (None, kinds[name])}
+
+    def defaults(self) -> dict[str, Any]:
+        """The values of the fields that a recipe need not name, by name."""
+        defaults = {}
+        for group in self._groups():
+            for item in fields(group):
+                if item.default_factory is not MISSING:
+                    defaults[item.name] = item.default_factory()
+                elif item.default is not MISSING:
+                    defaults[item.name] = item.default
+        return defaults

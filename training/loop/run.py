@@ -386,6 +386,7 @@ class TrainingRun:
             check_checksums(checkpoint)
         except ValueError as error:
             raise ValueError(f"the checkpoint {self.last} cannot be loaded: {error}. {self._way_on()}") from error
+        state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
             values = "; ".join(f"{name} was {before} and is {after} now" for name, before, after in changed)
