@@ -11,7 +11,7 @@ from glob import glob
 from io import BytesIO, TextIOWrapper
 from itertools import groupby
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean, median, stdev
 
 import pytest
 import yaml
@@ -550,9 +550,14 @@ def test_what_is_said_of_the_seeds_after_two_epochs_is_what_their_logs_have():
     assert figures("docs/training.md", phrase) == tuple(expected)
 
 
-def logged_validations(log: Path) -> list[str]:
+def logged(log: Path, name: str) -> list[float]:
+    """The values of one name in a run's log, in its order."""
     entries = map(json.loads, log.read_text(encoding="utf-8").splitlines())
-    return [f"{entry['validation_perplexity']:.2f}" for entry in entries if "validation_perplexity" in entry]
+    return [entry[name] for entry in entries if name in entry]
+
+
+def logged_validations(log: Path) -> list[str]:
+    return [f"{perplexity:.2f}" for perplexity in logged(log, "validation_perplexity")]
 
 
 def logged_stages(card: dict, logs: Path) -> list[list[str]]:
@@ -585,8 +590,16 @@ def test_what_is_said_of_a_small_model_that_was_trained_for_longer_is_what_its_l
     f1 = tuple(percent(results["parsing"]["all"]["layer 2"]["sentence_f1"]) for results in both)
     shown = figures("docs/training.md", "their F1 is {}, and that of stage 1 {}, on sentences that both have read")
     assert shown == f1
-    shown = figures("docs/training.md", "it had {} after one epoch.")
-    assert list(shown) == logged_validations(logs / "sgd_average.log.jsonl")
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (AdamW, cosine|SGD, constant)[^|]* \| ([\d., ]+) \|$", page, re.MULTILINE)
+    cosine, constant = (logged_validations(logs / f"{name}.log.jsonl") for name in ("stage_2", "sgd"))
+    assert rows == [("AdamW, cosine", ", ".join(cosine)), ("SGD, constant", ", ".join(constant))]
+    reached = next(epoch for epoch, value in enumerate(constant, start=1) if float(value) < float(cosine[-1]))
+    shown = figures("docs/training.md", "what AdamW has after all of its {} epochs after {}")
+    assert shown == (str(len(cosine)), str(reached))
+    speeds = [median(logged(logs / f"{name}.log.jsonl", "tokens_per_s")) for name in ("stage_2", "sgd")]
+    shown = figures("docs/training.md", "an epoch takes about as long ({} and {} words a second, medians)")
+    assert shown == tuple(f"{speed:,.0f}" for speed in speeds)
 
 
 def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
