@@ -611,12 +611,12 @@ def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
     assert list(figures("docs/training.md", "and the validation perplexity {} and {}: above")) == validations("sgd")
     shown = figures("docs/training.md", "lost: validation perplexity {} and {} after two epochs.")
     assert list(shown) == validations("adamw_average")
-    five_before, *_, mean, forgetting = validations("stage_6")[6:13]
+    five_before, *_, of_mean, forgetting = validations("stage_6")[6:13]
     shown = figures("docs/training.md", "gained more in one epoch ({} to {}) than in the five before")
-    assert shown == (mean, forgetting)
-    assert float(mean) - float(forgetting) > float(five_before) - float(mean)
+    assert shown == (of_mean, forgetting)
+    assert float(of_mean) - float(forgetting) > float(five_before) - float(of_mean)
     shown = figures("docs/training.md", "at the paper's rate of 30: {} became {} in one epoch")
-    assert shown == (mean, *validations("sgd_rate_30"))
+    assert shown == (of_mean, *validations("sgd_rate_30"))
     small = read_json(results / "onlstm_ptb_small_read" / "seed_2222.json")
     shown = figures("docs/training.md", "whose validation perplexity is {} and whose test perplexity is {}. By stages")
     assert shown == tuple(f"{small[text]:.2f}" for text in ("validation_perplexity", "test_perplexity"))

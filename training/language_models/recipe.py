@@ -103,7 +103,7 @@ class OptimizationArguments(UpdateArguments):
         "nt-asgd: average once validation is worse than the best of all but the last n.", 5, at_least=1
     )
     average_from_start: bool = fixed(
-        "The weights that count are the mean of all from the first step on, whatever the optimizer.", False
+        "The weights that count are averaged from the first step on, whatever the optimizer.", False
     )
     average_decay: float | None = recorded(
         "The average forgets: with each update it becomes this much of itself and the rest of the new weights. "
@@ -180,8 +180,7 @@ class LanguageModelRecipe(Recipe):
             )
         if arguments.optimizer != "nt-asgd" and arguments.stop_when_averaging_stalls:
             raise ValueError(f"stop_when_averaging_stalls is for the optimizer nt-asgd, not {arguments.optimizer}")
-        averages = arguments.average_from_start or arguments.optimizer == "nt-asgd"
-        if arguments.average_decay is not None and not averages:
+        if arguments.average_decay is not None and not arguments.averages:
             raise ValueError("average_decay needs average_from_start or the optimizer nt-asgd")
 
 

@@ -102,6 +102,11 @@ class UpdateArguments:
     )
     seed: int = fixed("Seed of initialisation, dropout and order.", 1111, at_least=0)
 
+    @property
+    def averages(self) -> bool:
+        """Whether the weights that count are averaged ones, from the first step on or from a later one."""
+        return self.average_from_start or self.optimizer == "nt-asgd"
+
 
 @dataclass
 class RunArguments:

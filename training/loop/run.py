@@ -140,8 +140,7 @@ class TrainingRun:
         set_seed(arguments.seed, device_specific=True)
 
         model = task.build_model(checkpoint)
-        averages = arguments.optimizer == "nt-asgd" or arguments.average_from_start
-        self.averaged = average_of(model, arguments.average_decay) if averages else None
+        self.averaged = average_of(model, arguments.average_decay) if arguments.averages else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
         average_gradients(self.model, arguments.gradient_compression)
         if self.averaged is not None:
