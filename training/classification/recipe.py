@@ -12,7 +12,6 @@ class ClassifierOptimizationArguments(UpdateArguments):
 
     optimizer: ClassVar[str] = "adam"
     average_from_start: ClassVar[bool] = False
-    average_decay: ClassVar[None] = None
     schedule: ClassVar[str] = "plateau"
     warmup_steps: ClassVar[int] = 0
 
