@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import math
 import random
 import re
 import shlex
@@ -617,6 +618,15 @@ def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
     assert float(of_mean) - float(forgetting) > float(five_before) - float(of_mean)
     shown = figures("docs/training.md", "at the paper's rate of 30: {} became {} in one epoch")
     assert shown == (of_mean, *validations("sgd_rate_30"))
+    shown = figures("docs/training.md", "from its {} epochs at a rate of 5")
+    assert shown == (str(len(validations("stage_6"))),)
+    shown = figures("docs/training.md", "twice as fast): {} became {} in one epoch, while")
+    assert shown == (validations("stage_6")[-1], *validations("sgd_rate_5"))
+    read_last, read_then = (
+        logged(results / "onlstm_ptb_cpu" / f"{name}.log.jsonl", "loss")[-13:] for name in ("stage_6", "sgd_rate_5")
+    )
+    shown = figures("docs/training.md", "with dropout, fell from {} to {}.")
+    assert shown == tuple(f"{math.exp(mean(losses)):.1f}" for losses in (read_last, read_then))
     small = read_json(results / "onlstm_ptb_small_read" / "seed_2222.json")
     shown = figures("docs/training.md", "whose validation perplexity is {} and whose test perplexity is {}. By stages")
     assert shown == tuple(f"{small[text]:.2f}" for text in ("validation_perplexity", "test_perplexity"))
