@@ -593,39 +593,64 @@ def test_what_is_said_of_a_small_model_that_was_trained_for_longer_is_what_its_l
     assert shown == f1
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (AdamW, cosine|SGD, constant)[^|]* \| ([\d., ]+) \|$", page, re.MULTILINE)
-    cosine, constant = (logged_validations(logs / f"{name}.log.jsonl") for name in ("stage_2", "sgd"))
+    cosine, constant = (logged_validations(logs / f"{name}.log.jsonl") for name in ("stage_2", "trials/sgd"))
     assert rows == [("AdamW, cosine", ", ".join(cosine)), ("SGD, constant", ", ".join(constant))]
     reached = next(epoch for epoch, value in enumerate(constant, start=1) if float(value) < float(cosine[-1]))
     shown = figures("docs/training.md", "what AdamW has after all of its {} epochs after {}")
     assert shown == (str(len(cosine)), str(reached))
-    speeds = [median(logged(logs / f"{name}.log.jsonl", "tokens_per_s")) for name in ("stage_2", "sgd")]
+    speeds = [median(logged(logs / f"{name}.log.jsonl", "tokens_per_s")) for name in ("stage_2", "trials/sgd")]
     shown = figures("docs/training.md", "an epoch takes about as long ({} and {} words a second, medians)")
     assert shown == tuple(f"{speed:,.0f}" for speed in speeds)
 
 
-def test_what_is_said_of_a_grown_model_is_what_its_logs_and_results_have():
-    results = ROOT / "eval" / "results"
+def grown_log(name: str) -> Path:
+    """The log of a stage, or of a trial, of the model that was grown."""
+    return ROOT / "eval" / "results" / "onlstm_ptb_cpu" / f"{name}.log.jsonl"
 
-    def validations(name: str) -> list[str]:
-        return logged_validations(results / "onlstm_ptb_cpu" / f"{name}.log.jsonl")
 
-    assert list(figures("docs/training.md", "and the validation perplexity {} and {}: above")) == validations("sgd")
+def test_trials_with_a_grown_model_have_the_figures_of_their_logs():
+    shown = figures("docs/training.md", "and the validation perplexity {} and {}: above")
+    assert list(shown) == logged_validations(grown_log("trials/sgd"))
     shown = figures("docs/training.md", "lost: validation perplexity {} and {} after two epochs.")
-    assert list(shown) == validations("adamw_average")
-    five_before, *_, of_mean, forgetting = validations("stage_6")[6:13]
+    assert list(shown) == logged_validations(grown_log("trials/adamw_average"))
+    stage_6 = logged_validations(grown_log("stage_6"))
+    five_before, *_, of_mean, forgetting = stage_6[6:13]
     shown = figures("docs/training.md", "gained more in one epoch ({} to {}) than in the five before")
     assert shown == (of_mean, forgetting)
     assert float(of_mean) - float(forgetting) > float(five_before) - float(of_mean)
     shown = figures("docs/training.md", "at the paper's rate of 30: {} became {} in one epoch")
-    assert shown == (of_mean, *validations("sgd_rate_30"))
-    shown = figures("docs/training.md", "from its {} epochs at a rate of 5")
-    assert shown == (str(len(validations("stage_6"))),)
-    shown = figures("docs/training.md", "0.998 --resume`): {} became {} in one epoch, while")
-    assert shown == (validations("stage_6")[-1], *validations("sgd_rate_5"))
-    logs = (results / "onlstm_ptb_cpu" / f"{name}.log.jsonl" for name in ("stage_6", "sgd_rate_5"))
-    before, after = (f"{math.exp(mean(logged(log, 'loss')[-650 // 50 :])):.1f}" for log in logs)
+    assert shown == (of_mean, *logged_validations(grown_log("trials/sgd_rate_30")))
+
+
+def test_trials_after_the_last_stage_of_a_grown_model_have_the_figures_of_their_logs():
+    stage_6 = logged_validations(grown_log("stage_6"))
+    shown = figures("docs/training.md", "From its {} epochs and their {}, stage 6 gains less and less.")
+    assert shown == (str(len(stage_6)), stage_6[-1])
+    logs = {
+        "lower rate": "sgd_rate_5",
+        "the paper's rate": "sgd_rate_30_forgetting",
+        "stronger dropouts": "sgd_stronger_dropouts",
+        "more weight decay": "sgd_weight_decay",
+    }
+    trials = {trial: logged_validations(grown_log(f"trials/{log}")) for trial, log in logs.items()}
+    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\w' ]+) \| `--.*` \| ([\d., ]+) \|$", page, re.MULTILINE)
+    assert rows == [(trial, ", ".join(reached)) for trial, reached in trials.items()]
+    best = min(float(value) for reached in trials.values() for value in reached)
+    shown = figures("docs/training.md", "The other trials gain at most {}, nearly all")
+    assert shown == (f"{float(stage_6[-1]) - best:.2f}",)
+    before, after = (
+        f"{math.exp(mean(logged(grown_log(name), 'loss')[-650 // 50 :])):.1f}"
+        for name in ("stage_6", "trials/sgd_rate_5")
+    )
     shown = figures("docs/training.md", "with dropout, fell from {} to {} (the last 650 updates of each)")
     assert shown == (before, after)
+    recipe = yaml.safe_load((ROOT / "training" / "recipes" / "onlstm_ptb.yaml").read_text(encoding="utf-8"))
+    assert figures("docs/training.md", "The paper's recipe, `onlstm_ptb`, has {},") == (str(recipe["num_epochs"]),)
+
+
+def test_what_is_said_of_a_grown_model_is_what_its_results_have():
+    results = ROOT / "eval" / "results"
     small = read_json(results / "onlstm_ptb_small_read" / "seed_2222.json")
     shown = figures("docs/training.md", "whose validation perplexity is {} and whose test perplexity is {}. By stages")
     assert shown == tuple(f"{small[text]:.2f}" for text in ("validation_perplexity", "test_perplexity"))
