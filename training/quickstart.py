@@ -38,8 +38,16 @@ def main(arguments: list[str] | None = None) -> dict:
     """Runs everything and returns what it wrote to `results.json`."""
     started = time.monotonic()
     arguments = sys.argv[1:] if arguments is None else arguments
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output_dir", type=Path, default=Path("runs/quickstart"), help="where everything is written")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument(
+        "--output_dir",
+        "--output-dir",  # an option of train_lm.py has both spellings, too
+        type=Path,
+        default=Path("runs/quickstart"),
+        help="where everything is written",
+    )
     options, overrides = parser.parse_known_args(arguments)
 
     corpus = write_toy_corpus(options.output_dir / "corpus")
