@@ -570,12 +570,16 @@ def logged_stages(card: dict, logs: Path) -> list[list[str]]:
     ]
 
 
-def shown_stages(heading: str) -> list[list[str]]:
-    """The rows of the table of stages of a section of docs/training.md."""
+def rows_of_the_guide(pattern: str, heading: str) -> list[tuple[str, ...]]:
+    """The groups of each table row of that form in a section of docs/training.md."""
     page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
     section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
-    rows = re.findall(r"^\| (\d+) \| ([\d.]+) \| ([\d., ]+) \| ([\d.]+) \|$", section, re.MULTILINE)
-    return [list(row) for row in rows]
+    return re.findall(rf"^\| {pattern} \|$", section, re.MULTILINE)
+
+
+def shown_stages(heading: str) -> list[list[str]]:
+    """The rows of the table of stages of a section of docs/training.md."""
+    return [list(row) for row in rows_of_the_guide(r"(\d+) \| ([\d.]+) \| ([\d., ]+) \| ([\d.]+)", heading)]
 
 
 def test_what_is_said_of_a_small_model_that_was_trained_for_longer_is_what_its_logs_have():
@@ -591,8 +595,7 @@ def test_what_is_said_of_a_small_model_that_was_trained_for_longer_is_what_its_l
     f1 = tuple(percent(results["parsing"]["all"]["layer 2"]["sentence_f1"]) for results in both)
     shown = figures("docs/training.md", "their F1 is {}, and that of stage 1 {}, on sentences that both have read")
     assert shown == f1
-    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| (AdamW, cosine|SGD, constant)[^|]* \| ([\d., ]+) \|$", page, re.MULTILINE)
+    rows = rows_of_the_guide(r"(AdamW, cosine|SGD, constant)[^|]* \| ([\d., ]+)", "A small model, trained for longer")
     cosine, constant = (logged_validations(logs / f"{name}.log.jsonl") for name in ("stage_2", "trials/sgd"))
     assert rows == [("AdamW, cosine", ", ".join(cosine)), ("SGD, constant", ", ".join(constant))]
     reached = next(epoch for epoch, value in enumerate(constant, start=1) if float(value) < float(cosine[-1]))
@@ -608,22 +611,26 @@ def grown_log(name: str) -> Path:
     return ROOT / "eval" / "results" / "onlstm_ptb_cpu" / f"{name}.log.jsonl"
 
 
+def grown_validations(name: str) -> list[str]:
+    return logged_validations(grown_log(name))
+
+
 def test_trials_with_a_grown_model_have_the_figures_of_their_logs():
     shown = figures("docs/training.md", "and the validation perplexity {} and {}: above")
-    assert list(shown) == logged_validations(grown_log("trials/sgd"))
+    assert list(shown) == grown_validations("trials/sgd")
     shown = figures("docs/training.md", "lost: validation perplexity {} and {} after two epochs.")
-    assert list(shown) == logged_validations(grown_log("trials/adamw_average"))
-    stage_6 = logged_validations(grown_log("stage_6"))
+    assert list(shown) == grown_validations("trials/adamw_average")
+    stage_6 = grown_validations("stage_6")
     five_before, *_, of_mean, forgetting = stage_6[6:13]
     shown = figures("docs/training.md", "gained more in one epoch ({} to {}) than in the five before")
     assert shown == (of_mean, forgetting)
     assert float(of_mean) - float(forgetting) > float(five_before) - float(of_mean)
     shown = figures("docs/training.md", "at the paper's rate of 30: {} became {} in one epoch")
-    assert shown == (of_mean, *logged_validations(grown_log("trials/sgd_rate_30")))
+    assert shown == (of_mean, *grown_validations("trials/sgd_rate_30"))
 
 
 def test_trials_after_the_last_stage_of_a_grown_model_have_the_figures_of_their_logs():
-    stage_6 = logged_validations(grown_log("stage_6"))
+    stage_6 = grown_validations("stage_6")
     shown = figures("docs/training.md", "From its {} epochs and their {}, stage 6 gains less and less.")
     assert shown == (str(len(stage_6)), stage_6[-1])
     logs = {
@@ -632,9 +639,8 @@ def test_trials_after_the_last_stage_of_a_grown_model_have_the_figures_of_their_
         "stronger dropouts": "sgd_stronger_dropouts",
         "more weight decay": "sgd_weight_decay",
     }
-    trials = {trial: logged_validations(grown_log(f"trials/{log}")) for trial, log in logs.items()}
-    page = (ROOT / "docs" / "training.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| ([\w' ]+) \| `--.*` \| ([\d., ]+) \|$", page, re.MULTILINE)
+    trials = {trial: grown_validations(f"trials/{log}") for trial, log in logs.items()}
+    rows = rows_of_the_guide(r"([\w' ]+) \| `--.*` \| ([\d., ]+)", "A large model from a small one")
     assert rows == [(trial, ", ".join(reached)) for trial, reached in trials.items()]
     best = min(float(value) for reached in trials.values() for value in reached)
     shown = figures("docs/training.md", "The other trials gain at most {}, nearly all")
