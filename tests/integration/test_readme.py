@@ -615,6 +615,16 @@ def grown_validations(name: str) -> list[str]:
     return logged_validations(grown_log(name))
 
 
+def test_the_speed_of_batches_of_the_full_size_is_that_of_their_logs():
+    logs = [grown_log(f"trials/batch_{rows}") for rows in (10, 20, 40, 80)]
+    speeds = [median(logged(log, "tokens_per_s")) for log in logs]
+    shown = figures("docs/training.md", "With 10, 20, 40 and 80 rows training reads {}, {}, {} and {} words a second")
+    assert shown == tuple(f"{speed:,.0f}" for speed in speeds)
+    _, of_20, _, of_80 = speeds
+    shown = figures("docs/training.md", "four times as many rows would make an epoch {} % shorter")
+    assert shown == (f"{100 * (1 - of_20 / of_80):.0f}",)
+
+
 def test_trials_with_a_grown_model_have_the_figures_of_their_logs():
     shown = figures("docs/training.md", "and the validation perplexity {} and {}: above")
     assert list(shown) == grown_validations("trials/sgd")
