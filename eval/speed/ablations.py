@@ -9,13 +9,13 @@ from unittest import mock
 import torch
 from torch.nn import functional as F
 
+from onlstm_hf.fast import dropout, linear, structured_attention, vocabulary_loss
+from onlstm_hf.fast.onlstm.contract import Inputs
+from onlstm_hf.fast.onlstm.native import PATH as NATIVE
+from onlstm_hf.fast.onlstm.operator import RECURRENCE, ordered_neurons
+from onlstm_hf.fast.recurrence.fast_path import FastPath
 from onlstm_hf.models import modeling_onlstm, modeling_prpn
 from onlstm_hf.models.recurrent import language_model
-from onlstm_hf.ops import dropout, linear, structured_attention, vocabulary_loss
-from onlstm_hf.ops.ordered_neurons.contract import Inputs
-from onlstm_hf.ops.ordered_neurons.native import PATH as NATIVE
-from onlstm_hf.ops.ordered_neurons.operator import RECURRENCE, ordered_neurons
-from onlstm_hf.ops.recurrence.fast_path import FastPath
 
 MODELS, PRECISIONS = ("onlstm", "prpn", "lstm"), ("bf16", "float32")
 

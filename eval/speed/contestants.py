@@ -7,8 +7,8 @@ from itertools import pairwise
 import torch
 from torch import nn
 
+from onlstm_hf.fast.onlstm.operator import IMPLEMENTATIONS
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
-from onlstm_hf.ops.ordered_neurons.operator import IMPLEMENTATIONS
 
 # The ways to compute the recurrence; "scan" is for export only.
 PATHS = tuple(name for name in IMPLEMENTATIONS if name != "scan")

@@ -12,10 +12,10 @@ import torch
 from torch.nn import functional as F
 
 from onlstm_hf import PRPNForCausalLM
+from onlstm_hf.fast.deviation_norm import layer_norm
+from onlstm_hf.fast.prpn.equations import ReadingWeights, read_step
+from onlstm_hf.fast.structured_attention import attend
 from onlstm_hf.models.modeling_prpn import PredictNetwork, ReadingLayer
-from onlstm_hf.ops.deviation_norm import layer_norm
-from onlstm_hf.ops.memory_reading.equations import ReadingWeights, read_step
-from onlstm_hf.ops.structured_attention import attend
 
 
 class _Tape(NamedTuple):

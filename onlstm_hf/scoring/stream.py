@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..ops.labels import IGNORED_LABEL
-from ..ops.vocabulary_loss import next_token_loss
+from ..fast.labels import IGNORED_LABEL
+from ..fast.vocabulary_loss import next_token_loss
 from ..utils.evaluation_mode import evaluation_mode
 
 

@@ -16,9 +16,9 @@ from transformers import (
 )
 
 import onlstm_hf
+from onlstm_hf.fast.dropout import drop_connect_scale
 from onlstm_hf.models.recurrent.configuration_awd_lstm import AWDLSTMConfig
 from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
-from onlstm_hf.ops.dropout import drop_connect_scale
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
 from training.language_models.text_batches import load_texts

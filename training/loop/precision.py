@@ -1,6 +1,6 @@
 """What a run says where a CPU gains nothing by `mixed_precision: bf16`."""
 
-from onlstm_hf.ops.precision import bfloat16_speed
+from onlstm_hf.fast.precision import bfloat16_speed
 
 
 def bfloat16_notice() -> str | None:

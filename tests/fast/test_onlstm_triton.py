@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
-from onlstm_hf.ops.ordered_neurons import triton as module
-from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
+from onlstm_hf.fast.onlstm import triton as module
+from onlstm_hf.fast.onlstm.operator import ordered_neurons
+from tests.fast.test_onlstm import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
 from tests.helpers.requirements import library
-from tests.ops.test_ordered_neurons import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
 
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
@@ -24,7 +24,7 @@ RECORDING_FAILS = """
 import sys, warnings
 sys.path.insert(0, "..")
 import torch
-from test_ordered_neurons_triton import check, make_problem, module
+from test_onlstm_triton import check, make_problem, module
 
 run_steps = module._Workspace.forward_steps
 
@@ -80,7 +80,7 @@ def test_the_kernels_compile_without_a_gpu(capability, dtype, num_chunks, chunk_
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from onlstm_hf.ops.ordered_neurons import kernels as kernels
+    from onlstm_hf.fast.onlstm import kernels as kernels
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     row, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(chunk_size)

@@ -7,10 +7,10 @@ import torch
 import yaml
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, PRPNConfig, PRPNForCausalLM
-from onlstm_hf.ops.memory_reading import native as memory_reading_native
-from onlstm_hf.ops.memory_reading.operator import RECURRENCE as MEMORY_READING
-from onlstm_hf.ops.ordered_neurons import native as ordered_neurons_native
-from onlstm_hf.ops.ordered_neurons.operator import RECURRENCE as ORDERED_NEURONS
+from onlstm_hf.fast.onlstm import native as onlstm_native
+from onlstm_hf.fast.onlstm.operator import RECURRENCE as ORDERED_NEURONS
+from onlstm_hf.fast.prpn import native as prpn_native
+from onlstm_hf.fast.prpn.operator import RECURRENCE as MEMORY_READING
 from tests.helpers.fast_paths import record_paths
 from tests.helpers.native_operators import needs_operator
 
@@ -19,7 +19,7 @@ MODELS = {
     "onlstm_ptb_small": (ONLSTMConfig, ONLSTMForCausalLM, ORDERED_NEURONS),
     "prpn_ptb_small": (PRPNConfig, PRPNForCausalLM, MEMORY_READING),
 }
-pytestmark = [needs_operator(ordered_neurons_native.OPERATOR), needs_operator(memory_reading_native.OPERATOR)]
+pytestmark = [needs_operator(onlstm_native.OPERATOR), needs_operator(prpn_native.OPERATOR)]
 
 
 @pytest.fixture(params=list(MODELS))

@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from onlstm_hf.ops.ordered_neurons import operator as module
-from onlstm_hf.ops.ordered_neurons.equations import cumax
-from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
-from onlstm_hf.ops.recurrence.tensor_tuples import flatten
+from onlstm_hf.fast.onlstm import operator as module
+from onlstm_hf.fast.onlstm.equations import cumax
+from onlstm_hf.fast.onlstm.operator import ordered_neurons
+from onlstm_hf.fast.recurrence.tensor_tuples import flatten
 
 
 class Problem(NamedTuple):

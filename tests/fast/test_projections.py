@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from onlstm_hf.ops.projections import affine, is_plain, weight_and_bias
+from onlstm_hf.fast.projections import affine, is_plain, weight_and_bias
 
 
 def test_the_weight_of_an_adapted_map_is_what_it_computes():

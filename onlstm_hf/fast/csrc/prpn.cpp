@@ -1,5 +1,5 @@
-// The recurrence of one layer of the PRPN's reading network on a CPU: `memory_reading_native.py` calls it,
-// `memory_reading.py` has the equations, the layout of a tape and the order of the gates' columns.
+// The recurrence of one layer of the PRPN's reading network on a CPU: `fast/prpn/native.py` calls it,
+// `fast/prpn/equations.py` has the equations, the layout of a tape and the order of the gates' columns.
 //
 // One parallel region runs through the whole sequence. A step is made of products with the two weights, of which every
 // thread has its own columns, and of all else, of which every thread has its own rows: what a row reads of its tape is
@@ -539,10 +539,10 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 extern "C" {
 
 // The version of the structures above; 0 where this CPU lacks the instructions that this library was compiled for.
-int memory_reading_interface() { return is_supported() ? 2 : 0; }
+int prpn_interface() { return is_supported() ? 2 : 0; }
 
 // Both return 0, or 1 when memory runs out.
-int memory_reading_forward(const Sizes* sizes, const Forward* arguments) {
+int prpn_forward(const Sizes* sizes, const Forward* arguments) {
     try {
         (sizes->product_is_bfloat16 ? run_forward<BFloat16> : run_forward<float>)(*sizes, *arguments);
     } catch (const std::bad_alloc&) {
@@ -551,7 +551,7 @@ int memory_reading_forward(const Sizes* sizes, const Forward* arguments) {
     return 0;
 }
 
-int memory_reading_backward(const Sizes* sizes, const Backward* arguments) {
+int prpn_backward(const Sizes* sizes, const Backward* arguments) {
     try {
         (sizes->product_is_bfloat16 ? run_backward<BFloat16> : run_backward<float>)(*sizes, *arguments);
     } catch (const std::bad_alloc&) {

@@ -13,7 +13,7 @@ class FastPath(NamedTuple):
     """One way to compute a recurrence over a whole sequence, with a hand-derived backward pass.
 
     `Inputs`, `Options`, `Trace` and `Gradients` are the named tuples of the recurrence: for the ON-LSTM those of
-    `ordered_neurons/contract.py`, for the reading network of the PRPN those of `memory_reading/contract.py`.
+    `onlstm/contract.py`, for the reading network of the PRPN those of `prpn/contract.py`.
 
     Attributes:
         forward: `(inputs, options)` to the `Trace`: the results, and what the backward pass needs.

@@ -1,4 +1,4 @@
-"""The reading network's recurrence by the compiled CPU operator (`csrc/memory_reading.cpp`)."""
+"""The reading network's recurrence by the compiled CPU operator (`csrc/prpn.cpp`)."""
 
 import ctypes
 
@@ -8,7 +8,7 @@ from ..recurrence.fast_path import FastPath
 from ..recurrence.native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, Trace
 
-OPERATOR = NativeOperator("memory_reading", interface=2)
+OPERATOR = NativeOperator("prpn", interface=2)
 # Packing the weights pays from this many steps on.
 SHORTEST = 4
 

@@ -1,4 +1,4 @@
-// The ordered-neurons recurrence of one layer on a CPU: `ordered_neurons_native.py` calls it, `ordered_neurons.py` has
+// The ordered-neurons recurrence of one layer on a CPU: `fast/onlstm/native.py` calls it, `fast/onlstm/equations.py` has
 // the equations and the order of the gates' columns.
 //
 // One parallel region runs through the whole sequence. The recurrent weight is packed once into vectors of LANES output
@@ -400,10 +400,10 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 extern "C" {
 
 // The version of the structures above; 0 where this CPU lacks the instructions that this library was compiled for.
-int ordered_neurons_interface() { return is_supported() ? 2 : 0; }
+int onlstm_interface() { return is_supported() ? 2 : 0; }
 
 // Both return 0, or 1 when memory runs out.
-int ordered_neurons_forward(const Sizes* sizes, const Forward* arguments) {
+int onlstm_forward(const Sizes* sizes, const Forward* arguments) {
     try {
         if (sizes->sequence_is_bfloat16)
             (sizes->product_is_bfloat16 ? run_forward<BFloat16, BFloat16> : run_forward<BFloat16, float>)(*sizes,
@@ -416,7 +416,7 @@ int ordered_neurons_forward(const Sizes* sizes, const Forward* arguments) {
     return 0;
 }
 
-int ordered_neurons_backward(const Sizes* sizes, const Backward* arguments) {
+int onlstm_backward(const Sizes* sizes, const Backward* arguments) {
     try {
         if (sizes->sequence_is_bfloat16)
             (sizes->product_is_bfloat16 ? run_backward<BFloat16, BFloat16> : run_backward<BFloat16, float>)(

@@ -33,7 +33,7 @@ def find_library(
     for folder in package.submodule_search_locations if package else ():
         for name in INSTRUCTION_SETS if instruction_set is None else (instruction_set,):
             # The shortest name first: builds of older versions, which may lie beside it, name a Python ABI in theirs.
-            for path in sorted(Path(folder, "ops").glob(f"_{operator}_{name}.*"), key=lambda path: len(path.name)):
+            for path in sorted(Path(folder, "fast").glob(f"_{operator}_{name}.*"), key=lambda path: len(path.name)):
                 try:
                     library = ctypes.CDLL(str(path))
                     found = getattr(library, f"{operator}_interface")()

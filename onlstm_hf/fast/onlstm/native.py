@@ -1,4 +1,4 @@
-"""The ordered-neurons recurrence by the compiled CPU operator (`csrc/ordered_neurons.cpp`)."""
+"""The ordered-neurons recurrence by the compiled CPU operator (`csrc/onlstm.cpp`)."""
 
 import ctypes
 
@@ -8,7 +8,7 @@ from ..recurrence.fast_path import FastPath
 from ..recurrence.native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, Trace
 
-OPERATOR = NativeOperator("ordered_neurons", interface=2)
+OPERATOR = NativeOperator("onlstm", interface=2)
 # Packing the weight pays from this many steps on.
 SHORTEST = 4
 

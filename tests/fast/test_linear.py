@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from onlstm_hf.ops import linear as linear_module
-from onlstm_hf.ops.linear import Linear, linear, matmul
+from onlstm_hf.fast import linear as linear_module
+from onlstm_hf.fast.linear import Linear, linear, matmul
 
 
 @pytest.mark.parametrize("shape", [(4, 7), (3, 5, 7), (1, 1, 7)])

@@ -8,11 +8,11 @@ import warnings
 import pytest
 import torch
 
-from onlstm_hf.ops.ordered_neurons import operator as module
-from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
-from onlstm_hf.ops.recurrence.path_check import PathChecks, Setting
+from onlstm_hf.fast.onlstm import operator as module
+from onlstm_hf.fast.onlstm.operator import ordered_neurons
+from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
+from tests.fast.test_onlstm import gradients, make_problem
 from tests.helpers.fast_paths import record_paths
-from tests.ops.test_ordered_neurons import gradients, make_problem
 
 CPU = torch.device("cpu")
 FLOAT32 = Setting(CPU, torch.float32, product_in_bfloat16=False)

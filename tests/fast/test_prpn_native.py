@@ -8,16 +8,16 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.memory_reading import native as native
-from onlstm_hf.ops.memory_reading import operator as module
-from onlstm_hf.ops.memory_reading.equations import ReadingWeights
-from onlstm_hf.ops.memory_reading.operator import read_sequence
-from onlstm_hf.ops.recurrence.library_search import INSTRUCTION_SETS
-from onlstm_hf.ops.recurrence.native_library import NativeOperator
-from onlstm_hf.ops.recurrence.tensor_tuples import flatten
+from onlstm_hf.fast.prpn import native as native
+from onlstm_hf.fast.prpn import operator as module
+from onlstm_hf.fast.prpn.equations import ReadingWeights
+from onlstm_hf.fast.prpn.operator import read_sequence
+from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import NativeOperator
+from onlstm_hf.fast.recurrence.tensor_tuples import flatten
+from tests.fast.test_prpn import arguments, leaves
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.requirements import is_required
-from tests.ops.test_memory_reading import arguments, leaves
 
 OPERATOR = native.OPERATOR
 built = needs_operator(OPERATOR)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from onlstm_hf.ops.ordered_neurons import triton as module
-from onlstm_hf.ops.ordered_neurons.contract import Inputs, Options, Trace
-from onlstm_hf.ops.recurrence.step_graphs import GraphRecorder, StepGraphs
+from onlstm_hf.fast.onlstm import triton as module
+from onlstm_hf.fast.onlstm.contract import Inputs, Options, Trace
+from onlstm_hf.fast.recurrence.step_graphs import GraphRecorder, StepGraphs
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 
-OPS = Path(__file__).resolve().parents[2] / "onlstm_hf" / "ops"
+OPS = Path(__file__).resolve().parents[2] / "onlstm_hf" / "fast"
 
 
 @pytest.fixture

@@ -10,15 +10,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.ordered_neurons import native as native
-from onlstm_hf.ops.ordered_neurons import operator as module
-from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
-from onlstm_hf.ops.recurrence.fast_path import choose_path
-from onlstm_hf.ops.recurrence.library_search import INSTRUCTION_SETS
-from onlstm_hf.ops.recurrence.native_library import NativeOperator
+from onlstm_hf.fast.onlstm import native as native
+from onlstm_hf.fast.onlstm import operator as module
+from onlstm_hf.fast.onlstm.operator import ordered_neurons
+from onlstm_hf.fast.recurrence.fast_path import choose_path
+from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import NativeOperator
+from tests.fast.test_onlstm import PADDINGS, Problem, gradients, make_problem, operator_call
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.requirements import is_required
-from tests.ops.test_ordered_neurons import PADDINGS, Problem, gradients, make_problem, operator_call
 
 OPERATOR = native.OPERATOR
 built = needs_operator(OPERATOR)

@@ -3,9 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.memory_reading.equations import ReadingWeights
-from onlstm_hf.ops.memory_reading.operator import read_sequence
-from onlstm_hf.ops.structured_attention import attend, attend_to_windows
+from onlstm_hf.fast.prpn.equations import ReadingWeights
+from onlstm_hf.fast.prpn.operator import read_sequence
+from onlstm_hf.fast.structured_attention import attend, attend_to_windows
 
 INPUT_SIZE = 5
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.ops.recurrence.step_graphs import GraphRecorder, StepGraphs
+from onlstm_hf.fast.recurrence.step_graphs import GraphRecorder, StepGraphs
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 
 

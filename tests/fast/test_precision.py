@@ -5,8 +5,8 @@ from itertools import chain, repeat
 import pytest
 import torch
 
-from onlstm_hf.ops import precision
-from onlstm_hf.ops.precision import bfloat16_speed
+from onlstm_hf.fast import precision
+from onlstm_hf.fast.precision import bfloat16_speed
 
 
 @pytest.fixture
