@@ -16,14 +16,16 @@ import torch
 
 from ..linear import linear, matmul
 from ..recurrence.operator import Recurrence
+from ..recurrence.path_check import Setting
 from ..recurrence.scan import LOOPS
 from .contract import Gradients, Inputs, Options, ReadingMasks, StepWeights, Trace
 from .equations import ReadingWeights, reference
 from .fused import PATH as FUSED
 from .native import PATH as NATIVE
+from .triton import PATH as TRITON
 
 # `"auto"` takes the first one that fits, so the fastest stands first.
-_FAST_PATHS = {"native": NATIVE, "fused": FUSED}
+_FAST_PATHS = {"native": NATIVE, "triton": TRITON, "fused": FUSED}
 
 
 class ReadingOutput(NamedTuple):
@@ -85,8 +87,8 @@ def read_sequence(
         summary_keep: optional `[H]`, dropout mask of the summarised hidden state, the same at every step and in every
             row.
         implementation: `"reference"`; `"scan"`, the same as one operator, for export; `"fused"`, PyTorch operations
-            without a graph over time, on any device; `"native"`, the compiled CPU operator; or `"auto"`, the fastest
-            one that fits the tensors.
+            without a graph over time, on any device; `"triton"`, kernels on a GPU; `"native"`, the compiled CPU
+            operator; or `"auto"`, the fastest one that fits the tensors.
 
     Raises:
         ValueError: if the implementation is unknown, or the tensors do not fit it.
@@ -170,6 +172,25 @@ class _MemoryReading(Recurrence):
         return Inputs(
             gradients.input_gates, gradients.input_keys, grad_weights, gradients.gates, gradients.memories, _NO_MASKS
         )
+
+    def solve_tiny_problem(self, implementation: str, setting: Setting) -> list[torch.Tensor]:
+        batch_size, length, num_slots, size = 3, 6, 4, 20
+        generator = torch.Generator().manual_seed(0)
+
+        def random(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, generator=generator).to(setting.device).requires_grad_()
+
+        vectors = (random(width * size) for width in (4, 4, 4, 1, 1))
+        weights = ReadingWeights(random(size, 5 + size), random(size), random(4 * size, size), *vectors)
+        gates = torch.rand(batch_size, length, num_slots, generator=generator).to(setting.device).requires_grad_()
+        sequences = random(batch_size, length, 4 * size), random(batch_size, length, 5)
+        memories = [random(batch_size, num_slots, size) for _ in range(2)]
+        keep = [torch.rand(batch_size, length, size, generator=generator).to(setting.device) for _ in range(2)]
+        keep.append(torch.rand(size, generator=generator).to(setting.device))
+        with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
+            tapes = read_sequence(*sequences, weights, gates, *memories, *keep, implementation)[:2]
+        upstream = [torch.randn(tape.shape, generator=generator).to(tape) for tape in tapes]
+        return [*tapes, *torch.autograd.grad(tapes, [*sequences, *weights, gates, *memories], upstream)]
 
 
 def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Options) -> torch.Tensor:
