@@ -16,7 +16,8 @@ from training import train_lm, train_logic
 from training.language_models.recipe import parse_recipe
 from training.logic.recipe import parse_logic_recipe
 from training.loop import processes
-from training.loop.checkpointing import CHECKSUMS, write_checksums
+from training.loop import run as loop
+from training.loop.checkpointing import CHECKSUMS, check_checksums, write_checksums
 from training.loop.training_log import TrainingDiverged
 
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
@@ -256,10 +257,56 @@ def test_what_is_left_of_a_damaged_run_is_told_and_can_be_trained_on(project):
         train("--resume")
 
 
-def test_a_damaged_best_checkpoint_is_not_scored(project):
+@pytest.mark.parametrize("max_steps", [2, 4])
+def test_a_damaged_best_checkpoint_is_refused_before_training_with_the_way_on(project, monkeypatch, max_steps):
     flip(Path("run/best/model.safetensors"))
-    with pytest.raises(ValueError, match="run/best cannot be loaded: model.safetensors is damaged"):
-        train("--resume")
+    before = contents("run")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.TrainingRun, "update", lambda *_: pytest.fail("it trained"))
+        message = (
+            "run/best cannot be loaded: model.safetensors is damaged.*run/last is whole: remove run/best, .*last/"
+        )
+        with pytest.raises(ValueError, match=message):
+            train("--resume", "--max_steps", max_steps)
+    assert contents("run") == before
+    shutil.rmtree("run/best")
+    assert train("--resume", "--max_steps", max_steps)["updates"] == max_steps
+    check_checksums(Path("run/best"))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_last_checkpoint_takes_the_place_of_a_best_one_that_is_lost(project, monkeypatch, capsys, is_killed):
+    last = Path("run/last/model.safetensors").read_bytes()
+    losses = iter([5.0, 3.0])
+    monkeypatch.setattr(loop.TrainingRun, "_check_divergence", lambda self: None)
+    monkeypatch.setattr(train_lm.LanguageModeling, "validation_loss", lambda *_: next(losses))
+    state = json.loads(Path("run/last/training_state/run.json").read_text())
+    state["progress"]["validation_losses"] = [1.0, 4.0]  # those of the best checkpoint, which is lost, and of the last
+    Path("run/last/training_state/run.json").write_text(json.dumps(state))
+    Path("run/last", CHECKSUMS).unlink()
+    write_checksums(Path("run/last"))
+    shutil.rmtree("run/best")
+    if is_killed:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(loop, "replaced_folder", killed_at(Path("run/best"), loop.replaced_folder))
+            train("--resume", "--max_steps", 3)
+        assert not Path("run/best").exists()
+    train("--resume", "--max_steps", 3)
+    assert "run/best is missing: the weights of run/last take its place" in capsys.readouterr().out
+    assert Path("run/best/model.safetensors").read_bytes() == last  # a loss of 5 is above that of the last one
+    train("--resume", "--max_steps", 4)
+    assert Path("run/best/model.safetensors").read_bytes() == Path("run/last/model.safetensors").read_bytes() != last
+
+
+def killed_at(target, write):
+    """`replaced_folder`, which is interrupted where this folder would be written."""
+
+    def replace(folder, *arguments):
+        if folder == target:
+            raise KeyboardInterrupt
+        return write(folder, *arguments)
+
+    return replace
 
 
 def test_the_checksums_are_not_shared(project):
