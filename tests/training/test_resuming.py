@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import random
 import resource
 import shutil
@@ -239,6 +240,60 @@ def test_a_flipped_bit_in_any_file_of_the_checkpoint_is_noticed_and_named(projec
             train("--resume")
         path.write_bytes(whole)
     assert train("--resume")["updates"] == 2
+
+
+def test_a_list_of_checksums_names_every_file_of_the_folder(project):
+    path = Path("run/last", CHECKSUMS)
+    whole = path.read_text()
+    first, *others = whole.splitlines(keepends=True)
+    for shortened in ("", "\n", first, "".join(others), whole[: len(whole) // 2], "nonsense\n"):
+        path.write_text(shortened)
+        with pytest.raises(ValueError, match=rf"run/last cannot be loaded: {CHECKSUMS} "):
+            train("--resume")
+    path.write_text(whole)
+    Path("run/last/stray.txt").touch()
+    with pytest.raises(ValueError, match=f"{CHECKSUMS} does not name stray.txt"):
+        train("--resume")
+
+
+@pytest.mark.parametrize("torn", ["to a byte", "in the last line", "to nothing", "removed", "of its line ends"])
+def test_a_log_that_lost_its_end_is_cut_back_to_whole_lines_and_the_run_says_so(project, capsys, torn):
+    path = Path("run/log.jsonl")
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    kept = {"in the last line": len(lines) - 1}.get(torn, 0)
+    path.write_bytes({"to a byte": whole[:1], "in the last line": whole[:-3]}.get(torn, b""))
+    if torn == "removed":
+        path.unlink()
+    elif torn == "of its line ends":
+        path.write_bytes(bytes(len(whole)))
+    train("--resume", "--max_steps", 4)
+    missing = len(whole) - len(b"".join(lines[:kept]))
+    assert f"log.jsonl lacks {missing} bytes" in capsys.readouterr().out
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    steps = [json.loads(line)["step"] for line in lines]
+    assert [entry["step"] for entry in entries][:kept] == steps[:kept] and entries[-1]["step"] == 4
+    assert all(entry["step"] > 2 for entry in entries[kept:])
+
+
+def test_the_log_is_on_the_disk_before_a_checkpoint_counts_it(project, monkeypatch):
+    synced, counted, fsync, write_json = {}, [], os.fsync, loop.write_json
+
+    def remember(descriptor):
+        fsync(descriptor)
+        status = os.fstat(descriptor)
+        synced[status.st_ino] = status.st_size
+
+    def record(path, content):
+        size = content["progress"]["log_size"]
+        counted.append(size)
+        assert synced[Path("run/log.jsonl").stat().st_ino] == size
+        write_json(path, content)
+
+    monkeypatch.setattr(os, "fsync", remember)
+    monkeypatch.setattr(loop, "write_json", record)
+    train("--resume", "--max_steps", 4)
+    assert counted and counted[-1] > 0
 
 
 def test_what_is_left_of_a_damaged_run_is_told_and_can_be_trained_on(project):

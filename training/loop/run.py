@@ -361,6 +361,7 @@ class TrainingRun:
             process_state = {"task": self.task.state, "log": self.log.state_dict()}
             torch.save(process_state, own / f"process_{self.accelerator.process_index}.pt")
         if self.accelerator.is_main_process:
+            self.log.sync()
             self.progress.log_size = self.log.size()
             self.progress.seconds += time.perf_counter() - self.counted_until
             self.counted_until = time.perf_counter()
