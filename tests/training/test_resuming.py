@@ -174,10 +174,23 @@ def test_streamed_text_that_changed_behind_its_beginning_is_refused(project, mon
     monkeypatch.setattr("training.train_lm.NUM_STREAMED_LINES", 2)
     arguments = ["--output_dir", "streamed", "--streaming", "true"]
     train(*arguments)
-    with open("train.txt", "a") as text:
-        text.write("the dog sleeps\n")
-    with pytest.raises(ValueError, match="the size of the training text changed since streamed/last was written"):
-        train("--resume", "--max_steps", 3, *arguments)
+    path = Path("train.txt")
+    text = path.read_text()
+    last = text.splitlines(keepends=True)[-1]
+    for changed in (text + "the dog sleeps\n", text.removesuffix(last) + "b" + last[1:]):  # of another size, and not
+        path.write_text(changed)
+        with pytest.raises(ValueError, match="the bytes of the training text changed since streamed/last was written"):
+            train("--resume", "--max_steps", 3, *arguments)
+    path.write_text(text)
+    assert train("--resume", "--max_steps", 3, *arguments)["updates"] == 3
+
+
+def test_processes_that_are_not_connected_are_told_how_to_be(project, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as torchrun sets it
+    monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)
+    with pytest.raises(ValueError, match="one of 2 processes.*set ACCELERATE_USE_CPU=true"):
+        train("--output_dir", "new")
+    assert not Path("new").exists()
 
 
 def test_code_of_the_model_that_changed_is_refused(project):

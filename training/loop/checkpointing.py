@@ -97,7 +97,7 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 def write_checksums(folder: Path) -> None:
     """Writes the checksums of all files in a folder to one file in it."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    lines = [f"{file_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
@@ -115,11 +115,12 @@ def check_checksums(folder: Path) -> None:
     for name, expected in expected_by_name.items():
         if not (folder / name).is_file():
             raise ValueError(f"{name} is missing")
-        if _checksum(folder / name) != expected:
+        if file_checksum(folder / name) != expected:
             raise ValueError(f"{name} is damaged: it is not what was written (by its checksum in {CHECKSUMS})")
 
 
-def _checksum(path: Path) -> str:
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file's content."""
     checksum = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(2**20):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -96,14 +97,25 @@ class TrainingRun:
             self._alone = alone.pop_all()
 
     def _connected_processes(self) -> Accelerator:
-        """The processes of this run, once all of them are there."""
+        """The processes of this run, once all of them are there.
+
+        Raises:
+            ValueError: if a launcher started several, which Accelerate takes for as many runs.
+        """
         run = self.recipe.run
-        return Accelerator(
+        accelerator = Accelerator(
             mixed_precision=self.recipe.optimization.mixed_precision,
             log_with=run.trackers or None,
             project_dir=str(self.output_dir),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
+        started = int(os.environ.get("WORLD_SIZE", 1))
+        if started > accelerator.num_processes:
+            raise ValueError(
+                f"this is one of {started} processes, and Accelerate did not connect them: on CPUs set "
+                "ACCELERATE_USE_CPU=true"
+            )
+        return accelerator
 
     @contextmanager
     def _alone_in_folder(self) -> Iterator[None]:
