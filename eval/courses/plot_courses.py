@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # the checkout tha
 from eval.extras import import_extra
 from eval.report.results_files import check_writable
 from eval.report.tables import markdown_table
+from onlstm_hf.utils.files import split_lines
 from onlstm_hf.utils.programs import run_program
 
 LAYER = "parsing_f1_layer_"
@@ -70,7 +71,7 @@ def read_course(path: str) -> Course:
     Raises:
         ValueError: if the log has no F1 of an epoch.
     """
-    entries = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    entries = [json.loads(line) for line in split_lines(Path(path).read_text(encoding="utf-8"))]
     entries = [entry for entry in entries if "validation_perplexity" in entry and "parsing_f1" in entry]
     if not entries:
         raise ValueError(f"{path} has no F1 of an epoch: train with --gold_trees")

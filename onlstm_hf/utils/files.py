@@ -33,6 +33,15 @@ def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
         yield from file
 
 
+def split_lines(text: str) -> list[str]:
+    r"""The lines of a text, which end at `\n` or `\r\n` alone.
+
+    `str.splitlines` also ends them at characters that stand within words and JSON strings, such as U+2028 and U+0085.
+    """
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines
+
+
 def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
     """Decodes lines of text as they come.
 

@@ -5,6 +5,8 @@ import operator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+from onlstm_hf.utils.programs import MAX_THREADS
+
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
 
 
@@ -123,7 +125,7 @@ class RunArguments:
     )
     eval_batch_size: int = recorded("Rows of a batch in validation.", 10, at_least=1)
     trackers: list[str] = free("Trackers of Accelerate, for instance tensorboard.", [])
-    num_threads: int | None = free("CPU threads of each process.", None, at_least=1)
+    num_threads: int | None = free("CPU threads of each process.", None, at_least=1, below=MAX_THREADS + 1)
 
 
 @dataclass
