@@ -17,8 +17,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -40,7 +42,7 @@ from eval.report.tasks import PARSING
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
-from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
@@ -93,6 +95,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="also average the trees of all models and layers: the binary tree that agrees best with all of them",
     )
     parser.add_argument(
+        "--ties",
+        nargs="+",
+        choices=TIES,
+        default=["random", "right"],
+        help="which of equally good trees an average takes, a row each: any of them with the same probability, or the "
+        "one that branches most to the right or to the left (random right)",
+    )
+    parser.add_argument(
         "--agreement",
         action="store_true",
         help="also say how far models and layers agree with one another, which needs no gold tree, and how that goes "
@@ -105,7 +115,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="sentences of at most so many words are scored by themselves, too (%(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random baselines and intervals (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of random baselines, ties and intervals (%(default)s)")
     parser.add_argument(
         "--sentences-read",
         choices=["yes", "no"],
@@ -172,11 +182,14 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     agreement = summarize_agreement(names, models, members) if options.agreement else None
     further: Trees = {}
     if options.ensemble:
-        name = f"ensemble of {len(members)}"
-        further[name] = [average_trees(trees) for trees in zip(*members, strict=True)]
+        weightings = {"": None}
         if agreement:
-            weights = [parser[ALL] for parser in agreement["parsers"]]
-            further[f"{name}, by agreement"] = [average_trees(trees, weights) for trees in zip(*members, strict=True)]
+            weightings[", by agreement"] = [parser[ALL] for parser in agreement["parsers"]]
+        for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
+            generator = np.random.default_rng(options.seed)
+            further[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
+                average_trees(trees, weights, ties=ties, seed=generator) for trees in zip(*members, strict=True)
+            ]
     others = {
         part: score(further, gold, limit, options.seed) | score_baselines(_short(gold, gold, limit), options.seed)
         for part, limit in limits.items()

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from itertools import product
 
+import numpy as np
 import pytest
 import torch
 
@@ -518,14 +519,25 @@ def test_the_trees_of_layers_and_checkpoints_are_averaged(
         files = ["--output", str(output), "--trees", str(trees)]
         assert evaluate_parsing.main([*arguments, "--ensemble", "--treebank", treebank, *files]) == 0
         parses = [member.parse(sentences, tokenizer, layer=layer) for member, layer in members]
-        expected = [average_trees(parse) for parse in zip(*parses, strict=True)]
-        name = f"ensemble of {len(members)}"
         scores = json.loads(output.read_text())["others"]
-        assert scores["all"][name] == as_json(score_parses(expected, gold))
-        assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
         rows = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
-        assert [InducedTree.from_bracket(row["ensembles"][name]) for row in rows] == expected
-        assert f"\n{name} " in capsys.readouterr().out
+        printed = capsys.readouterr().out
+        for ties in ("random", "right"):
+            generator = np.random.default_rng(0)
+            expected = [average_trees(parse, ties=ties, seed=generator) for parse in zip(*parses, strict=True)]
+            name = f"ensemble of {len(members)}, {ties} ties"
+            assert scores["all"][name] == as_json(score_parses(expected, gold))
+            assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
+            assert [InducedTree.from_bracket(row["ensembles"][name]) for row in rows] == expected
+            assert f"\n{name} " in printed
+
+
+def test_averages_have_the_ties_that_are_asked_for_in_that_order(tmp_path, checkpoint, treebank):
+    output = tmp_path / "results.json"
+    options = ["--treebank", treebank, "--ensemble", "--ties", "left", "random", "--output", str(output)]
+    assert evaluate_parsing.main([checkpoint, *options]) == 0
+    names = [name for name in json.loads(output.read_text())["others"]["all"] if name.startswith("ensemble")]
+    assert names == ["ensemble of 2, left ties", "ensemble of 2, random ties"]
 
 
 def test_several_checkpoints_give_mean_deviation_extremes_and_interval(
