@@ -7,6 +7,7 @@ import statistics
 import subprocess
 import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -20,13 +21,14 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
+from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
 from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
 from eval.report.perplexities import describe_adaptation
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.parsing_scores import mean_f1_interval, score_baselines, score_parses
-from onlstm_hf.scoring.stream import encode_sentence_stream
+from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.treebank import AS_WRITTEN, PRESETS, GoldTree, read_treebank
 from tests.helpers.requirements import library
@@ -155,6 +157,50 @@ def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, d
     text = next(line.split() for line in by_file.splitlines() if line.startswith(text_file))
     assert validation[2:] == text[1:]
     assert test[2] == text[1] and test[3] != text[2]
+
+
+@pytest.mark.parametrize("adaptation", [[], ["--adapt", "cache", "--cache-size", "9"]], ids=["plain", "adapted"])
+def test_models_are_mixed_with_the_weights_that_suit_a_text(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file, adaptation
+):
+    other, output, test = tmp_path / "other", tmp_path / "results.json", tmp_path / "test.txt"
+    torch.manual_seed(1)
+    second = ONLSTMForCausalLM(model.config).eval()
+    second.save_pretrained(other)
+    tokenizer.save_pretrained(other)
+    test.write_text("\n".join(LINES[:2]))
+    options = ["--files", text_file, str(test), "--mix", "--tune", text_file, "--tune-tokens", "12", *adaptation]
+    assert evaluate_lm.main([checkpoint, str(other), *options, "--output", str(output)]) == 0
+    results = json.loads(output.read_text())
+    mixture = results["mixture"]
+    assert [model["model"] for model in results["models"]] == [checkpoint, str(other)]
+    assert [part["model"] for part in mixture["weights"]] == [checkpoint, str(other)]
+    assert mixture["tuning"] == {"text": text_file, "num_tokens": 12}
+    if not adaptation:
+        weights = torch.tensor([part["weight"] for part in mixture["weights"]])
+        for text in (text_file, str(test)):
+            stream = encode_sentence_stream(tokenizer, [line for line in Path(text).read_text().splitlines() if line])
+            own = torch.stack([stream_log_probabilities(each, stream) for each in (model, second)])
+            mixed = mixed_log_probabilities(own, weights)
+            assert mixture["scores"][text]["log_likelihood"] == pytest.approx(mixed.sum().item(), rel=1e-5)
+            if text == text_file:
+                assert weights.tolist() == pytest.approx(mixture_weights(own[:, :12]).tolist())
+    printed = capsys.readouterr().out
+    (row,) = [line for line in printed.splitlines() if line.startswith(f"{text_file}, mixture of 2 ")]
+    assert f" {mixture['scores'][text_file]['perplexity']:.2f} " in row
+    assert "standard deviation" not in printed
+
+
+def test_models_of_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint, model, text_file):
+    other = tmp_path / "other"
+    words = build_word_tokenizer([*LINES, "bird"], pad_token="<eos>")
+    ONLSTMForCausalLM(type(model.config)(**{**model.config.to_dict(), "vocab_size": len(words)})).save_pretrained(
+        other
+    )
+    words.save_pretrained(other)
+    options = ["--files", text_file, "--mix", "--tune", text_file]
+    assert evaluate_lm.main([checkpoint, str(other), *options]) == 1
+    assert f"{other} predicts other tokens than {checkpoint}" in capsys.readouterr().err
 
 
 def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
@@ -369,13 +415,19 @@ def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
         (["--adapt", "ngrams", "--ngram-weight", "2", "--training-text", "{text}"], "a weight from 0 to 1"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
         (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
+        (["--mix", "--tune", "{text}"], "--mix needs several models"),
+        (["another", "--mix"], "--mix needs --tune TEXT"),
+        (["another", "--mix", "--tune", "valid.txt"], "--mix needs --tune TEXT"),
+        (["another", "--mix", "--tune", "{text}", "--protocol", "sentence"], "--mix scores a stream"),
+        (["another", "--mix", "--tune", "{text}", "--decay", "0.1"], "--decay is a setting of --adapt"),
     ],
 )
 def test_options_of_adaptation_that_do_not_fit_are_refused_before_the_model_is_loaded(
     capsys, text_file, arguments, expected
 ):
     arguments = [argument.format(text=text_file) for argument in arguments]
-    assert evaluate_lm.main(["no-such-model", "--files", text_file, *arguments]) == 1
+    models = ["no-such-model", *(arguments.pop(0) for _ in arguments[:1] if arguments[0] == "another")]
+    assert evaluate_lm.main([*models, "--files", text_file, *arguments]) == 1
     assert expected in capsys.readouterr().err
 
 

@@ -100,7 +100,7 @@ def test_other_files_versions_and_damage_are_refused(tmp_path, path, stored):
     for changes, message in (
         ({"version": 9}, "of version 9"),
         ({"layers": [0]}, "is damaged"),
-        ({"bytes": 3}, "is damag"),
+        ({"bytes": 3}, "is damaged"),
     ):
         path.write_bytes(lzma.compress(json.dumps(json.loads(header) | changes).encode() + b"\n" + content))
         with pytest.raises(ValueError, match=message):
