@@ -1,4 +1,5 @@
 import csv
+import gzip
 import json
 import math
 import re
@@ -582,6 +583,43 @@ def test_the_trees_of_layers_and_checkpoints_are_averaged(
             assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
             assert [InducedTree.from_bracket(row["ensembles"][name]) for row in rows] == expected
             assert f"\n{name} " in printed
+
+
+def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, model, tokenizer):
+    first, second = TREES.split("\n( (S (NP-SBJ (NP", 1)
+    folder, output = tmp_path / "treebank", tmp_path / "results.json"
+    folder.mkdir()
+    (folder / "letters.mrg").write_text(first)
+    (folder / "news.mrg.gz").write_bytes(gzip.compress(f"( (S (NP-SBJ (NP{second}".encode()))
+    options = ["--layer", "1", "--by-file", "--output", str(output)]
+    assert evaluate_parsing.main([checkpoint, "--treebank", str(folder), *options]) == 0
+    results = json.loads(output.read_text())
+    assert list(results["by_file"]) == ["letters", "news"]
+    printed = capsys.readouterr().out
+    figures = []
+    for name, file in (("letters", "letters.mrg"), ("news", "news.mrg.gz")):
+        gold = read_treebank(folder / file)
+        trees = model.parse([list(tree.words) for tree in gold], tokenizer, layer=1)
+        part = results["by_file"][name]
+        assert part["num_sentences"] == len(gold) and part["num_words"] == sum(len(tree.words) for tree in gold)
+        figures.append(score_parses(trees, gold).sentence_f1)
+        assert part["summary"]["layer 2 (--layer 1)"]["sentence_f1"]["mean"] == figures[-1]
+        expected = score_baselines(gold)["right branching"].sentence_f1
+        assert part["summary"]["right branching"]["sentence_f1"]["mean"] == expected
+        (row,) = [line for line in printed.splitlines() if line.startswith(f"{name} ")]
+        assert row.split()[1:4] == [str(len(gold)), str(part["num_words"]), f"{100 * figures[-1]:.1f}"]
+    assert f"{100 * statistics.mean(figures):.1f}" in printed.partition("mean of files")[2].splitlines()[0]
+
+    files = [str(folder / "news.mrg.gz"), str(folder / "letters.mrg")]
+    assert evaluate_parsing.main([checkpoint, "--treebank", *files, *options]) == 0
+    again = json.loads(output.read_text())
+    assert list(again["by_file"]) == ["news", "letters"] and again["by_file"]["news"] == results["by_file"]["news"]
+    assert write_report.main(["--results", str(output), "--output", str(tmp_path / "RESULTS.md")]) == 0
+
+
+def test_a_dataset_has_no_files(capsys, checkpoint, dataset):
+    assert evaluate_parsing.main([checkpoint, "--treebank", dataset, "--preset", "plain", "--by-file"]) == 1
+    assert "--by-file needs files of trees" in capsys.readouterr().err
 
 
 def test_averages_have_the_ties_that_are_asked_for_in_that_order(tmp_path, checkpoint, treebank):
