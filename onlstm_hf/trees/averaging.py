@@ -63,22 +63,22 @@ def average_trees(
     for tree, weight in zip(trees, weights, strict=True):
         for start, end in tree.spans():
             counts[start, end] += weight
-    return best_tree(counts, words, branching_bias, ties, seed)
+    return best_trees(counts[None], [words], branching_bias, ties, seed)[0]
 
 
-def best_tree(
+def best_trees(
     scores: np.ndarray,
-    words: Sequence[str],
+    sentences: Sequence[Sequence[str]],
     branching_bias: str | None = None,
     ties: str = "random",
     seed: int | np.random.Generator = 0,
-) -> InducedTree:
-    """The binary tree whose constituents have the highest sum of scores.
+) -> list[InducedTree]:
+    """The binary trees of sentences of one length whose constituents have the highest sum of scores.
 
     Args:
-        scores: `[num_words + 1, num_words + 1]`, the score of every span by its start and end: counts, or the
+        scores: `[B, num_words + 1, num_words + 1]`, the score of every span by its start and end: counts, or the
             probabilities that a grammar gives them.
-        words: the words of the sentence.
+        sentences: the words of each of the `B` sentences.
         branching_bias, ties, seed: as for `average_trees`.
 
     Raises:
@@ -86,15 +86,16 @@ def best_tree(
     """
     if ties not in TIES:
         raise ValueError(f'ties must be "random", "right" or "left", got {ties!r}')
-    chart = _Chart(scores, by_papers_rule=branching_bias == "right", counts_trees=ties == "random")
-    tree = InducedTree.from_spans(words, chart.spans(ties, np.random.default_rng(seed) if ties == "random" else None))
+    chart = _Chart(scores, branching_bias == "right", ties)
+    generator = np.random.default_rng(seed) if ties == "random" else None
+    trees = [InducedTree.from_spans(words, chart.spans(row, generator)) for row, words in enumerate(sentences)]
     if branching_bias is None:
-        return tree
-    return replace(tree, distances=tuple(distances_of_tree(tree, branching_bias)))
+        return trees
+    return [replace(tree, distances=tuple(distances_of_tree(tree, branching_bias))) for tree in trees]
 
 
 class _Chart:
-    """The best binary trees over all spans of a sentence.
+    """The best binary trees over all spans of sentences of one length.
 
     Tables stand twice: by width and start, and by width and end. So the values of the left parts of all spans of one
     width can be read as a slice, and those of the right parts as another. By the papers' rule the tables by end have
@@ -102,75 +103,83 @@ class _Chart:
     unless its sister is one word.
 
     Args:
-        scores: as for `best_tree`.
+        scores: as for `best_trees`.
         by_papers_rule: only the trees that the rule `"right"` can make.
-        counts_trees: also count the best trees.
+        ties: as for `best_trees`.
     """
 
-    def __init__(self, scores: np.ndarray, by_papers_rule: bool, counts_trees: bool):
-        self.num_words, self.by_papers_rule = len(scores) - 1, by_papers_rule
+    def __init__(self, scores: np.ndarray, by_papers_rule: bool, ties: str):
+        self.by_papers_rule, self.ties = by_papers_rule, ties
+        self.num_words = num_words = scores.shape[-1] - 1
         is_whole = np.issubdtype(scores.dtype, np.integer)
         self.tolerance = 0 if is_whole else _ROUNDING * np.abs(scores).max(initial=0)
-        shape = (self.num_words + 1, self.num_words + 1)
-        self.by_start, self.by_end = np.zeros(shape, dtype=scores.dtype), np.zeros(shape, dtype=scores.dtype)
-        # Logarithms of the numbers of best trees: the numbers grow as 4 to the power of the words.
-        self.trees_by_start, self.trees_by_end = np.zeros(shape), np.zeros(shape)
-        for width in range(2, self.num_words + 1):
-            starts = np.arange(self.num_words - width + 1)
-            sums, own = self._sums(width, starts), scores[starts, starts + width]
-            best = sums.max(axis=0)
-            self.by_start[width, starts] = own + best
-            restricted = self.by_start[width - 1, starts + 1] if by_papers_rule else best
-            self.by_end[width, starts + width] = own + restricted
-            if counts_trees:
-                trees = self._log_numbers(width, starts)
-                trees[sums < best - self.tolerance] = -np.inf
-                self.trees_by_start[width, starts] = np.logaddexp.reduce(trees, axis=0)
-                restricted = self.trees_by_start[width - 1, starts + 1]
-                of_right_part = restricted if by_papers_rule else self.trees_by_start[width, starts]
-                self.trees_by_end[width, starts + width] = of_right_part
+        self.by_start, self.by_end = np.zeros_like(scores), np.zeros_like(scores)
+        # Of random ties the logarithms of the numbers of best trees, which grow as 4 to the power of the words; of the
+        # others the width of the left part in the chosen split.
+        self.trees_by_start, self.trees_by_end = np.zeros(scores.shape), np.zeros(scores.shape)
+        self.left_widths = np.ones(scores.shape, dtype=np.int64)
+        for width in range(2, num_words + 1):
+            starts, ends, seconds = slice(num_words - width + 1), slice(width, None), slice(1, num_words - width + 2)
+            sums = self._of_parts(width, 0, num_words, self.by_start, self.by_end)
+            best, own = sums.max(axis=1), scores.diagonal(width, 1, 2)
+            self.by_start[:, width, starts] = own + best
+            self.by_end[:, width, ends] = own + (self.by_start[:, width - 1, seconds] if by_papers_rule else best)
+            is_best = sums >= best[:, None] - self.tolerance
+            if ties == "random":
+                trees = self._of_parts(width, 0, num_words, self.trees_by_start, self.trees_by_end)
+                trees = np.logaddexp.reduce(np.where(is_best, trees, -np.inf), axis=1)
+                self.trees_by_start[:, width, starts] = trees
+                of_right_parts = self.trees_by_start[:, width - 1, seconds] if by_papers_rule else trees
+                self.trees_by_end[:, width, ends] = of_right_parts
+            elif ties == "right":
+                self.left_widths[:, width, starts] = 1 + is_best.argmax(axis=1)
+            else:
+                self.left_widths[:, width, starts] = width - 1 - is_best[:, ::-1].argmax(axis=1)
 
-    def _sums(self, width: int, starts: np.ndarray | int) -> np.ndarray:
-        """The best sum of the parts of one or more spans, `[width - 1, ...]`, by the width of the left part less 1."""
-        return self._of_parts(width, starts, self.by_start, self.by_end)
+    def _of_parts(
+        self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray, rows: slice = slice(None)
+    ) -> np.ndarray:
+        """The values of left and right part, added up, for the spans of a width between two places of the sentences.
 
-    def _log_numbers(self, width: int, starts: np.ndarray | int) -> np.ndarray:
-        """The logarithm of the number of best trees of each split, in the same order."""
-        return self._of_parts(width, starts, self.trees_by_start, self.trees_by_end)
-
-    def _of_parts(self, width: int, starts: np.ndarray | int, by_start: np.ndarray, by_end: np.ndarray) -> np.ndarray:
-        values = by_start[1:width, starts] + by_end[width - 1 : 0 : -1, starts + width]
+        Returns:
+            `[rows, width - 1, spans]`, by the width of the left part less 1.
+        """
+        values = by_start[rows, 1:width, first : last - width + 1]
+        values = values + by_end[rows, width - 1 : 0 : -1, first + width : last + 1]
         if self.by_papers_rule:
-            values[0] = by_start[width - 1, starts + 1]
+            values[:, 0] = by_start[rows, width - 1, first + 1 : last - width + 2]
         return values
 
-    def spans(self, ties: str, generator: np.random.Generator | None) -> list[tuple[int, int]]:
-        """The constituents of one of the best trees."""
+    def spans(self, row: int, generator: np.random.Generator | None) -> list[tuple[int, int]]:
+        """The constituents of one of the best trees of a sentence."""
         spans = []
         unsplit = [(0, self.num_words)]
         while unsplit:
             start, end = unsplit.pop()
-            if end - start > 1:
-                spans.append((start, end))
-                split = start + self._left_width(start, end, ties, generator)
-                unsplit.append((start, split))
-                if self.by_papers_rule and split - start > 1 and end - split > 1:
-                    spans.append((split, end))
-                    split += 1
-                unsplit.append((split, end))
+            if end - start < 2:
+                continue
+            spans.append((start, end))
+            if self.ties == "random":
+                split = start + self._drawn(row, start, end, generator)
+            else:
+                split = start + int(self.left_widths[row, end - start, start])
+            unsplit.append((start, split))
+            if self.by_papers_rule and split - start > 1 and end - split > 1:
+                spans.append((split, end))
+                split += 1
+            unsplit.append((split, end))
         return spans
 
-    def _left_width(self, start: int, end: int, ties: str, generator: np.random.Generator | None) -> int:
-        """The width of the left part in one of the best splits."""
-        sums = self._sums(end - start, start)
+    def _drawn(self, row: int, start: int, end: int, generator: np.random.Generator) -> int:
+        """The width of the left part in one of the best splits, each as probable as it has trees.
+
+        So each tree has the same probability.
+        """
+        rows, width = slice(row, row + 1), end - start
+        sums = self._of_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]
         best = np.flatnonzero(sums >= sums.max() - self.tolerance)
-        if ties == "right" or len(best) == 1:
-            chosen = best[0]
-        elif ties == "left":
-            chosen = best[-1]
-        else:
-            # A split is as probable as it has trees. So each tree has the same probability.
-            log_numbers = self._log_numbers(end - start, start)[best]
-            shares = np.exp(log_numbers - log_numbers.max())
-            chosen = generator.choice(best, p=shares / shares.sum())
-        return 1 + int(chosen)
+        if len(best) == 1:
+            return 1 + int(best[0])
+        log_numbers = self._of_parts(width, start, end, self.trees_by_start, self.trees_by_end, rows)[0, best, 0]
+        shares = np.exp(log_numbers - log_numbers.max())
+        return 1 + int(generator.choice(best, p=shares / shares.sum()))

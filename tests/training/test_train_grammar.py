@@ -16,7 +16,7 @@ from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 
 from eval import evaluate_parsing
-from onlstm_hf.trees.averaging import best_tree
+from onlstm_hf.trees.averaging import best_trees
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
@@ -426,4 +426,4 @@ def test_marginals_of_a_sure_tree_make_that_tree():
     marginals = np.zeros((6, 6))
     for span in tree.spans():
         marginals[span] = 0.9
-    assert best_tree(marginals, tree.words, ties="right") == tree
+    assert best_trees(marginals[None], [tree.words], ties="right") == [tree]

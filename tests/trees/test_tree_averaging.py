@@ -12,7 +12,7 @@ from scipy.stats import chisquare
 
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees import averaging
-from onlstm_hf.trees.averaging import TIES, average_trees, best_tree
+from onlstm_hf.trees.averaging import TIES, average_trees, best_trees
 from onlstm_hf.trees.baselines import left_branching_tree, random_split_tree, right_branching_tree, uniform_random_tree
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
@@ -148,13 +148,13 @@ def test_random_ties_of_a_flat_tree_are_uniform_over_all_binary_trees():
 
 def test_the_best_trees_are_counted_exactly():
     for num_words in (1, 2, 3, 10, 25):
-        chart = averaging._Chart(np.zeros((num_words + 1, num_words + 1), dtype=int), False, True)
+        chart = averaging._Chart(np.zeros((1, num_words + 1, num_words + 1), dtype=int), False, "random")
         catalan = comb(2 * num_words - 2, num_words - 1) // num_words
-        assert chart.trees_by_start[num_words, 0] == pytest.approx(log(catalan), rel=1e-12)
+        assert chart.trees_by_start[0, num_words, 0] == pytest.approx(log(catalan), rel=1e-12)
     for num_words in range(1, 7):
-        chart = averaging._Chart(np.zeros((num_words + 1, num_words + 1), dtype=int), True, True)
+        chart = averaging._Chart(np.zeros((1, num_words + 1, num_words + 1), dtype=int), True, "random")
         possible = {tree_from_distances(order, words_of(num_words)) for order in permutations(range(num_words))}
-        assert round(exp(chart.trees_by_start[num_words, 0])) == len(possible)
+        assert round(exp(chart.trees_by_start[0, num_words, 0])) == len(possible)
 
 
 def test_random_ties_are_the_same_with_the_same_seed():
@@ -181,11 +181,11 @@ def test_unknown_ties_are_refused():
         average_trees([right_branching_tree(words_of(3))], ties="last")
 
 
-def test_the_best_tree_of_scores_has_the_highest_sum():
-    scores = np.random.default_rng(0).random((7, 7))
-    tree = best_tree(scores, words_of(6))
-    best = max(binary_trees(0, 6), key=lambda spans: sum(scores[span] for span in spans))
-    assert set(tree.spans()) == best
+@pytest.mark.parametrize("ties", TIES)
+def test_the_best_trees_of_scores_have_the_highest_sums(ties):
+    scores = np.random.default_rng(0).random((4, 7, 7))
+    for tree, own in zip(best_trees(scores, [words_of(6)] * 4, ties=ties), scores, strict=True):
+        assert set(tree.spans()) == max(binary_trees(0, 6), key=lambda spans: sum(own[span] for span in spans))
 
 
 @pytest.mark.parametrize("num_words", [0, 1, 2])

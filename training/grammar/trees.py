@@ -6,7 +6,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from onlstm_hf.trees.averaging import best_tree
+from onlstm_hf.trees.averaging import best_trees
 from onlstm_hf.trees.distances import distances_of_tree
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances
@@ -35,8 +35,10 @@ def parse_sentences(
     groups = groups_of_one_length(longer, sentences.ids, batch_size)
     for group in tqdm(groups, desc="parsing", unit="batch", disable=not progress):
         input_ids = model.root.new_tensor([sentences.ids[index] for index in group]).long()
-        for index, marginals in zip(group, model.span_marginals(input_ids).double().cpu().numpy(), strict=True):
-            trees[index] = best_tree(marginals, sentences.words[index], ties="right")
+        marginals = model.span_marginals(input_ids).double().cpu().numpy()
+        best = best_trees(marginals, [sentences.words[index] for index in group], ties="right")
+        for index, tree in zip(group, best, strict=True):
+            trees[index] = tree
     return trees
 
 
