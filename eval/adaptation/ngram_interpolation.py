@@ -8,8 +8,7 @@ import torch
 
 from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
-from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
-from onlstm_hf.utils.evaluation_mode import evaluation_mode
+from onlstm_hf.scoring.stream import stream_log_probabilities
 
 
 class NGramInterpolation(NamedTuple):
@@ -76,13 +75,7 @@ def interpolated_log_probabilities(
     """
     for mixture in mixtures:
         mixture.check()
-    chunks, state = [], None
-    with evaluation_mode(model):
-        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
-            output = model(inputs, state=state, use_cache=True)
-            state = output.state
-            chunks.append(target_log_probabilities(output.logits, targets).cpu())
-    from_model = torch.cat(chunks, dim=1).flatten()[: len(input_ids)]
+    from_model = stream_log_probabilities(model, input_ids, batch_size, chunk_length)
     from_ngrams = {
         order: torch.from_numpy(ngrams[order].log_probabilities(input_ids))
         for order in {mixture.order for mixture in mixtures}

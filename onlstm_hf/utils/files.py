@@ -1,5 +1,8 @@
-"""Text files that are read line by line with clear errors, and files and folders that are never half written."""
+"""Text files that are read line by line with clear errors, fingerprints of texts, and files and folders that are never
+half written.
+"""
 
+import hashlib
 import json
 import os
 import shutil
@@ -71,6 +74,14 @@ def refuse_nul(text: str, place: str) -> None:
     """Raises a `ValueError` for text with NUL characters: no text has them, but UTF-16 that is read as UTF-8."""
     if "\0" in text:
         raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark has; convert it to UTF-8")
+
+
+def fingerprint(texts: Iterable[str]) -> str:
+    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
+    checksum = hashlib.sha256()
+    for text in texts:
+        checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return checksum.hexdigest()[:16]
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
-from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from training.loop.checkpointing import (
     check_checksums,
@@ -50,7 +50,7 @@ from training.loop.optimization import (
 from training.loop.precision import bfloat16_notice
 from training.loop.processes import end_with_parent, locked_folder
 from training.loop.progress import Progress
-from training.loop.task import Share, Task, TrainingBatch, fingerprint
+from training.loop.task import Share, Task, TrainingBatch
 from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
 
 # The other processes wait while the first one scores the test data.

@@ -1,8 +1,7 @@
 """What a run trains, on what, and how it is scored: all that differs between language models and classifiers."""
 
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -135,11 +134,3 @@ class Task(ABC):
     def record(self, progress: Progress) -> dict[str, Any]:
         """What every `results.json` has: the recipe and its changes on the way, and the fingerprints of the data."""
         return {"recipe": self.recipe.fields(), "changes": progress.changes, "fingerprints": self.fingerprints}
-
-
-def fingerprint(texts: Iterable[str]) -> str:
-    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
-    checksum = hashlib.sha256()
-    for text in texts:
-        checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return checksum.hexdigest()[:16]
