@@ -27,7 +27,7 @@ def build_optimizer(model: nn.Module, arguments: UpdateArguments) -> torch.optim
     return torch.optim.SGD(parameters, lr=arguments.learning_rate, weight_decay=arguments.weight_decay, fused=True)
 
 
-def average_gradients(model: nn.Module, compression: str) -> None:
+def average_gradients(model: nn.Module) -> None:
     """Makes the processes that train a model average the gradients of each parameter by itself.
 
     DDP sends many together, and lays them out anew after its first update. In a run that is resumed that is another
@@ -35,22 +35,20 @@ def average_gradients(model: nn.Module, compression: str) -> None:
 
     Args:
         model: as Accelerate has prepared it; that of a single process is left as it is.
-        compression: "bf16" to send them in bfloat16.
     """
     if isinstance(model, DistributedDataParallel):
-        model.register_comm_hook(torch.bfloat16 if compression == "bf16" else None, _averaged)
+        model.register_comm_hook(None, _averaged)
 
 
-def _averaged(dtype: torch.dtype | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    gradients = bucket.gradients()
-    sent = [gradient.to(dtype or gradient.dtype).div_(distributed.get_world_size()) for gradient in gradients]
-    works = [distributed.all_reduce(part, async_op=True) for part in sent]
+def _averaged(_: None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    works = [
+        distributed.all_reduce(gradient.div_(distributed.get_world_size()), async_op=True)
+        for gradient in bucket.gradients()
+    ]
 
     def received(_: torch.futures.Future) -> torch.Tensor:
         for work in works[:-1]:
             work.wait()
-        for gradient, part in zip(gradients, sent, strict=True):
-            gradient.copy_(part)
         return bucket.buffer()
 
     return works[-1].get_future().then(received)

@@ -97,9 +97,6 @@ class UpdateArguments:
     num_epochs: int = recorded("Passes over the training data.", 1000, at_least=1)
     max_steps: int | None = recorded("Stop after this many updates, whatever the epoch.", None, at_least=1)
     mixed_precision: Literal["no", "bf16", "fp16"] = recorded("Autocast dtype.", "no")
-    gradient_compression: Literal["no", "bf16"] = recorded(
-        "bf16: several processes send each other half as many bytes of gradients, rounded to bfloat16.", "no"
-    )
     seed: int = fixed("Seed of initialisation, dropout and order.", 1111, at_least=0)
 
     @property

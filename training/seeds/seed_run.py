@@ -14,7 +14,6 @@ from onlstm_hf.trees.tree_files import FILE_NAME
 from onlstm_hf.utils.files import write_json, written_file
 from onlstm_hf.utils.results_file import portable
 from training.language_models.recipe import LanguageModelRecipe
-from training.loop.processes import PARENT
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "training" / "train_lm.py"
@@ -48,7 +47,7 @@ class SeedRun:
         return results if all(found.get(name) == wanted[name] for name in decisive) else None
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:
-        """Starts the run, or goes on with it, in a process that ends with this one."""
+        """Starts the run, or resumes it, in a process of its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
         own = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
         own_arguments = [str(part) for option in own.items() for part in option]
@@ -58,7 +57,7 @@ class SeedRun:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {PARENT: str(os.getpid()), "OMP_NUM_THREADS": str(num_threads)},
+                env=os.environ | {"OMP_NUM_THREADS": str(num_threads)},
             )
         self.first_seen = None
 
