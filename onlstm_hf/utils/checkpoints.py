@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
-from .download_check import check_download
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
 DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
@@ -96,7 +95,6 @@ def load_checkpoint(
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
         except Exception as error:
             raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
-        check_download(name)
     check_tokenizer(tokenizer, model.config, f"the tokenizer of {name}")
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
