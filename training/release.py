@@ -146,7 +146,7 @@ def export(
 
 
 def _read_data(options: argparse.Namespace) -> dict:
-    """What is to be said of the text and, where trees are scored, of the gold trees.
+    """Returns the description of the text and, where trees are scored, of the gold trees.
 
     Raises:
         ValueError: if something is missing.
@@ -234,7 +234,7 @@ def read_unread_scores(path: Path, config: PreTrainedConfig) -> dict:
 
 
 def _overrides(name: str, run: dict) -> str:
-    """What the run was given beside its recipe: the fields that count for its weights, as options of a command.
+    """Returns the fields that the run overrode in its recipe and that affect its weights, as command options.
 
     Raises:
         ValueError: if there is no such recipe.

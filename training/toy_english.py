@@ -22,7 +22,7 @@ from onlstm_hf.utils.files import written_file
 # The expansions of each symbol with their relative weights. A symbol is LABEL-kind.number; a tree shows its label, and
 # nothing of a symbol in small letters. The number is `sg` or `pl`, for verbs also `base` (the infinitive). In a rule
 # `.n` and `.m` stand for either number and `.v` for any verb form, each the same throughout the rule: so verbs agree.
-# Of the kinds, `who` are people and animals, `what` are things and `where` are places; verbs are named by an example.
+# Kinds of nouns: `who` are people and animals, `what` are things, `where` are places. An example names a kind of verb.
 GRAMMAR = {
     "S": {"clause": 76, "SBAR-when clause": 12, "S-plain CC-but S-plain": 12},
     "S-plain": {"clause": 1},

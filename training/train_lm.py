@@ -54,7 +54,7 @@ from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
 from training.loop.task import BatchSource, Share, Task, fingerprint
 
-# Of streamed text the fingerprint is of its beginning: all of it may be more than anyone reads.
+# Lines of streamed text that the fingerprint covers: all of it may be more than anyone reads.
 NUM_STREAMED_LINES = 10_000
 
 

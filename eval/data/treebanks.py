@@ -123,7 +123,7 @@ class Treebank:
         return self.preprocessing == Preprocessing()
 
     def describe(self) -> str:
-        """How the words came about, in a few words."""
+        """Returns a short description of the preprocessing."""
         if self.is_read_as_in_the_papers:
             return PAPERS_PROTOCOL
         preprocessing = self.preprocessing

@@ -10,7 +10,7 @@ from eval.narrative_cloze.event_files import Script
 
 
 class Prediction(NamedTuple):
-    """What a model says of one held-out event.
+    """Prediction of a model for one held-out event.
 
     Attributes:
         events: the likeliest events, the best first.

@@ -11,7 +11,7 @@ from eval.narrative_cloze.heads import noun_lemma, verb_lemma
 from onlstm_hf.utils.files import read_text_file, written_file
 
 PARTS = ("train", "valid", "test")
-# What the five words of an event are: verb, three arguments (subject, object, prepositional object), preposition.
+# The five words of an event: verb, three arguments (subject, object, prepositional object), preposition.
 KINDS = ("v:", "a:", "a:", "a:", "p:")
 RARE = "?"
 Script = list[tuple[str, ...]]  # the events of a document, five words each
@@ -82,7 +82,7 @@ def read_scripts(path: str | os.PathLike) -> list[Script]:
 
 
 def describe(scripts: Sequence[Script]) -> dict[str, float]:
-    """How many documents and events there are, and how many events a document has."""
+    """Counts documents, events, and events a document."""
     num_events = sum(map(len, scripts))
     return {
         "num_documents": len(scripts),

@@ -40,7 +40,7 @@ def per_cent(fraction: float | None) -> str:
 
 
 def is_by_language(results: dict) -> bool:
-    """Whether a treebank lies in a folder of its language, such as `languages/nl/test.mrg`."""
+    """Returns whether the treebank lies in a folder of its language, such as `languages/nl/test.mrg`."""
     return Path(results["treebank"]).parent.parent.name == "languages"
 
 
@@ -239,7 +239,7 @@ def syntax(files: Results, test: str) -> Table:
 
 
 def word_order(files: Results) -> Table:
-    """How often each model prefers a sentence to its words in another order."""
+    """Accuracy of preferring a sentence to its words in another order."""
     rows = [
         [short_name(model["model"]), str(results["num_sentences"]), per_cent(model["accuracy"]), name]
         for name, results in files.items()

@@ -37,7 +37,7 @@ class Row:
 
 @dataclass
 class Outcome:
-    """What a case found.
+    """Result of a case.
 
     Attributes:
         title: heading.

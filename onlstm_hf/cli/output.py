@@ -77,7 +77,7 @@ def partial_output(
 
 
 class PartialOutput:
-    """What is done of an output: `output`, a text file or a folder of pictures, and `progress.json`.
+    """Partial output: `output`, a text file or a folder of pictures, and `progress.json`.
 
     `progress.json` says what the output is made with, and up to where it counts. What it has beyond that, because the
     command was killed before it could say so, is removed and made again.

@@ -14,7 +14,7 @@ from ..version import __version__
 from .parse_documents import STEP_NAME
 from .rows import SCHEMA_VERSION
 
-# What is no output; `datasets.load_dataset` does not look into folders with such a name.
+# Folder of records that are no output; `datasets.load_dataset` ignores folders with such a name.
 RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
@@ -74,7 +74,7 @@ def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:
-    """How many sentences the complete tasks parsed, and how many they did not, by the reason."""
+    """Counts the sentences that the complete tasks parsed, and those that they did not, by reason."""
     counts: Counter[str] = Counter()
     for path in output.list_files(f"{RUN_FOLDER}/stats"):
         with output.open(path, "r") as file:

@@ -23,12 +23,12 @@ SENTENCES_PER_WINDOW = 1 << 12
 CHARACTERS_PER_WINDOW = 1 << 20
 # A sentence of more characters a word than this is none: text without spaces, or data.
 CHARACTERS_PER_WORD = 20
-# What datatrove's statistics call the step.
+# Name of the step in datatrove's statistics.
 STEP_NAME = "🌳 - PARSER: constituency trees"
 
 
 class ParseOptions(NamedTuple):
-    """What is computed for every sentence.
+    """Options of the parse of every sentence.
 
     Attributes:
         language: split documents into sentences by the rules of this language (a code such as `"en"`, with the library
@@ -177,7 +177,7 @@ def sentence_splitter(language: str | None) -> Callable[[str], Iterable[str]]:
         return partial(str.split, sep="\n")
     from sentencex import segment
 
-    # What a library takes for one sentence does not cross lines.
+    # A sentence does not cross lines, whatever the library says.
     return lambda text: (sentence for line in text.split("\n") for sentence in segment(language, line))
 
 

@@ -1,4 +1,4 @@
-"""How far several parsers agree with one another: what can be told about them without a gold tree."""
+"""Agreement of several parsers, which needs no gold trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a text a model knows: the share of its words that are not in the vocabulary."""
+"""Vocabulary coverage: the share of a text's words that are unknown to a model."""
 
 from collections.abc import Iterable, Sequence
 

@@ -22,7 +22,7 @@ LENGTH_LIMITS = (10, 20, 30, 40)
 
 @dataclass(frozen=True)
 class LabelRecall:
-    """How many of the gold constituents with one label, the whole sentence included, the predicted trees have."""
+    """Recall of the gold constituents with one label, the whole sentence included."""
 
     correct: int
     total: int

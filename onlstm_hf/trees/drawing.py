@@ -279,7 +279,7 @@ def word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]
 
 
 def is_right_to_left(words: Sequence[str]) -> bool:
-    """Whether more letters are of scripts that are written from right to left, as Arabic and Hebrew, than are not."""
+    """Returns whether most letters belong to a script that is written from right to left, such as Arabic or Hebrew."""
     directions = [unicodedata.bidirectional(character) for word in words for character in word]
     return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
@@ -320,7 +320,7 @@ def svg_to_png(svg: str) -> bytes:
 
 
 def png_zoom(svg: str) -> int:
-    """How many times as large a picture of this module is as PNG: twice, where that is not too large.
+    """Returns the zoom of a picture as PNG: 2, unless that would be too large.
 
     Raises:
         ValueError: for a picture too large for PNG.

@@ -71,7 +71,7 @@ def test_killed_at_any_operation_and_called_again_the_output_is_that_of_an_undis
     expected = contents(tmp_path / "undisturbed")
     output, number, exit_code = tmp_path / "trees", 0, None
     while exit_code != 0:
-        # Of the many operations on pictures every fifth is enough.
+        # Every fifth of the many operations on pictures is enough.
         number += 1 if format == "jsonl" else 5
         process = forked_context().Process(
             target=killed_at, args=(number, [*map(str, arguments), "--output", str(output)])

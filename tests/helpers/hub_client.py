@@ -1,4 +1,4 @@
-"""What the tests of sharing do in processes whose Hub is a `HubServer`: plain functions, the package not imported.
+"""Functions that run in processes whose Hub is a `HubServer`; this module does not import the package.
 
 `HF_ENDPOINT` and its like are read when `huggingface_hub` is imported, so that no process of another test will do.
 """
@@ -18,7 +18,7 @@ SENTENCE = "the company said it expects to report a loss"
 
 
 class Outcome(NamedTuple):
-    """How a command ended, and how long it would have waited between attempts."""
+    """Exit code and output of a command, and the seconds that it would have waited between attempts."""
 
     code: int
     output: str

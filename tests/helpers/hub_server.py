@@ -21,7 +21,7 @@ USER = "ada"
 
 @dataclass
 class Fault:
-    """What goes wrong with the first `times` requests of this method whose path has a match of the pattern.
+    """A fault of the first `times` requests of this method whose path matches the pattern.
 
     `action` is a status to answer with, or one of "cut" (the connection ends while the request is being read), "lost"
     (it ends after the work is done, before the answer), "overtaken" (somebody else commits a file `NEWS` first).
@@ -116,7 +116,7 @@ class HubServer:
         self.http_server.server_close()
 
     def files(self, name: str, repo_type: str = "model", revision: str = "main") -> dict[str, bytes]:
-        """What a visitor sees of a repository: nothing if there is none."""
+        """Returns the files of a repository by name; empty if there is none."""
         repository = self.repositories.get((repo_type, name))
         if repository is None:
             return {}
@@ -130,7 +130,7 @@ class HubServer:
                     return fault
         return None
 
-    # What the API does, one method each. `read` gives the request's body.
+    # The endpoints of the API, a method each. `read` returns the request's body.
 
     def whoami(self, token: str | None) -> Answer:
         if token not in TOKENS:

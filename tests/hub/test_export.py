@@ -71,7 +71,7 @@ def root(saved, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def without_package(root):
-    """What all of them do in one process, from relative places."""
+    """Uses all of them in one process, from relative paths."""
     checkpoints = {name: (folder, SENTENCE) for name, folder in LANGUAGE_MODELS.items()}
     checkpoints |= {name: (folder, PAIR) for name, folder in CLASSIFIERS.items()}
     return use_without_package(checkpoints, modules=root / "module kód", folder=root)
@@ -185,7 +185,7 @@ def test_beside_the_package_its_own_code_is_used(root, auto_class):
         assert type(model).__module__ == f"onlstm_hf.models.modeling_{name}"
 
 
-# What a checkpoint had before
+# Earlier content of a checkpoint
 
 
 @pytest.fixture

@@ -380,7 +380,7 @@ def test_a_metric_must_be_named_as_its_module_and_be_complete(project_root, tmp_
         push_metric(copy, "ada/parsing_f1")
 
 
-# What is checked before anything is sent
+# Checks before anything is sent
 
 
 def remove(name):

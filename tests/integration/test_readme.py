@@ -1,4 +1,4 @@
-"""What the README and the pages in docs/ show is what happens: their Python and their commands run as written."""
+"""The Python and the commands of the README and of docs/ run as written."""
 
 import importlib
 import json
@@ -31,7 +31,7 @@ TREES = (
     "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
 )
 TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
-# What shortens a training: further arguments, after those of the page.
+# Arguments that shorten a training, after those of the page.
 LESS_WORK = {
     "training/quickstart.py": ["--max_steps", "2"],
     "training/train_lm.py": ["--max_steps", "1", "--tree_batch_size", "8", *TINY_STACK],
@@ -42,12 +42,12 @@ LESS_WORK = {
         *["--num_epochs", "1", "--num_train", "100", "--num_validation", "20", "--num_test", "50"],
     ],
 }
-# What installs, copies or uploads, or is elsewhere tested as it is run here: without a browser, without the Hub, with
+# Programs that install, copy or upload, or are tested elsewhere: without a browser, without the Hub, with
 # all of pytest.
 NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval", "cp", "mkdir", "hf", "tar", "cd", "auditwheel", "ray")
 # A build takes minutes.
 NOT_RUN_MODULES = ("python -m build",)
-# What is only checked to be a valid command: it needs a Hub (test_hub.py runs it with one), stays up, takes minutes,
+# Commands whose arguments alone are checked: they need a Hub (test_hub.py runs them), stay up, take minutes,
 # reads the authors' files, or is run by tests of its own.
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,

@@ -176,7 +176,7 @@ def arguments_of(output_dir):
 
 
 def train_seeds_in(folder, arguments):
-    """What the command does, in a process that is killed."""
+    """Runs the command in a process that will be killed."""
     os.chdir(folder)
     with open(os.devnull, "w") as sys.stderr, open(os.devnull, "w") as sys.stdout:
         sys.exit(train_seeds.main(arguments))

@@ -9,7 +9,7 @@ from onlstm_hf.utils.checkpoints import quiet_transformers
 
 @pytest.fixture
 def written(monkeypatch):
-    """What reaches the handlers of the root logger, and what those of Transformers would write to the terminal."""
+    """Records of the root logger's handlers, and what those of Transformers would write to the terminal."""
     records = []
     # As in a new process, whatever other tests have done to these settings.
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", False)

@@ -13,7 +13,7 @@ from training.loop.task import Share
 
 # Examples are sorted by length within windows of so many batches, which keeps their order random enough.
 BATCHES_PER_WINDOW = 50
-# What the arguments of a model end in for each sequence of an example.
+# Suffixes of the model's arguments for each sequence of an example.
 SUFFIXES = ("", "_pair")
 
 

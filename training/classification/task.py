@@ -41,7 +41,7 @@ class Classification(Task):
 
     @abstractmethod
     def build_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Of words, with all that occur."""
+        """Builds a word tokenizer with all words that occur."""
 
     @abstractmethod
     def load_examples(self) -> list[Example]:

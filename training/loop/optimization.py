@@ -92,7 +92,7 @@ def learning_rate_factor(
 
 
 def num_plateaus(losses: Sequence[float], patience: int) -> int:
-    """How often more than `patience` checks in a row brought no loss below the lowest one before them."""
+    """Counts the times that more than `patience` checks in a row brought no new lowest loss."""
     lowest, without_improvement, count = math.inf, 0, 0
     for loss in losses:
         without_improvement = 0 if loss < lowest else without_improvement + 1
@@ -114,5 +114,5 @@ def has_stalled(losses: list[float], interval: int) -> bool:
 
 
 def all_finite(model: nn.Module) -> bool:
-    """Whether no weight is NaN or infinite."""
+    """Returns whether all weights are finite."""
     return all(bool(parameter.isfinite().all()) for parameter in model.parameters())

@@ -8,12 +8,12 @@ from typing import Any, ClassVar, Literal
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
 
 
-# What another value of a field means to a run that is resumed: see the functions of these names.
+# Meaning of another value when a run is resumed; see the functions of these names.
 OnResume = Literal["fixed", "recorded", "free"]
 
 
 def fixed(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field of a recipe that stays: another value is refused when the run is resumed.
+    """A field that cannot change: another value is refused when the run is resumed.
 
     The model, the tokenizer, the place in the batches or the state of the optimiser come from the old one.
 
@@ -26,12 +26,12 @@ def fixed(description: str, default: Any = MISSING, **limits: float) -> Any:
 
 
 def recorded(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field whose other value counts from where the run is resumed; the results say until when the old one did."""
+    """A field whose new value is used from the resumption on; the results record the change."""
     return _field("recorded", description, default, limits)
 
 
 def free(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field that may change, too, and nothing that the run finds depends on it."""
+    """A field that may change and that no result depends on."""
     return _field("free", description, default, limits)
 
 
@@ -75,7 +75,7 @@ class NewModelArguments:
 
 @dataclass
 class UpdateArguments:
-    """How the weights are updated."""
+    """Optimiser, learning rate and batches."""
 
     _argument_group_name: ClassVar[str] = "optimization"
 
@@ -101,13 +101,13 @@ class UpdateArguments:
 
     @property
     def averages(self) -> bool:
-        """Whether the weights that count are averaged ones, from the first step on or from a later one."""
+        """Returns whether the run evaluates averaged weights, from the first step on or from a later one."""
         return self.average_from_start or self.optimizer == "nt-asgd"
 
 
 @dataclass
 class RunArguments:
-    """Where results go, how often the run looks at itself, and what it says of itself."""
+    """Output folder, validation, checkpoints and logging."""
 
     _argument_group_name: ClassVar[str] = "run"
 

@@ -1,4 +1,4 @@
-"""How a recipe file and the overrides of a command line become the groups of a recipe."""
+"""Parser of recipe files and of overrides on the command line."""
 
 import json
 from argparse import ArgumentParser

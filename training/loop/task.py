@@ -1,4 +1,4 @@
-"""What a run trains, on what, and how it is scored: all that differs between language models and classifiers."""
+"""The interface of a task: model, data and scores, which differ between language models and classifiers."""
 
 import hashlib
 from abc import ABC, abstractmethod
@@ -32,7 +32,7 @@ class Share:
 
 
 class TrainingBatch(Protocol):
-    """What one process computes at a time.
+    """One batch of one process.
 
     Attributes:
         num_items: predicted items of all processes' rows divided by the number of processes. A process's summed loss
@@ -122,7 +122,7 @@ class Task(ABC):
 
     @abstractmethod
     def validation_loss(self, scores: dict[str, float]) -> float:
-        """Of these scores the one that the best checkpoint has least of (its negative, if it should be high)."""
+        """Returns the score to minimise (the negative of a score that should be high)."""
 
     @abstractmethod
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
@@ -133,7 +133,7 @@ class Task(ABC):
         """The scores in `results.json` that are worth a look when the run ends, in one line."""
 
     def record(self, progress: Progress) -> dict[str, Any]:
-        """What every `results.json` has: the recipe and its changes on the way, and the fingerprints of the data."""
+        """Returns the part of `results.json` that all tasks share: recipe, its changes, fingerprints of the data."""
         return {"recipe": self.recipe.fields(), "changes": progress.changes, "fingerprints": self.fingerprints}
 
 

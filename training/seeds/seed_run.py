@@ -1,4 +1,4 @@
-"""The run of one seed, as it is seen from outside: its folder and its process."""
+"""The run of one seed: its folder and its process."""
 
 import json
 import os
@@ -39,7 +39,7 @@ class SeedRun:
         return self.folder / "output.txt"
 
     def results(self) -> dict | None:
-        """What the finished run found; `None` where it is not finished, or was a run of another recipe."""
+        """Returns the results of the finished run; `None` if it is not finished, or was a run of another recipe."""
         results = _read_json(self.folder / "results.json")
         # The run that was asked for may differ in fields on which nothing depends.
         decisive = (self.recipe.fields("fixed") | self.recipe.fields("recorded")).keys() - {"seed"}

@@ -157,7 +157,7 @@ def _parsing_section(
 
 
 def _unread_scores(by_part: dict) -> dict:
-    """What the card says of runs that had not read the sentences: how many, and the F1 of each part."""
+    """Returns the number of runs that had not read the sentences, and their F1 for each part."""
     number = by_part["all"]["num_checkpoints"]
     f1 = {part: f"{100 * score['mean']:.1f}" for part, score in by_part.items()}
     if number > 1:
