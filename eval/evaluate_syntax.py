@@ -38,7 +38,7 @@ END = {
     "ignored": "the end of the sentence does not count",
 }
 SPELLINGS = {
-    "as-written": "sentences as they are written",
+    "as-written": "sentences unchanged",
     "treebank": "sentences spelt as Penn Treebank text: lower case, no punctuation, clitics split off, N for numbers",
 }
 # The positions of the two sentences in each comparison of an item of two or three sentences, as the metric has them.

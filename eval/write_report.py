@@ -147,7 +147,7 @@ def fill_markers(text: str, tables: Mapping[str, str]) -> str:
 
 
 def read_run(path: Path) -> dict:
-    """A results file that says how it came about.
+    """Reads a results file and checks that it has its provenance.
 
     Raises:
         ValueError: if it is of no task that has a table, or does not say so.

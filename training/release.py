@@ -263,7 +263,7 @@ def _as_argument(value: object) -> str:
 def _without_paths(training: dict) -> dict:
     """The training results without scores of other weights, and without the places where files lay.
 
-    Of `init_from` the place stays: that there is one says that the run goes on from another model.
+    `init_from` keeps its path: it says that the run began with another model.
     """
     recipe = {
         name: portable(value)

@@ -154,7 +154,7 @@ def generate_toy_treebank(num_sentences: int, seed: int = 0, max_words: int = 20
         Trees in Penn Treebank brackets, such as `(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))`.
 
     Raises:
-        ValueError: The grammar does not have so many different sentences of that length.
+        ValueError: The grammar has fewer different sentences of that length.
     """
     trees = list(islice(_distinct_trees(seed, max_words), num_sentences))
     if len(trees) < num_sentences:
@@ -191,7 +191,7 @@ def write_toy_corpus(
         The folder.
 
     Raises:
-        ValueError: A split would be empty, or the grammar does not have so many different sentences.
+        ValueError: A split would be empty, or the grammar has fewer different sentences.
     """
     if min(num_train, num_validation, num_test) < 1:
         raise ValueError(f"each split needs a sentence; got sizes {num_train}, {num_validation} and {num_test}")

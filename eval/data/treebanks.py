@@ -38,7 +38,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
         "--preset",
         choices=list(PRESETS),
         help="ptb: the papers' protocol; ctb: the Chinese Treebank; universal: punctuation has the tag PUNCT; plain: "
-        "every leaf is a word as it is written",
+        "every leaf is a word, unchanged",
     )
     reading.add_argument(
         "--dropped-tags",

@@ -1,4 +1,4 @@
-"""Files that the subcommands write: new ones only, complete ones only, and what is there of those that are not."""
+"""Output files of the subcommands: new ones only, complete ones only, and resumable partial output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def partial_output(
 ) -> Iterator[PartialOutput]:
     """An output that gets its name once the block has ended without an error, and otherwise waits to be gone on with.
 
-    Until then it lies in the folder `PATH.partial`. The same command, called again, goes on after what is done.
+    Until then it lies in the folder `PATH.partial`, and the same command resumes it.
 
     Args:
         path: the output, a text file or a folder of pictures, which does not exist yet.
@@ -67,7 +67,7 @@ def partial_output(
             if not output.has_answers():
                 shutil.rmtree(folder)
                 raise
-            kept = f"what is done is in {folder}, and the same command goes on from there"
+            kept = f"partial results are kept in {folder}; the same command resumes"
             if isinstance(error, ValueError | OSError):
                 raise ValueError(f"{error}; {kept}") from error
             print(f"onlstm-hf: {kept}", file=sys.stderr)

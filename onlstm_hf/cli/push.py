@@ -40,7 +40,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         parser.add_argument(
             "--private",
             action="store_true",
-            help="let nobody else see the repository; one that exists must be private already",
+            help="make the repository private; an existing one must be private already",
         )
         parser.add_argument(
             "--revision", metavar="BRANCH", help="branch to commit to; it is created if need be (default: main)"

@@ -29,7 +29,7 @@ def begun_with(output: DataFolder) -> dict:
 
 
 def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tasks: int) -> int:
-    """Begins a job, or goes on with the one that was begun in this folder with the same settings.
+    """Begins a job, or resumes the one that was begun in this folder with the same settings.
 
     Args:
         output: the folder.

@@ -132,7 +132,7 @@ def generate_listops(number: int, seed: int = 0, max_length: int | None = None) 
         max_length: leave out those of more tokens. The authors did not; one in a hundred has over 380.
 
     Raises:
-        ValueError: if there are not so many.
+        ValueError: if fewer expressions exist.
     """
     generator = Random(seed)
     seen: set[str] = set()

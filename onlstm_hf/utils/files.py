@@ -10,7 +10,7 @@ from typing import IO
 
 
 def read_text_file(path: str | os.PathLike) -> Iterator[str]:
-    """The lines of a UTF-8 text file, read as they are asked for.
+    """Yields the lines of a UTF-8 text file.
 
     Raises:
         FileNotFoundError, IsADirectoryError: if there is no such file.

@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 def windows(
     items: Iterable[Item], max_items: int, size_of: Callable[[Item], int], max_size: int
 ) -> Iterator[list[Item]]:
-    """Neighbouring items, at most so many of them; a window ends with the item that brings its size to `max_size`."""
+    """Groups neighbouring items; a window ends at `max_items`, or with the item that brings its size to `max_size`."""
     window, size = [], 0
     for item in items:
         window.append(item)

@@ -1,4 +1,4 @@
-"""An output that is interrupted: what is left, and how the same command goes on with it."""
+"""Interrupted output: what is kept, and how the same command resumes it."""
 
 import os
 import shutil
@@ -119,7 +119,7 @@ def test_an_error_keeps_what_is_right_and_says_where(error_of, checkpoint, tmp_p
     type_in(monkeypatch, b"the cat\nthe dog\n\xff\n")
     message = error_of("parse", "--model", checkpoint, "--output", tmp_path / "trees")
     assert "byte 0xff in line 3" in message
-    assert f"what is done is in {tmp_path / 'trees.partial'}, and the same command goes on from there" in message
+    assert f"partial results are kept in {tmp_path / 'trees.partial'}; the same command resumes" in message
     assert names_in(tmp_path) == ["trees.partial"]
     assert (tmp_path / "trees.partial" / "output").read_text() == "(the cat)\n(the dog)\n"
 
@@ -179,4 +179,4 @@ def test_ctrl_c_says_where_what_is_done_lies(capsys, arguments, tmp_path, monkey
 
     monkeypatch.setattr(ONLSTMForCausalLM, "parse", interrupt)
     assert main([*map(str, arguments), "--output", str(tmp_path / "trees")]) == 130
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command resumes" in capsys.readouterr().err

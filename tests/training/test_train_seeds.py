@@ -110,7 +110,7 @@ def test_a_run_that_fails_does_not_stop_the_others(stand_in, capsys):
     output = capsys.readouterr()
     (failure,) = [line for line in output.out.splitlines() if "seed 13 failed" in line]
     assert failure == "seed 13 failed with exit code 3: cannot do it (all of its output: runs/seed_13/output.txt)"
-    assert "not finished: 13; the same command goes on" in output.err
+    assert "not finished: 13; the same command resumes" in output.err
     assert sorted(path.name for path in Path("kept").iterdir()) == [
         "seed_1.json", "seed_1.log.jsonl", "seed_2.json", "seed_2.log.jsonl"
     ]  # fmt: skip
@@ -130,7 +130,7 @@ def test_a_run_that_is_killed_does_not_stop_the_others(stand_in, capsys):
     assert run_seeds(14, 1, "--at-once", 2) == 1
     output = capsys.readouterr()
     assert "seed 14 was killed by signal 9" in output.out
-    assert "not finished: 14; the same command goes on" in output.err
+    assert "not finished: 14; the same command resumes" in output.err
     assert Path("runs/seed_1/results.json").exists()
 
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedTokenizerBase
 
 from training.loop.task import Share
 
-# Examples are sorted by length within windows of so many batches, which keeps their order random enough.
+# Batches in a window within which examples are sorted by length; the order stays random enough.
 BATCHES_PER_WINDOW = 50
 # Suffixes of the model's arguments for each sequence of an example.
 SUFFIXES = ("", "_pair")

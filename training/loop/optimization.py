@@ -34,7 +34,7 @@ def average_gradients(model: nn.Module) -> None:
     update, and what three or more processes sum up would then be summed up in another order.
 
     Args:
-        model: as Accelerate has prepared it; that of a single process is left as it is.
+        model: as Accelerate has prepared it; the model of a single process is not changed.
     """
     if isinstance(model, DistributedDataParallel):
         model.register_comm_hook(None, _averaged)

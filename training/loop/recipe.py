@@ -20,7 +20,7 @@ def fixed(description: str, default: Any = MISSING, **limits: float) -> Any:
     Args:
         description: its help text.
         default: its value where a recipe does not name it; without one every recipe must.
-        limits: what its value must be, unless it is `None`: `at_least`, `above` or `below` so much.
+        limits: bounds of its value, unless it is `None`: `at_least`, `above` or `below` a number.
     """
     return _field("fixed", description, default, limits)
 
@@ -112,7 +112,7 @@ class RunArguments:
     _argument_group_name: ClassVar[str] = "run"
 
     output_dir: str = free("Folder of the run: best/, last/, logs and results.json.")
-    resume: bool = free("Go on from output_dir/last where it exists.", False)
+    resume: bool = free("Resume from output_dir/last if it exists.", False)
     log_every_steps: int = free("Updates between two log entries.", 50, at_least=1)
     eval_every_steps: int | None = recorded("Validate this often; default every epoch.", None, at_least=1)
     save_every_steps: int | None = free(
@@ -144,7 +144,7 @@ class Recipe:
         return self.data, self.model, self.optimization, self.run
 
     def fields(self, on_resume: OnResume | None = None) -> dict[str, Any]:
-        """The fields of all groups by name, as they are written in a recipe file; of one kind where one is named."""
+        """The fields of all groups by name, as in a recipe file; those of one kind if `on_resume` names it."""
         values = {name: value for group in self._groups() for name, value in asdict(group).items()}
         kinds = {item.name: item.metadata["on_resume"] for group in self._groups() for item in fields(group)}
         return {name: value for name, value in values.items() if on_resume in (None, kinds[name])}

@@ -68,7 +68,7 @@ class Task(ABC):
         tokenizer: set by `build_model`.
         fingerprints: the `fingerprint` of each part of the data, by its name; set by `load_data`. To them comes
             that of the recipe's `model_code`. A run that is resumed must have the same of all that it had before.
-        state: what goes on from one batch to the next, with a method `to(device)`. It is saved with a checkpoint.
+        state: state that is carried from one batch to the next, with a method `to(device)`; saved with a checkpoint.
     """
 
     name: ClassVar[str]
@@ -87,7 +87,7 @@ class Task(ABC):
 
     @abstractmethod
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
-        """The model to begin with, of the class and size of that in `checkpoint` where the run goes on from one."""
+        """Builds the model to begin with; a resumed run has the class and size of the one in `checkpoint`."""
 
     @abstractmethod
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
