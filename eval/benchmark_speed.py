@@ -58,12 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--cases", nargs="*", choices=CASES, default=CASES, metavar="CASE", help=f"of {', '.join(CASES)} (all)"
     )
-    parser.add_argument("--size", choices=["full", "small"], default="full", help="of the models (%(default)s)")
-    parser.add_argument("--recipe", metavar="NAME", help="of training/recipes, for the case step")
+    parser.add_argument("--size", choices=["full", "small"], default="full", help="size of the models (%(default)s)")
+    parser.add_argument("--recipe", metavar="NAME", help="a recipe of training/recipes, for the case step")
     parser.add_argument("--quick", action="store_true", help="tiny models and two rounds: whether everything runs")
     parser.add_argument("--rounds", type=positive_integer, metavar="N", help="turns of every contestant (7)")
-    parser.add_argument("--device", choices=["cpu", "cuda"], help="a GPU where there is one")
-    parser.add_argument("--threads", type=positive_integer, metavar="N", help="of the CPU")
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="cuda if there is a GPU, else cpu")
+    parser.add_argument("--threads", type=positive_integer, metavar="N", help="threads of the CPU")
     parser.add_argument("--treebank", metavar="PATH", help="gold trees whose sentences are parsed; else random ones")
     parser.add_argument("--loss-curves", metavar="FILE", help="also compare the losses of training on this text")
     parser.add_argument("--loss-steps", type=positive_integer, default=200, metavar="N", help="updates (%(default)s)")
@@ -71,7 +71,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--loss-overrides",
         default="--batch_size=8 --bptt_length=35",
         metavar="ARGUMENTS",
-        help="of the recipe onlstm_ptb_small, which is trained for the curves (%(default)s)",
+        help="overrides of the recipe onlstm_ptb_small, which is trained for the curves (%(default)s)",
     )
     parser.add_argument("--output", metavar="FILE", help="everything that was measured, as JSON")
     parser.add_argument("--markdown", action="store_true", help="print the summary as a Markdown table")

@@ -120,7 +120,7 @@ def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _splits(options: argparse.Namespace) -> dict[str, str]:
-    """For each split that is asked for the name that its text has in the results."""
+    """Returns the name of each split's text in the results."""
     return {split: f"{options.dataset} {split}" for split in options.split} if options.dataset else {}
 
 

@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--max-items",
         type=positive_integer,
         metavar="N",
-        help="of each set, a random sample that is always the same, for a first look; all by default",
+        help="score a fixed random sample of N items of each set (default: all)",
     )
     parser.add_argument(
         "--spelling",

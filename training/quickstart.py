@@ -46,7 +46,7 @@ def main(arguments: list[str] | None = None) -> dict:
         "--output-dir",  # an option of train_lm.py has both spellings, too
         type=Path,
         default=Path("runs/quickstart"),
-        help="where everything is written",
+        help="folder to write to",
     )
     options, overrides = parser.parse_known_args(arguments)
 
@@ -121,7 +121,7 @@ def _shown_together(drawings: dict[str, str]) -> str:
 
 
 def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: InducedTree, path: Path) -> Path:
-    """Writes the tree with the distances of every layer below it, as SVG and, where the extra is installed, PNG."""
+    """Writes the tree and the distances of every layer as SVG and, if the extra is installed, PNG."""
     svg = model.draw_distances(list(tree.words), tokenizer)
     save_figure(svg, path)
     with contextlib.suppress(ImportError):

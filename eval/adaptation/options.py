@@ -147,21 +147,19 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tune", metavar="TEXT", help="one of the files or splits, for validation: what scores it best scores all"
     )
-    group.add_argument(
-        "--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens alone (all)"
-    )
+    group.add_argument("--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens (all)")
     group.add_argument(
         "--training-text",
         "--gradient-text",
         metavar="FILE",
-        help="for the mean squares of the gradients (dynamic-rms), or the counts (ngrams)",
+        help="training text for the mean squares of gradients (dynamic-rms) or the counts (ngrams)",
     )
     group.add_argument(
         "--gradient-tokens",
         type=positive_integer,
         default=100_000,
         metavar="N",
-        help="dynamic-rms: only the first N tokens of it (%(default)s)",
+        help="dynamic-rms: read only its first N tokens (%(default)s)",
     )
 
 
@@ -186,7 +184,7 @@ class Adaptation(NamedTuple):
 
 
 def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Adaptation | None:
-    """Checks the options, and returns the adaptation that they ask for; `None` where they ask for none.
+    """Checks the options, and returns the adaptation that they name, or `None`.
 
     Args:
         options: with those that `add_adaptation_options` adds.
@@ -301,7 +299,7 @@ def _dynamic_scores(
     gradient_rms: Sequence[torch.Tensor] | None,
     batch_size: int,
 ) -> list[torch.Tensor | None]:
-    """The log probabilities by each of the settings, `None` for those of several that diverged.
+    """Returns the log probabilities for each of the settings, `None` for settings that diverged.
 
     The model runs once for all caches beside the same dynamic evaluation.
     """

@@ -20,7 +20,7 @@ PAPERS_PROTOCOL = "words only (no punctuation, currency signs, empty elements), 
 
 
 def add_treebank_options(parser: argparse.ArgumentParser) -> None:
-    """The options that say where gold trees are and how they are read."""
+    """Adds options for the place and the preprocessing of gold trees."""
     parser.add_argument(
         "--treebank",
         required=True,
@@ -55,7 +55,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Treebank:
-    """The gold trees that the options name, without sentences that have no word, such as those of punctuation.
+    """Reads the gold trees that the options name, without sentences of punctuation alone.
 
     They are read when this is made, so that a file that cannot be read is no surprise after a model has been loaded;
     and once more where the model reads treebanks in another way than the options or the papers.

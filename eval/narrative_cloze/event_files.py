@@ -1,4 +1,4 @@
-"""Scripts as text: a line a document, five words an event, of which the first letter says what each is."""
+"""Scripts as text: a line a document, five words an event; a word's first letter says its role."""
 
 import os
 from collections import Counter
@@ -56,7 +56,7 @@ def replace_rare(parts: dict[str, list[Script]], min_count: int) -> dict[str, li
 
 
 def write_scripts(folder: str | os.PathLike, parts: dict[str, list[Script]]) -> None:
-    """Writes `train.txt`, `valid.txt` and `test.txt` into a folder, which is made where there is none."""
+    """Writes `train.txt`, `valid.txt` and `test.txt` into a folder, which is created if needed."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for part, scripts in parts.items():
         with written_file(Path(folder, f"{part}.txt")) as file:

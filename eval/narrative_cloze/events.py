@@ -129,7 +129,7 @@ def _prepositional_object(phrase: Node, antecedents: dict[str, Node]) -> tuple[N
 
 
 def _head(node: Node | None, antecedents: dict[str, Node]) -> Node | None:
-    """The head of a noun phrase or, where it is empty or a relative pronoun, of what that stands for."""
+    """Returns the head of a noun phrase; that of its antecedent if it is empty or a relative pronoun."""
     seen = set()
     while node is not None and node not in seen:
         seen.add(node)

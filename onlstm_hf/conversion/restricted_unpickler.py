@@ -1,4 +1,4 @@
-"""Pickles as data: Python's own reader, which here imports nothing and calls nothing that a pickle names.
+"""Untrusted pickles as data: Python's own reader, made to import nothing and to call nothing.
 
 Containers, strings and numbers become themselves. A name of a class or function stays a name, and an instance of a
 class becomes a `Record`. Where the pickle calls a function, one of ours runs in its place, from a list that the caller
@@ -84,7 +84,7 @@ def _check_operations(stream: BinaryIO) -> None:
 
 
 class _Unpickler(pickle._Unpickler):
-    """The reader of the standard library in Python, whose dispatch table, unlike that in C, can be restricted."""
+    """The standard library's reader in Python, whose dispatch table can be restricted (that in C cannot)."""
 
     dispatch = dict(pickle._Unpickler.dispatch)
 

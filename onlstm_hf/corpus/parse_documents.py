@@ -62,7 +62,7 @@ class ParseOptions(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence that is read, with its place and, where it cannot be parsed, the reason."""
+    """A sentence with its place in the text and, if it cannot be parsed, the reason."""
 
     document: str
     position: int
@@ -184,7 +184,7 @@ def sentence_splitter(language: str | None) -> Callable[[str], Iterable[str]]:
 def _sentences(
     documents: Iterable[Document], split: Callable[[str], Iterable[str]], max_words: int
 ) -> Iterator[Sentence]:
-    """The sentences of each document that have a word; of a document without one, one that says why."""
+    """Yields the sentences of each document; a document without words yields one that says why."""
     for document in documents:
         if reason := document.metadata.get("reason"):
             yield Sentence(document.id, 0, "", reason)

@@ -100,7 +100,7 @@ def logical_relation(left: str, right: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def truth_set(formula: str) -> int:
-    """The worlds in which a formula is true, as bits of an integer.
+    """Returns the worlds in which a formula is true, as bits of an integer.
 
     Bit `w` is set where it is true in world `w`, in which variable number `i` is true if bit `i` of `w` is set.
 

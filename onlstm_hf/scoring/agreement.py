@@ -47,7 +47,7 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
 
 
 def mean_agreement(agreement: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The mean agreement of each parser with those that are compared to it; NaN where there is none.
+    """Returns the mean agreement of each parser with the others of its group; NaN if there are none.
 
     Args:
         agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.

@@ -90,7 +90,7 @@ class ParsingScores:
     f1_of_sentences: np.ndarray = field(repr=False, compare=False)
 
     def to_dict(self) -> dict:
-        """The scores as dictionaries, lists and numbers that JSON can hold; each label gets its `recall`, too."""
+        """Returns the scores as JSON values, with the `recall` of each label."""
         scores = asdict(self)
         del scores["f1_of_sentences"]
         for label, counts in self.label_recall.items():

@@ -138,7 +138,7 @@ class InducedTree:
         return parts[0] if parts else []
 
     def to_nltk(self, label: str = "X") -> Any:
-        """The tree as an `nltk.Tree` whose constituents all have the same label.
+        """Returns an `nltk.Tree` whose constituents all have the same label.
 
         Raises:
             ImportError: where NLTK is not installed.
@@ -151,7 +151,7 @@ class InducedTree:
         return parts[0] if len(self.words) > 1 else Tree(label, parts)
 
     def to_bracket(self) -> str:
-        r"""The tree as one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
+        r"""Returns one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
 
         Brackets in words are written as in the Penn Treebank, `-LRB-` and `-RRB-`, a backslash as `\\`, a word's own
         `-LRB-` as `\-LRB-`, white space by its code as in `\u0020`, and a word without characters as a lone backslash.

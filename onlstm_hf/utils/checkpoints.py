@@ -1,4 +1,4 @@
-"""Checkpoints as the command line and the evaluation scripts load them: checked, with errors that name the cause."""
+"""Loading of checkpoints for the command line and the evaluation scripts, with checks and clear errors."""
 
 import hashlib
 import logging
@@ -23,7 +23,7 @@ _TALKATIVE = ("transformers", "huggingface_hub")
 
 
 def default_model() -> str:
-    """The model that is used where none is named: of the environment, of a checkout, or the one in the package."""
+    """Returns the default model: that of the environment, of a checkout, or the one in the package."""
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]
     for folder in (Path.cwd(), Path(__file__).resolve().parents[2]):
@@ -33,7 +33,7 @@ def default_model() -> str:
 
 
 def registered_classes(mapping: Mapping[type, type | tuple[type, ...]], config_class: type) -> tuple[type, ...]:
-    """The models that are registered with an Auto class for a configuration, of which it has one, several or none.
+    """Returns the models (none, one or several) that an Auto class has for a configuration.
 
     Args:
         mapping: that of the Auto class, such as `MODEL_FOR_CAUSAL_LM_MAPPING`.

@@ -1,4 +1,4 @@
-"""Text files that are read line by line with clear errors, and files and folders that are never half written."""
+"""Reading of text files with clear errors, and writing of files and folders as a whole or not at all."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
 
 
 def refuse_nul(text: str, place: str) -> None:
-    """Raises a `ValueError` for text with NUL characters: no text has them, but UTF-16 that is read as UTF-8."""
+    """Raises a `ValueError` for text with NUL characters, which usually is UTF-16 read as UTF-8."""
     if "\0" in text:
         raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark has; convert it to UTF-8")
 

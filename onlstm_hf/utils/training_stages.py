@@ -52,6 +52,6 @@ def epochs_of(stages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def hours_of(stages: Sequence[Mapping[str, Any]]) -> float | None:
-    """Hours that all stages took; `None` where those of one were not kept."""
+    """Hours of all stages; `None` if those of a stage were not recorded."""
     seconds = [stage["seconds"] for stage in stages]
     return None if None in seconds else sum(seconds) / 3600

@@ -1,4 +1,4 @@
-"""Items that are read as they come, in windows of bounded size."""
+"""Windows of bounded size over a stream of items."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar

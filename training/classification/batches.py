@@ -1,4 +1,4 @@
-"""Labelled sequences, or pairs of them, as the batches of an epoch, of similar length, so that little is padding."""
+"""Batches of labelled sequences, or of pairs, of similar length, so that there is little padding."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -30,7 +30,7 @@ class Example(NamedTuple):
 
 
 class ExampleBatch(NamedTuple):
-    """The examples of one batch that are this process's; the other fields are those of a `TrainingBatch`."""
+    """The examples of one batch for this process, with the fields of a `TrainingBatch`."""
 
     examples: list[Example]
     num_items: float

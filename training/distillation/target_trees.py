@@ -24,7 +24,7 @@ HELD_OUT_EVERY = 50
 
 @dataclass(frozen=True)
 class TargetTrees:
-    """Trees, as distances, that a model's own distances should make, too.
+    """Target trees, given by distances.
 
     Attributes:
         stored: sentences and distances of the trees; `model` says what they are the average of.

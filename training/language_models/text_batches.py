@@ -103,7 +103,7 @@ class TextLines:
 
 
 def own_texts(texts: Iterable, share: Share) -> Iterable:
-    """The texts that are this process's: of a streamed dataset its files, where they can be shared out evenly.
+    """Returns the texts of this process: whole files of a streamed dataset if they can be divided evenly.
 
     Of any other texts each process has every n-th one, and passes over those of the others.
     """
@@ -230,7 +230,7 @@ class StreamBatches:
 
 
 class StreamedTextBatches:
-    """Text that is read as it comes: each document goes to the row that has the fewest tokens waiting.
+    """Streamed text: each document goes to the row with the fewest waiting tokens.
 
     The rows are laid out otherwise than those of `StreamBatches`, and the tokens of the end that do not fill all rows
     of a chunk are left out. Other processes read other texts, which may be over sooner or later.

@@ -138,7 +138,7 @@ class Task(ABC):
 
 
 def fingerprint(texts: Iterable[str]) -> str:
-    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
+    """Returns a short checksum of texts and their order, which shows that data have changed."""
     checksum = hashlib.sha256()
     for text in texts:
         checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")

@@ -67,7 +67,7 @@ class SeedRun:
         self.process.wait()
 
     def progress(self) -> str:
-        """Epoch, update, perplexities, speed and time left, as far as they are known, in one line."""
+        """Returns epoch, update, perplexities, speed and time left in one line, as far as known."""
         entries = _last_entries(self.folder / "log.jsonl")
         training = next((entry for entry in entries if "perplexity" in entry), None)
         validation = next((entry for entry in entries if "validation_perplexity" in entry), None)

@@ -71,7 +71,7 @@ def marvin_linzen_sections(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def accuracies(score: dict) -> tuple[str, str]:
-    """The accuracy on all pairs, and that on the pairs whose words the model knows, with their share."""
+    """Returns the accuracy on all pairs and on the pairs whose words the model knows, with their share."""
     known = 1 - score["num_out_of_vocabulary"] / score["num_pairs"]
     accuracy = score["in_vocabulary_accuracy"]
     return f"{score['accuracy']:.2f}", "-" if accuracy is None else f"{accuracy:.2f} of {known:.0%}"

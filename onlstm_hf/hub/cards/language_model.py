@@ -27,7 +27,7 @@ def layer_row(layer: int) -> str:
 
 
 def main_row(config: PreTrainedConfig) -> str:
-    """The name of the trees that `parse` gives by default, which are those of `parse_layer` if the model has one."""
+    """Returns the name of the trees that `parse` returns by default: those of `parse_layer` if the model has one."""
     return "induced trees" if config.parse_layer is None else layer_row(config.parse_layer)
 
 
