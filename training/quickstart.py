@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> dict:
         print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
     shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]
     drawings = [_drawings(gold[index], induced[index]) for index in shown]
-    print("".join(f"\n{_shown_together(drawing)}\n" for drawing in drawings))
+    print("".join(f"\n{_stacked_drawings(drawing)}\n" for drawing in drawings))
 
     figures = [
         _draw(model, tokenizer, induced[index], options.output_dir / f"tree-{number}.svg")
@@ -105,7 +105,7 @@ def _drawings(gold: GoldTree, induced: InducedTree) -> dict[str, str]:
     return {title: tree_to_text(tree) for title, tree in trees.items()}
 
 
-def _shown_together(drawings: dict[str, str]) -> str:
+def _stacked_drawings(drawings: dict[str, str]) -> str:
     """Drawings with their titles: side by side where the terminal is wide."""
     drawn = {title: text.splitlines() for title, text in drawings.items()}
     widths = [max(map(len, lines)) for lines in drawn.values()]

@@ -1,4 +1,4 @@
-"""Adaptation of a model while a text is scored, as options of evaluate_lm.py: a method, and its settings' search."""
+"""Adaptation of a model to the text that it scores: methods, their options, and the search for settings."""
 
 import argparse
 import math
@@ -17,7 +17,6 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_cached_log_probabilities,
     gradient_root_mean_squares,
 )
-from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
 from eval.data.texts import read_sentences
 from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
 from onlstm_hf.utils.programs import positive_integer
@@ -35,7 +34,7 @@ class DynamicCache(NamedTuple):
         self.cache.check()
 
 
-Settings = CachePointer | DynamicCache | NGramInterpolation
+Settings = CachePointer | DynamicCache
 
 
 class Method(NamedTuple):
@@ -85,12 +84,6 @@ SINGLE_METHODS = {
         },
         needs_training_text=True,
     ),
-    "ngrams": Method(
-        "interpolation with modified Kneser-Ney n-grams (Chen & Goodman 1999)",
-        NGramInterpolation,
-        {"order": [5], "ngram_weight": [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5]},
-        needs_training_text=True,
-    ),
 }
 
 
@@ -114,8 +107,6 @@ OPTIONS = {
     "learning_rate": (float, "eta"),
     "decay": (float, "lambda, the share of the way back to the model's own weights that an update goes"),
     "segment_length": (positive_integer, "tokens between two updates"),
-    "order": (positive_integer, "words of the longest n-grams"),
-    "ngram_weight": (float, "the share of the n-grams in a probability"),
     "epsilon": (float, "added to the root mean squares of the gradients, in units of their mean"),
 }
 
@@ -152,7 +143,7 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
         "--training-text",
         "--gradient-text",
         metavar="FILE",
-        help="training text for the mean squares of gradients (dynamic-rms) or the counts (ngrams)",
+        help="training text for the mean squares of gradients (dynamic-rms)",
     )
     group.add_argument(
         "--gradient-tokens",
@@ -250,20 +241,15 @@ def adapt(
     method = METHODS[adaptation.name]
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
     candidates = [method.settings(*candidate) for candidate in adaptation.candidates]
-    gradient_rms = ngrams = None
+    gradient_rms = None
     if adaptation.training_lines is not None:
         training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)
-        if isinstance(candidates[0], NGramInterpolation):
-            ngrams = count_ngrams(model, training_text, candidates)
-        else:
-            training_text = training_text[: adaptation.gradient_tokens]
-            gradient_rms = gradient_root_mean_squares(model, training_text)
+        training_text = training_text[: adaptation.gradient_tokens]
+        gradient_rms = gradient_root_mean_squares(model, training_text)
 
     def score(stream: torch.Tensor, settings: Sequence[Settings]) -> list[torch.Tensor | None]:
         if isinstance(settings[0], CachePointer):
             return cached_log_probabilities(model, stream, settings, batch_size)
-        if isinstance(settings[0], NGramInterpolation):
-            return interpolated_log_probabilities(model, stream, ngrams, settings, batch_size)
         return _dynamic_scores(model, stream, settings, gradient_rms, batch_size)
 
     description = {"method": adaptation.name, "description": method.description, "tuning": None}

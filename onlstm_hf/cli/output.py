@@ -60,7 +60,7 @@ def partial_output(
         raise ValueError(f"another process is writing {path}") from error
     with held:
         output = PartialOutput(folder, settings, is_folder)
-        output.go_on(sentences)
+        output.resume(sentences)
         try:
             yield output
         except BaseException as error:
@@ -92,7 +92,7 @@ class PartialOutput:
         self.answers, self._progress = folder / "output", folder / "progress.json"
         self.num_sentences, self._num_bytes, self._hash = 0, 0, hashlib.sha256()
 
-    def go_on(self, sentences: Iterator[str]) -> None:
+    def resume(self, sentences: Iterator[str]) -> None:
         """Finds what is done, removes what is beyond it, and reads the sentences that it answers."""
         if self._progress.exists() and self.answers.exists():
             progress = json.loads(self._progress.read_text(encoding="utf-8"))

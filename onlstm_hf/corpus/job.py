@@ -19,7 +19,7 @@ RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
-def begun_with(output: DataFolder) -> dict:
+def recorded_settings(output: DataFolder) -> dict:
     """The settings that the job in this folder was begun with and its number of `"tasks"`, or nothing."""
     if not output.exists(MANIFEST):
         return {}
@@ -44,7 +44,7 @@ def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tas
         ValueError: if the job was begun with other settings, or the folder has other files.
     """
     settings = {"schema_version": SCHEMA_VERSION, **settings}
-    known = begun_with(output)
+    known = recorded_settings(output)
     if not known:
         if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
             raise ValueError(f"{output.path} has files that are not from parse-corpus; name a new folder")

@@ -192,14 +192,14 @@ def _sentences(
         position = 0
         for text in split(document.text):
             if text := text.strip():
-                reason = _why_not(text, max_words)
+                reason = _skip_reason(text, max_words)
                 yield Sentence(document.id, position, "" if reason else text, reason)
                 position += 1
         if position == 0:
             yield Sentence(document.id, 0, "", "no words")
 
 
-def _why_not(text: str, max_words: int) -> str | None:
+def _skip_reason(text: str, max_words: int) -> str | None:
     """The reason for which a sentence is not parsed, or `None`."""
     if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
         return f"more than {max_words} words"

@@ -19,7 +19,7 @@ DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
 PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / DEFAULT_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
-_TALKATIVE = ("transformers", "huggingface_hub")
+_NOISY_LOGGERS = ("transformers", "huggingface_hub")
 
 
 def default_model() -> str:
@@ -133,7 +133,7 @@ class _QuietLibraries:
             self._num_blocks += 1
             if self._num_blocks > 1:
                 return
-            self._levels = {logger: logger.level for logger in map(logging.getLogger, _TALKATIVE)}
+            self._levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY_LOGGERS)}
             self._shows_progress = is_progress_bar_enabled()
             for logger, level in self._levels.items():
                 logger.setLevel(max(level, logging.ERROR))

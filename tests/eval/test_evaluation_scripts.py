@@ -19,7 +19,6 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
-from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
 from eval.report.perplexities import describe_adaptation
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
@@ -314,19 +313,6 @@ def test_settings_at_an_edge_of_the_grid_are_told(chosen, edges):
     assert told.partition("no value beyond that of ")[2].partition(" was tried")[0] == ", ".join(edges)
 
 
-def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
-    output = tmp_path / "results.json"
-    arguments = [checkpoint, "--files", text_file, "--adapt", "ngrams", "--training-text", text_file]
-    settings = ["--order", "3", "--ngram-weight", "0.1", "0.6", "--tune", text_file]
-    assert evaluate_lm.main([*arguments, *settings, "--output", str(output)]) == 0
-    adapted = json.loads(output.read_text())["adaptation"]
-    assert adapted["settings"] == {"order": 3, "ngram_weight": 0.6}  # the n-grams know the text by heart
-    stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
-    mixtures = [NGramInterpolation(3, 0.6)]
-    (expected,) = interpolated_log_probabilities(model, stream, count_ngrams(model, stream, mixtures), mixtures)
-    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected.sum().item(), abs=1e-6)
-
-
 def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
     output, other = tmp_path / "results.json", tmp_path / "other.txt"
     other.write_text(f"{LINES[0]} zyxwv\n")
@@ -361,8 +347,7 @@ def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
         (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
         (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--training-text", "{text}"], "takes no --training-text"),
-        (["--adapt", "ngrams", "--tune", "{text}"], "needs the training text: give --training-text"),
-        (["--adapt", "ngrams", "--ngram-weight", "2", "--training-text", "{text}"], "a weight from 0 to 1"),
+        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
         (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
     ],
