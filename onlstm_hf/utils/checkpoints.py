@@ -4,10 +4,9 @@ import hashlib
 import logging
 import os
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
@@ -110,44 +109,18 @@ def checkpoint_hash(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
     return digest.hexdigest()
 
 
-def quiet_transformers() -> AbstractContextManager[None]:
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
     """A block in which loading and saving write no progress bars or warnings to the terminal; failures still raise."""
-    return _QUIET
-
-
-class _QuietLibraries:
-    """Sets levels of loggers and the switch of progress bars, which all threads of the process share.
-
-    When blocks of several threads overlap, the first one changes these settings, and the last one puts back what the
-    first one found.
-    """
-
-    def __init__(self):
-        self._lock = Lock()
-        self._num_blocks = 0
-        self._levels: dict[logging.Logger, int] = {}
-        self._shows_progress = True
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._num_blocks += 1
-            if self._num_blocks > 1:
-                return
-            self._levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY_LOGGERS)}
-            self._shows_progress = is_progress_bar_enabled()
-            for logger, level in self._levels.items():
-                logger.setLevel(max(level, logging.ERROR))
-            disable_progress_bar()
-
-    def __exit__(self, *exception) -> None:
-        with self._lock:
-            self._num_blocks -= 1
-            if self._num_blocks:
-                return
-            for logger, level in self._levels.items():
-                logger.setLevel(level)
-            if self._shows_progress:
-                enable_progress_bar()
-
-
-_QUIET = _QuietLibraries()
+    levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY_LOGGERS)}
+    shows_progress = is_progress_bar_enabled()
+    for logger, level in levels.items():
+        logger.setLevel(max(level, logging.ERROR))
+    disable_progress_bar()
+    try:
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+        if shows_progress:
+            enable_progress_bar()
