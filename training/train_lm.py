@@ -10,13 +10,10 @@ A run leaves in its `output_dir`:
 Both checkpoints hold the weights that are evaluated: the averaged ones once averaging has begun.
 """
 
-import os
 import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 import torch
 from accelerate import PartialState

@@ -152,7 +152,7 @@ def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> tor
 
 
 def check_token_ids(input_ids: torch.Tensor, model: PreTrainedModel) -> None:
-    """Raises a `ValueError` where a text is empty or was encoded with a tokenizer that does not fit the model."""
+    """Raises a `ValueError` if a text is empty, or its tokenizer does not fit the model."""
     if input_ids.dim() != 1 or len(input_ids) == 0:
         raise ValueError(f"expected a stream of at least one token, got a tensor of shape {list(input_ids.shape)}")
     outside = input_ids[(input_ids < 0) | (input_ids >= model.config.vocab_size)]

@@ -151,7 +151,7 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
 
 
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Lets a model whose configuration has another weight dropout than its checkpoint predict what that does.
+    """Rescales recurrent weights, so that a changed weight dropout leaves the predictions the same.
 
     Raises:
         ValueError: if a layer of a user's own has other recurrent weights than a `recurrent_projection`.
