@@ -42,7 +42,7 @@ examples:
 formats:
   brackets  (the (old cat))
   tree      drawn with characters, an empty line after each
-  jsonl     {"words": [...], "bracket": "...", "spans": [[start, end], ...], "distances": [...]}
+  jsonl     {"words": [...], "brackets": "...", "spans": [[start, end], ...], "distances": [...]}
   svg       a picture: the tree above the distances that every layer gives the words. The picture of one sentence goes
             to standard output, or to the file --output, which ends in .svg or .png. Those of several sentences go to
             the new folder --output, as 1.svg, 2.svg, ...
@@ -143,7 +143,7 @@ def _drawing(tree: InducedTree) -> str:
 def _json_line(tree: InducedTree) -> str:
     fields = {
         "words": tree.words,
-        "bracket": tree.to_bracket(),
+        "brackets": tree.to_bracket(),
         "spans": tree.spans(),
         "distances": tree.distances,
     }

@@ -74,7 +74,7 @@ def test_json_lines_have_words_bracket_spans_and_distances(run, checkpoint, mode
     lines = [json.loads(line) for line in run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl").splitlines()]
     for fields, tree in zip(lines, model.parse(TEXT, tokenizer), strict=True):
         assert fields["words"] == list(tree.words)
-        assert fields["bracket"] == tree.to_bracket()
+        assert fields["brackets"] == tree.to_bracket()
         assert fields["spans"] == [list(span) for span in tree.spans()]
         assert fields["distances"] == pytest.approx(tree.distances, abs=1e-6)
 
