@@ -191,3 +191,11 @@ def test_another_file_time_or_size_is_another_corpus(tmp_path):
     (tmp_path / "b.txt").write_text("")
     fingerprints.add(find_files(str(tmp_path)).fingerprint)
     assert len(fingerprints) == 3
+
+
+def test_a_kind_that_is_given_leaves_out_files_of_another(tmp_path):
+    for name in ("a.txt", "b.parquet", "c.dat", "d.json.gz"):
+        (tmp_path / name).write_bytes(b"text")
+    assert [name for name, _ in find_files(str(tmp_path), "text").files] == ["a.txt", "c.dat"]
+    with pytest.raises(ValueError, match="--kind.*--glob"):
+        find_files(str(tmp_path))
