@@ -20,13 +20,13 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from onlstm_hf.fast.dropout import drop_connect
+from onlstm_hf.fast.onlstm.equations import cumax
+from onlstm_hf.fast.onlstm.operator import OrderedNeuronsOutput
+from onlstm_hf.fast.recurrence.fast_path import FastPath
+from onlstm_hf.fast.recurrence.operator import Recurrence
 from onlstm_hf.models.configuration_onlstm import ONLSTMConfig
 from onlstm_hf.models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
-from onlstm_hf.ops.dropout import drop_connect
-from onlstm_hf.ops.ordered_neurons.equations import cumax
-from onlstm_hf.ops.ordered_neurons.operator import OrderedNeuronsOutput
-from onlstm_hf.ops.recurrence.fast_path import FastPath
-from onlstm_hf.ops.recurrence.operator import Recurrence
 
 
 class Inputs(NamedTuple):

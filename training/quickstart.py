@@ -23,6 +23,7 @@ from onlstm_hf.trees.baselines import right_branching_tree
 from onlstm_hf.trees.drawing import save_figure, tree_to_text
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets
+from onlstm_hf.utils.files import split_lines
 from onlstm_hf.utils.results_file import write_results
 from training import train_lm
 from training.loop.training_log import TrainingDiverged
@@ -107,7 +108,7 @@ def _drawings(gold: GoldTree, induced: InducedTree) -> dict[str, str]:
 
 def _stacked_drawings(drawings: dict[str, str]) -> str:
     """Drawings with their titles: side by side where the terminal is wide."""
-    drawn = {title: text.splitlines() for title, text in drawings.items()}
+    drawn = {title: split_lines(text) for title, text in drawings.items()}
     widths = [max(map(len, lines)) for lines in drawn.values()]
     if sum(widths) + len(GAP) * (len(widths) - 1) > shutil.get_terminal_size((80, 24)).columns:
         return "\n\n".join(f"{title}\n{text}" for title, text in drawings.items())

@@ -21,13 +21,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.logic.listops import VALUES
 from onlstm_hf.models.recurrent.sequence_classification import ForSequenceClassification
 from onlstm_hf.scoring.listops import score_listops, score_listops_trees
+from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.task import Classification, predict_labels
 from training.listops.expressions import build_listops_tokenizer, encode_expressions, load_listops_splits
 from training.listops.recipe import ListOpsRecipe, parse_listops_recipe
 from training.listops.trees import induced_trees
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import fingerprint
 
 
 class ListOps(Classification):

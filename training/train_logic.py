@@ -21,12 +21,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
+from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.task import Classification, predict_labels
 from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits
 from training.logic.recipe import LogicRecipe, parse_logic_recipe
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import fingerprint
 
 
 class LogicalInference(Classification):

@@ -9,8 +9,8 @@ import torch
 from transformers import PreTrainedModel
 
 from eval.adaptation.cache_pointer import CachePointer, CacheWindow
+from onlstm_hf.fast.vocabulary_loss import next_token_loss
 from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
-from onlstm_hf.ops.vocabulary_loss import next_token_loss
 from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 

@@ -136,7 +136,9 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
             help=f"{description} ({users})",
         )
     group.add_argument(
-        "--tune", metavar="TEXT", help="one of the files or splits, for validation: what scores it best scores all"
+        "--tune",
+        metavar="TEXT",
+        help="one of the files or splits, for validation: what scores it best (also the weights of --mix) scores all",
     )
     group.add_argument("--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens (all)")
     group.add_argument(
@@ -178,7 +180,7 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     """Checks the options, and returns the adaptation that they name, or `None`.
 
     Args:
-        options: with those that `add_adaptation_options` adds.
+        options: with those that `add_adaptation_options` and `add_mixture_option` add.
         names: the name of every text, by what the command line calls it.
 
     Raises:
@@ -186,7 +188,8 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     """
     given = {option: values for option in OPTIONS if (values := getattr(options, option)) is not None}
     if options.adapt is None:
-        for option in (*given, *(name for name in ("tune", "tune_tokens", "training_text") if getattr(options, name))):
+        of_adaptation = ("training_text",) if options.mix else ("tune", "tune_tokens", "training_text")
+        for option in (*given, *(name for name in of_adaptation if getattr(options, name))):
             raise ValueError(f"--{option.replace('_', '-')} is a setting of --adapt, which is not given")
         return None
     method = METHODS[options.adapt]

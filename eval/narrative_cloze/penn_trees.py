@@ -41,7 +41,7 @@ class Node:
         Raises:
             ValueError: if a word has no tag or a constituent no label, the outermost one excepted.
         """
-        label, parts = bracket
+        label, parts = bracket.label, bracket.children
         if label is None:
             if len(parts) != 1:
                 raise ValueError("a bracket without a label has several parts; expected ( (S ...) )")

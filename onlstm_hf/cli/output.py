@@ -95,22 +95,50 @@ class PartialOutput:
     def resume(self, sentences: Iterator[str]) -> None:
         """Finds what is done, removes what is beyond it, and reads the sentences that it answers."""
         if self._progress.exists() and self.answers.exists():
-            progress = json.loads(self._progress.read_text(encoding="utf-8"))
+            progress = self._read_progress()
             self._check("another", [name for name in self._settings if progress.get(name) != self._settings[name]])
             for sentence in islice(sentences, progress["sentences"]):
                 self._add(sentence)
             self._check("other", ["sentences"] if self._hash.hexdigest() != progress["hash of sentences"] else [])
             self._num_bytes = progress["bytes"]
+            self._check_answers()
             print(f"onlstm-hf: going on after {self.num_sentences} sentences in {self._folder}", file=sys.stderr)
         if not self._is_folder:
             with open(self.answers, "ab") as file:
                 file.truncate(self._num_bytes)
             return
         self.answers.mkdir(exist_ok=True)
-        done = {f"{number}.svg" for number in range(1, self.num_sentences + 1)}
+        done = self._pictures()
         for file in self.answers.iterdir():
             if file.name not in done:
                 file.unlink()
+
+    def _read_progress(self) -> dict[str, Any]:
+        try:
+            progress = json.loads(self._progress.read_text(encoding="utf-8"))
+            if missing := {"sentences", "hash of sentences", "bytes"} - progress.keys():
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        except (ValueError, AttributeError) as error:  # of JSON, of UTF-8, or JSON of something else
+            raise ValueError(f"{self._progress} is damaged ({error}); remove {self._folder} to begin anew") from error
+        return progress
+
+    def _pictures(self) -> set[str]:
+        """The names of the pictures of the sentences that are done."""
+        return {f"{number}.svg" for number in range(1, self.num_sentences + 1)}
+
+    def _check_answers(self) -> None:
+        """Raises a `ValueError` if some of what is done is no longer there."""
+        if self._is_folder:
+            missing = len(self._pictures() - {file.name for file in self.answers.iterdir()})
+            problem = f"lacks {missing} of {self.num_sentences} pictures" if missing else None
+        else:
+            size = self.answers.stat().st_size
+            problem = f"has {size} of {self._num_bytes} bytes" if size < self._num_bytes else None
+        if problem is not None:
+            raise ValueError(
+                f"{self.answers} is damaged: it {problem} that {self._progress} counts; remove {self._folder} to "
+                "begin anew"
+            )
 
     def write(self, text: str) -> None:
         """Adds to the text file."""

@@ -6,10 +6,10 @@ import ctypes
 import importlib.util
 from pathlib import Path
 
-from ..ops.recurrence.library_search import find_library
+from ..fast.recurrence.library_search import find_library
 from ..version import __version__
 
-OPERATORS = {"ON-LSTM": "ordered_neurons", "PRPN": "memory_reading"}
+OPERATORS = {"ON-LSTM": "onlstm", "PRPN": "prpn"}
 FAST_PATH_IS_MISSING = (
     "on CPUs: PyTorch operations; the compiled operators, which are several times faster, are not installed or do not "
     "run here (they are built with the package where there is a C++ compiler)"

@@ -156,12 +156,19 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
 
     Raises:
         FileNotFoundError: if there is no such folder.
+        ValueError: if there is a symbolic link in it, which may lead to a file that nobody meant to share.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {path.as_posix(): full_path for path, full_path in paths.items() if not set(path.parts) & set(NEVER_SHARED)}
+    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
+    shared = {path.as_posix(): full for path, full in paths.items() if not set(path.parts) & set(NEVER_SHARED)}
+    if links := [name for name, path in shared.items() if path.is_symlink()]:
+        raise ValueError(
+            f"{folder} has symbolic links, whose content would be shared: {', '.join(links)}; put files in their "
+            f"place, for instance with `cp -rL {folder} COPY`"
+        )
+    return {name: path for name, path in shared.items() if path.is_file()}
 
 
 def read_card(card_class: type, path: Path):

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..ops.labels import IGNORED_LABEL
-from ..ops.vocabulary_loss import next_token_loss
+from ..fast.labels import IGNORED_LABEL
+from ..fast.vocabulary_loss import next_token_loss
 from ..utils.evaluation_mode import evaluation_mode
 
 
@@ -115,6 +115,26 @@ def stream_chunks(
     for start in tqdm(range(0, inputs.shape[1], chunk_length), unit="chunk", disable=not progress, leave=False):
         chunk = slice(start, start + chunk_length)
         yield inputs[:, chunk], targets[:, chunk]
+
+
+def stream_log_probabilities(
+    model: PreTrainedModel, input_ids: torch.Tensor | Sequence[int], batch_size: int = 1, chunk_length: int = 256
+) -> torch.Tensor:
+    """Natural log probability of every token of a text that is read as by `stream_log_likelihood`.
+
+    Args:
+        model, input_ids, batch_size, chunk_length: see there, also for the errors.
+
+    Returns:
+        `[N]` in float64, on the CPU.
+    """
+    chunks, state = [], None
+    with evaluation_mode(model):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
+            output = model(inputs, state=state, use_cache=True)
+            state = output.state
+            chunks.append(target_log_probabilities(output.logits, targets).cpu())
+    return torch.cat(chunks, dim=1).flatten()[: len(input_ids)]
 
 
 def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

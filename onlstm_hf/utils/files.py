@@ -1,5 +1,6 @@
-"""Reading of text files with clear errors, and writing of files and folders as a whole or not at all."""
+"""Reading of text files with clear errors, fingerprints of texts, and writing of files and folders as a whole."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -33,6 +34,15 @@ def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
         yield from file
 
 
+def split_lines(text: str) -> list[str]:
+    r"""The lines of a text, which end at `\n` or `\r\n` alone.
+
+    `str.splitlines` also ends them at characters that stand within words and JSON strings, such as U+2028 and U+0085.
+    """
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines
+
+
 def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
     """Decodes lines of text as they come.
 
@@ -62,6 +72,14 @@ def refuse_nul(text: str, place: str) -> None:
     """Raises a `ValueError` for text with NUL characters, which usually is UTF-16 read as UTF-8."""
     if "\0" in text:
         raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark has; convert it to UTF-8")
+
+
+def fingerprint(texts: Iterable[str]) -> str:
+    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
+    checksum = hashlib.sha256()
+    for text in texts:
+        checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return checksum.hexdigest()[:16]
 
 
 @contextmanager

@@ -109,6 +109,33 @@ def test_what_is_done_is_not_done_again(run, capsys, arguments, interrupted, tmp
     assert interrupted.read_bytes() == (tmp_path / "undisturbed").read_bytes()
 
 
+def test_an_output_that_lost_its_end_is_refused_and_left_as_it_is(error_of, arguments, interrupted):
+    output = interrupted.with_name("trees.partial") / "output"
+    whole = output.read_bytes()
+    output.write_bytes(whole[:-1])
+    message = error_of(*arguments, "--output", interrupted)
+    assert str(output) in message and f"{len(whole) - 1} of {len(whole)} bytes" in message
+    assert output.read_bytes() == whole[:-1] and not interrupted.exists()
+
+
+def test_pictures_that_are_lost_are_told(error_of, arguments, text_file, tmp_path, monkeypatch):
+    arguments[-1], output = "svg", tmp_path / "trees"
+    good = text_file.read_bytes()
+    text_file.write_bytes(b"\n".join([*good.split(b"\n")[:8], b"\xff"]))
+    error_of(*arguments, "--output", output)
+    text_file.write_bytes(good)
+    (tmp_path / "trees.partial" / "output" / "3.svg").unlink()
+    assert "lacks 1 of 8 pictures" in error_of(*arguments, "--output", output)
+
+
+@pytest.mark.parametrize("content", ["", '{"sentences": 8, "hash of', "{}", "[]", "8"])
+def test_a_torn_record_of_what_is_done_is_named(error_of, arguments, interrupted, content):
+    progress = interrupted.with_name("trees.partial") / "progress.json"
+    progress.write_text(content)
+    assert f"{progress} is damaged" in error_of(*arguments, "--output", interrupted)
+    assert progress.read_text() == content
+
+
 def test_standard_input_is_gone_on_with_as_well(run, arguments, interrupted, text_file, monkeypatch):
     type_in(monkeypatch, text_file.read_bytes())
     run("parse", "-", *arguments[3:], "--output", interrupted)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onlstm_hf.ops.recurrence.operator import Recurrence
+from onlstm_hf.fast.recurrence.operator import Recurrence
 
 
 def record_paths(monkeypatch: pytest.MonkeyPatch, recurrence: Recurrence) -> list[tuple[str, str]]:

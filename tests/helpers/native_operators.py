@@ -2,7 +2,7 @@
 
 import pytest
 
-from onlstm_hf.ops.recurrence.native_library import NativeOperator
+from onlstm_hf.fast.recurrence.native_library import NativeOperator
 from tests.helpers.requirements import is_required, missing
 
 

@@ -322,6 +322,21 @@ def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypa
     assert names(tmp_path) == {"checkpoint"}
 
 
+@pytest.mark.parametrize("name", ["LICENSE", "figure.png", "folder", "dangling.svg", "model.safetensors"])
+def test_symbolic_links_are_refused_so_that_nothing_outside_the_folder_is_shared(checkpoint, tmp_path, name):
+    secret, link = tmp_path / "secret", checkpoint / name
+    secret.mkdir() if name == "folder" else secret.write_text("a private key")
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "nothing" if name == "dangling.svg" else secret)
+    with pytest.raises(ValueError, match=f"symbolic links.*: {name}; "):
+        export_checkpoint(checkpoint, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+    (tmp_path / "link").symlink_to(checkpoint)  # the folder itself may be one
+    link.unlink()
+    if name != "model.safetensors":
+        export_checkpoint(tmp_path / "link", tmp_path / "exported")
+
+
 def test_no_code_is_tracked_beside_the_released_weights(project_root):
     if not (project_root / ".git").exists():
         pytest.skip("not a checkout of git")

@@ -43,7 +43,7 @@ class TargetTrees:
             ValueError: if it is another kind of file, or damaged, or has too few sentences.
         """
         stored = read_tree_file(path)
-        if "averaged" not in stored.model:
+        if "averaged" not in stored.model or stored.branching_bias is None:
             raise ValueError(
                 f"{path} has the distances that one model gives, and no averaged trees: training/average_trees.py "
                 "makes these of several such models"
@@ -56,7 +56,7 @@ class TargetTrees:
     @property
     def branching_bias(self) -> str:
         """The rule by which these distances, and then the model's, make the trees."""
-        return self.stored.model["branching_bias"]
+        return self.stored.branching_bias
 
     @property
     def text_fingerprint(self) -> str:
@@ -112,6 +112,7 @@ class TargetTrees:
             "num_sentences": len(self.stored.sentences),
             "held_out_every": HELD_OUT_EVERY,
             "branching_bias": self.branching_bias,
+            "ties": self.stored.model.get("ties"),
             "command": self.stored.model["command"],
         }
 

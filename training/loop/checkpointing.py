@@ -40,13 +40,18 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
     if accelerator.is_main_process:
         for path in temporary.rglob("*"):
             if path.is_file():
-                with open(path, "rb") as file:
-                    os.fsync(file.fileno())
+                sync(path)
         if target.exists():
             os.rename(target, previous)
         os.rename(temporary, target)
         shutil.rmtree(previous, ignore_errors=True)
     accelerator.wait_for_everyone()
+
+
+def sync(path: Path) -> None:
+    """Waits until the content of a file is on the disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def recover_folder(target: Path) -> bool:
@@ -89,25 +94,30 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 def write_checksums(folder: Path) -> None:
     """Writes the checksums of all files in a folder to one file in it."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    lines = [f"{file_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
 def check_checksums(folder: Path) -> None:
-    """Raises a `ValueError` that names the first file that is missing, or is not the one that was written."""
+    """Raises a `ValueError` that names a file that is missing, is not the one that was written, or was added."""
     try:
-        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        expected_by_name = {name: expected for expected, name in (line.split("  ", 1) for line in lines)}
+    except (OSError, ValueError) as error:
         raise ValueError(f"{CHECKSUMS} is missing or damaged") from error
-    for line in lines:
-        expected, _, name = line.partition("  ")
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != CHECKSUMS and name not in expected_by_name:
+            raise ValueError(f"{CHECKSUMS} does not name {name}: the list is damaged, or the file was added later")
+    for name, expected in expected_by_name.items():
         if not (folder / name).is_file():
             raise ValueError(f"{name} is missing")
-        if _checksum(folder / name) != expected:
+        if file_checksum(folder / name) != expected:
             raise ValueError(f"{name} is damaged: it is not what was written (by its checksum in {CHECKSUMS})")
 
 
-def _checksum(path: Path) -> str:
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file's content."""
     checksum = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(2**20):

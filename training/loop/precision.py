@@ -1,6 +1,6 @@
 """Notice for runs in bf16 on a CPU that is not faster in it."""
 
-from onlstm_hf.ops.precision import bfloat16_speed
+from onlstm_hf.fast.precision import bfloat16_speed
 
 
 def bfloat16_notice() -> str | None:

@@ -5,6 +5,8 @@ import operator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+from onlstm_hf.utils.programs import MAX_THREADS
+
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
 
 
@@ -58,19 +60,26 @@ def check_ranges(group: Any) -> None:
 
 
 @dataclass
-class NewModelArguments:
-    """A new model from configuration fields."""
+class ModelFields:
+    """A new model of the one type that a script trains, from configuration fields."""
 
     _argument_group_name: ClassVar[str] = "model"
+    model_code: ClassVar[None] = None
+
+    model: str = fixed("Fields of its configuration, a mapping; override one with --model.hidden_size 650.", "{}")
+
+    def __post_init__(self):
+        self.model: dict[str, Any] = json.loads(self.model) if isinstance(self.model, str) else self.model
+
+
+@dataclass
+class NewModelArguments(ModelFields):
+    """A new model from configuration fields."""
 
     model_type: str = fixed("Model type, as AutoConfig knows it.", "onlstm")
     model_code: str | None = recorded(
         "Python file that is run first: it registers a new model_type with the Auto classes.", None
     )
-    model: str = fixed("Fields of its configuration, a mapping; override one with --model.hidden_size 650.", "{}")
-
-    def __post_init__(self):
-        self.model: dict[str, Any] = json.loads(self.model) if isinstance(self.model, str) else self.model
 
 
 @dataclass
@@ -120,7 +129,7 @@ class RunArguments:
     )
     eval_batch_size: int = recorded("Rows of a batch in validation.", 10, at_least=1)
     trackers: list[str] = free("Trackers of Accelerate, for instance tensorboard.", [])
-    num_threads: int | None = free("CPU threads of each process.", None, at_least=1)
+    num_threads: int | None = free("CPU threads of each process.", None, at_least=1, below=MAX_THREADS + 1)
 
 
 @dataclass
@@ -132,7 +141,7 @@ class Recipe:
     """
 
     data: Any
-    model: NewModelArguments
+    model: ModelFields
     optimization: UpdateArguments
     run: RunArguments
 

@@ -43,7 +43,7 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
 
     Args:
         arguments: of the command line.
-        groups: the dataclasses; one of them is a `NewModelArguments`.
+        groups: the dataclasses; one of them is a `ModelFields`.
         program: the script's name, for its help and errors.
         description: what the script does, in a sentence.
 

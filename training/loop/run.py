@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
-from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from training.loop.checkpointing import (
     check_checksums,
@@ -40,7 +41,7 @@ from training.loop.optimization import (
 from training.loop.precision import bfloat16_notice
 from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
-from training.loop.task import Share, Task, TrainingBatch, fingerprint
+from training.loop.task import Share, Task, TrainingBatch
 from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
 
 # Longest time that processes wait for one another, for instance while the first one scores the validation data.
@@ -69,6 +70,7 @@ class TrainingRun:
 
     def __init__(self, task: Task):
         self.task, self.recipe, self.progress = task, task.recipe, Progress()
+        self._lacks_best = False
         run = self.recipe.run
         self.output_dir = Path(run.output_dir)
         if run.num_threads:
@@ -84,14 +86,25 @@ class TrainingRun:
             self._alone = alone.pop_all()
 
     def _connected_processes(self) -> Accelerator:
-        """The processes of this run, once all of them are there."""
+        """The processes of this run, once all of them are there.
+
+        Raises:
+            ValueError: if a launcher started several, which Accelerate takes for as many runs.
+        """
         run = self.recipe.run
-        return Accelerator(
+        accelerator = Accelerator(
             mixed_precision=self.recipe.optimization.mixed_precision,
             log_with=run.trackers or None,
             project_dir=str(self.output_dir),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
+        started = int(os.environ.get("WORLD_SIZE", 1))
+        if started > accelerator.num_processes:
+            raise ValueError(
+                f"this is one of {started} processes, and Accelerate did not connect them: on CPUs set "
+                "ACCELERATE_USE_CPU=true"
+            )
+        return accelerator
 
     @contextmanager
     def _alone_in_folder(self) -> Iterator[None]:
@@ -119,6 +132,8 @@ class TrainingRun:
         self.log = TrainingLog(
             self.accelerator, self.output_dir, self.progress, num_classes, self.task.unit, log_state
         )
+        if resuming:
+            self._check_best()
 
     def _load(self, checkpoint: Path | None) -> dict | None:
         """Model, optimiser and data, of a checkpoint or new ones. Returns the state of the checkpoint's log."""
@@ -180,6 +195,8 @@ class TrainingRun:
             self.accelerator.print(notice)
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
+        if self._lacks_best:
+            self._replace_best()
         while not self._is_done():
             batches = self.batches.batches(progress.epoch, progress.batch)
             if self.batches.num_batches(progress.epoch) is None:
@@ -336,6 +353,7 @@ class TrainingRun:
         process_state = {"task": self.task.state, "log": self.log.state_dict()}
         torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
         if self.accelerator.is_main_process:
+            self.log.sync()
             self.progress.log_size = self.log.size()
             self.progress.seconds += time.perf_counter() - self.counted_until
             self.counted_until = time.perf_counter()
@@ -385,6 +403,38 @@ class TrainingRun:
         if "init_from" in self.recipe.fields():
             return f"{whole}; --init_from {best} with another output_dir trains on from them"
         return f"{whole}; to train, start another output_dir"
+
+    def _check_best(self) -> None:
+        """Finds out whether `best/` is there, before updates are made that its loss would make worthless.
+
+        Raises:
+            ValueError: if it is damaged.
+        """
+        best, problem = self.output_dir / "best", None
+        if self.accelerator.is_main_process and best.exists():
+            try:
+                check_checksums(best)
+            except ValueError as error:
+                problem = (
+                    f"the checkpoint {best} cannot be loaded: {error}. {self.last} is whole: remove {best}, and "
+                    "--resume makes a new one of the weights in last/"
+                )
+        found = [problem, best.exists()]
+        broadcast_object_list(found)
+        problem, exists = found
+        if problem is not None:
+            raise ValueError(problem)
+        self._lacks_best = bool(self.progress.validation_losses) and not exists
+
+    def _replace_best(self) -> None:
+        """Makes `best/` anew from the weights of `last/`. Losses of the weights that are lost count no longer."""
+        progress = self.progress
+        is_scored = progress.validated_at == progress.step
+        progress.first_kept_loss = len(progress.validation_losses) - is_scored
+        progress.best_epoch = progress.epoch
+        self.accelerator.print(f"{self.output_dir / 'best'} is missing: the weights of {self.last} take its place")
+        self._save(self.last)  # first, so that a run which is killed here finds best/ missing again
+        self._save(self.output_dir / "best")
 
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
         """Goes on from `last/` as if the run had never stopped. Returns the state of its log.

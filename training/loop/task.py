@@ -1,8 +1,7 @@
 """The interface of a task: model, data and scores, which differ between language models and classifiers."""
 
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -135,11 +134,3 @@ class Task(ABC):
     def record(self, progress: Progress) -> dict[str, Any]:
         """Returns the part of `results.json` that all tasks share: recipe, its changes, fingerprints of the data."""
         return {"recipe": self.recipe.fields(), "changes": progress.changes, "fingerprints": self.fingerprints}
-
-
-def fingerprint(texts: Iterable[str]) -> str:
-    """Returns a short checksum of texts and their order, which shows that data have changed."""
-    checksum = hashlib.sha256()
-    for text in texts:
-        checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return checksum.hexdigest()[:16]

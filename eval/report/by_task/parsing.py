@@ -75,6 +75,24 @@ def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -
     return [*header, *LABELS], rows
 
 
+def file_table(by_file: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of mean sentence F1 in per cent: a row a file of the treebank, then the mean of all files.
+
+    Args:
+        by_file: by file `num_sentences`, `num_words`, and `summary`: by name of the trees, what `summarize` gives.
+    """
+    names = list(next(iter(by_file.values()))["summary"])
+    figures = {
+        file: [content["summary"][name]["sentence_f1"]["mean"] for name in names] for file, content in by_file.items()
+    }
+    rows = [
+        [file, str(content["num_sentences"]), str(content["num_words"]), *map(_per_cent, figures[file])]
+        for file, content in by_file.items()
+    ]
+    means = [_per_cent(mean(column)) for column in zip(*figures.values(), strict=True)]
+    return ["file", "sentences", "words", *names], [*rows, ["mean of files", "", "", *means]]
+
+
 def published_rows(max_words: int, published: Sequence[Mapping] = PUBLISHED) -> list[list[str]]:
     """The published rows of this table; their short sentences are those of at most `PUBLISHED_MAX_WORDS` words."""
     rows = []

@@ -12,10 +12,10 @@ from transformers import initialization as init
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import CONFIG_NAME, ModelOutput, can_return_tuple
 
-from ...ops.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
-from ...ops.linear import Linear
-from ...ops.projections import is_plain
-from ...ops.vocabulary_loss import next_token_loss, projected_next_token_loss
+from ...fast.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
+from ...fast.linear import Linear
+from ...fast.projections import is_plain
+from ...fast.vocabulary_loss import next_token_loss, projected_next_token_loss
 from ...utils.remote_code import write_code
 from .configuration import RecurrentConfig
 from .generation import RecurrentGenerationMixin
