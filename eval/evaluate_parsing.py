@@ -307,7 +307,7 @@ def summarize_agreement(names: Sequence[str], models: list[dict], members: list[
 
 
 def source_name(layer: int | None) -> str:
-    """What a layer, counted from 0, is called; `None` is a model with the same distances for all layers."""
+    """Returns the name of a layer, counted from 0; `None` is a model with the same distances for all layers."""
     return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
 
 

@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="runs at the same time, each with its share of the CPU's threads (%(default)s)",
     )
     parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="copy the results, log and trees of each finished run there"
+        "--results", type=Path, metavar="FOLDER", help="copy the results and trees of each finished run there"
     )
     options, others = parser.parse_known_args(arguments)
     try:

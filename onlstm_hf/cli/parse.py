@@ -191,7 +191,7 @@ def _parse_options(options: argparse.Namespace) -> dict:
 
 
 def _settings(options: argparse.Namespace, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict:
-    """What the answers to a sentence depend on, by the names that a user gave it."""
+    """Returns the settings that trees depend on, by the names of the options."""
     from ..utils.checkpoints import checkpoint_hash
 
     return {

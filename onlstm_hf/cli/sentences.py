@@ -1,4 +1,4 @@
-"""What the subcommands that read sentences share: where the sentences come from, and the model that reads them."""
+"""Sentences and model of the subcommands that read sentences."""
 
 from __future__ import annotations
 

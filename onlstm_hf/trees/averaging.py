@@ -114,8 +114,8 @@ class _Chart:
         is_whole = np.issubdtype(scores.dtype, np.integer)
         self.tolerance = 0 if is_whole else _ROUNDING * np.abs(scores).max(initial=0)
         self.by_start, self.by_end = np.zeros_like(scores), np.zeros_like(scores)
-        # Of random ties the logarithms of the numbers of best trees, which grow as 4 to the power of the words; of the
-        # others the width of the left part in the chosen split.
+        # Random ties need the logarithms of the numbers of best trees, which grow as 4 to the power of the words; the
+        # others need the width of the left part in the chosen split.
         self.trees_by_start, self.trees_by_end = np.zeros(scores.shape), np.zeros(scores.shape)
         self.left_widths = np.ones(scores.shape, dtype=np.int64)
         for width in range(2, num_words + 1):

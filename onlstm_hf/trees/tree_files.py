@@ -26,7 +26,7 @@ from .induced_tree import InducedTree
 FILE_NAME = "trees.jsonl.xz"  # in the folder of a training run
 # Files without a rule of their own are of version 1.
 FORMAT, VERSION = "onlstm_hf syntactic distances", 2
-# Of a distance: the fewest, and those that tell any two floats apart.
+# Digits of a stored distance: the fewest, and those that tell any two floats apart.
 SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT = 4, 17
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 
 from eval import evaluate_parsing
@@ -22,6 +21,7 @@ from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from tests.helpers.forked_processes import run_ranks
+from tests.helpers.training_runs import command, log_of, run_in_process
 from training import train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
@@ -304,14 +304,7 @@ def project(tmp_path, monkeypatch):
 
 
 def train(output_dir, *options):
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    return train_grammar.main(["recipe.yaml", "--output_dir", str(output_dir), *map(str, options)])
-
-
-def log_of(output_dir):
-    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
-    return [{name: value for name, value in entry.items() if name != "words_per_s"} for entry in entries]
+    return run_in_process(train_grammar.main, command(output_dir, *options))
 
 
 def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):

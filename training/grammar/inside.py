@@ -25,7 +25,7 @@ from torch.autograd.function import once_differentiable
 
 
 class GrammarScores(NamedTuple):
-    """What a grammar gives the words of sentences of one length, and its rules over nonterminals.
+    """Scores of a grammar for the words of sentences of one length, and its rules over nonterminals.
 
     Attributes:
         left_words, right_words: `[B, n, N]`, `Left` and `Right` of single words, divided by `exp(word_scales)`.

@@ -64,7 +64,7 @@ class ResidualLayer(nn.Module):
 
 @dataclass
 class GrammarOutput(ModelOutput):
-    """What a `NeuralGrammar` returns.
+    """Output of a `NeuralGrammar`.
 
     Attributes:
         log_likelihood: `[B]`, the log probability of each sentence, or the log of the sum over its trees that the

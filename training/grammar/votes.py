@@ -15,7 +15,7 @@ import torch
 
 from onlstm_hf.trees.rank_files import read_trees_of_text
 
-# Of a span without votes: beside others it counts as good as nothing, and where nobody voted nothing is excluded.
+# Score of a span without votes: next to nothing beside other spans; without any votes nothing is excluded.
 UNVOTED_SCORE = -30.0
 
 
@@ -58,7 +58,7 @@ class SpanVotes:
         return cls(votes)
 
     def scores(self, indices: Sequence[int], num_words: int, strength: float) -> torch.Tensor:
-        """What spans add to the log weight of a tree, `[B, num_words + 1, num_words + 1]`.
+        """Returns the log weights that spans add to a tree, `[B, num_words + 1, num_words + 1]`.
 
         Args:
             indices: of the sentences, all of one length.
