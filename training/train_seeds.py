@@ -48,7 +48,7 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
     waiting = [run for run in runs if not run.results()]
 
     def finish(run: SeedRun, message: str) -> None:
-        reporter.say(message)
+        reporter.print_line(message)
         if options.results:
             run.copy_results(options.results)
 
@@ -67,8 +67,8 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
                     finish(run, f"{run.progress()}; finished")
                 else:
                     failed.append(run)
-                    reporter.say(run.failure())
-            reporter.show(running)
+                    reporter.print_line(run.failure())
+            reporter.print_progress(running)
     finally:
         for run in running:
             run.stop()
