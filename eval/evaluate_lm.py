@@ -169,7 +169,7 @@ def score_streams(
 
 
 def _splits(options: argparse.Namespace) -> dict[str, str]:
-    """For each split that is asked for the name that its text has in the results."""
+    """Returns the name of each split's text in the results."""
     return {split: f"{options.dataset} {split}" for split in options.split} if options.dataset else {}
 
 

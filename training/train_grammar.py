@@ -22,7 +22,6 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 import torch
 from transformers import PreTrainedModel

@@ -10,12 +10,9 @@ A run leaves in its `output_dir`:
     results.json  accuracy of best/ on the test expressions by depth and length, how well its trees fit, and the recipe
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
-
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 

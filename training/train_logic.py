@@ -9,13 +9,10 @@ A run leaves in its `output_dir`:
     results.json  the scores of best/ on the test pairs by number of operators, with the recipe
 """
 
-import os
 import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 

@@ -22,7 +22,7 @@ PAPERS_PROTOCOL = "words only (no punctuation, currency signs, empty elements), 
 
 
 def add_treebank_options(parser: argparse.ArgumentParser) -> None:
-    """The options that say where gold trees are and how they are read."""
+    """Adds options for the place and the preprocessing of gold trees."""
     parser.add_argument(
         "--treebank",
         nargs="+",
@@ -41,7 +41,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
         "--preset",
         choices=list(PRESETS),
         help="ptb: the papers' protocol; ctb: the Chinese Treebank; universal: punctuation has the tag PUNCT; plain: "
-        "every leaf is a word as it is written",
+        "every leaf is a word, unchanged",
     )
     reading.add_argument(
         "--dropped-tags",
@@ -58,7 +58,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Treebank:
-    """The gold trees that the options name, without sentences that have no word, such as those of punctuation.
+    """Reads the gold trees that the options name, without sentences of punctuation alone.
 
     They are read when this is made, so that a file that cannot be read is no surprise after a model has been loaded;
     and once more where the model reads treebanks in another way than the options or the papers.
@@ -135,7 +135,7 @@ class Treebank:
         return self.preprocessing == Preprocessing()
 
     def describe(self) -> str:
-        """How the words came about, in a few words."""
+        """Returns a short description of the preprocessing."""
         if self.is_read_as_in_the_papers:
             return PAPERS_PROTOCOL
         preprocessing = self.preprocessing

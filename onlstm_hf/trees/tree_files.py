@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import written_file
+from ..utils.files import split_lines, written_file
 from .distances import tree_from_distances
 from .induced_tree import InducedTree
 
@@ -122,7 +122,7 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        lines = lzma.decompress(Path(path).read_bytes()).decode("utf-8").splitlines()
+        lines = split_lines(lzma.decompress(Path(path).read_bytes()).decode("utf-8"))
         header, *rows = map(json.loads, filter(None, lines))
         if header["format"] != FORMAT:
             raise ValueError(f"its format is {header['format']!r}")

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing, write_report
+from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
@@ -23,7 +23,6 @@ from eval.adaptation.dynamic_evaluation import (
     gradient_root_mean_squares,
 )
 from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
-from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
 from eval.report.perplexities import describe_adaptation
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
@@ -205,7 +204,7 @@ def test_models_of_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint
 
 
 def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
-    other, output, report = tmp_path / "other", tmp_path / "results.json", tmp_path / "RESULTS.md"
+    other, output = tmp_path / "other", tmp_path / "results.json"
     torch.manual_seed(1)
     ONLSTMForCausalLM(model.config).save_pretrained(other)
     tokenizer.save_pretrained(other)
@@ -222,9 +221,6 @@ def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpo
         assert f" {perplexity:.2f} " in row
     assert evaluate_lm.main([models[1], "--files", text_file, "--output", str(tmp_path / "one.json")]) == 0
     assert json.loads((tmp_path / "one.json").read_text())["scores"] == results[1]["scores"]
-    assert write_report.main(["--results", str(output), "--output", str(report)]) == 0
-    for perplexity in perplexities:
-        assert f"| {perplexity:.2f} |" in report.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -365,19 +361,6 @@ def test_settings_at_an_edge_of_the_grid_are_told(chosen, edges):
     assert told.partition("no value beyond that of ")[2].partition(" was tried")[0] == ", ".join(edges)
 
 
-def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
-    output = tmp_path / "results.json"
-    arguments = [checkpoint, "--files", text_file, "--adapt", "ngrams", "--training-text", text_file]
-    settings = ["--order", "3", "--ngram-weight", "0.1", "0.6", "--tune", text_file]
-    assert evaluate_lm.main([*arguments, *settings, "--output", str(output)]) == 0
-    adapted = json.loads(output.read_text())["adaptation"]
-    assert adapted["settings"] == {"order": 3, "ngram_weight": 0.6}  # the n-grams know the text by heart
-    stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
-    mixtures = [NGramInterpolation(3, 0.6)]
-    (expected,) = interpolated_log_probabilities(model, stream, count_ngrams(model, stream, mixtures), mixtures)
-    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected.sum().item(), abs=1e-6)
-
-
 def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
     output, other = tmp_path / "results.json", tmp_path / "other.txt"
     other.write_text(f"{LINES[0]} zyxwv\n")
@@ -412,8 +395,7 @@ def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
         (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
         (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--training-text", "{text}"], "takes no --training-text"),
-        (["--adapt", "ngrams", "--tune", "{text}"], "needs the training text: give --training-text"),
-        (["--adapt", "ngrams", "--ngram-weight", "2", "--training-text", "{text}"], "a weight from 0 to 1"),
+        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
         (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
         (["--mix", "--tune", "{text}"], "--mix needs several models"),
@@ -614,7 +596,6 @@ def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, mo
     assert evaluate_parsing.main([checkpoint, "--treebank", *files, *options]) == 0
     again = json.loads(output.read_text())
     assert list(again["by_file"]) == ["news", "letters"] and again["by_file"]["news"] == results["by_file"]["news"]
-    assert write_report.main(["--results", str(output), "--output", str(tmp_path / "RESULTS.md")]) == 0
 
 
 def test_a_dataset_has_no_files(capsys, checkpoint, dataset):

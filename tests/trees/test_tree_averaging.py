@@ -32,7 +32,7 @@ def binary_trees(start, end):
 
 
 def agreement(tree, trees):
-    """How many constituents a tree shares with others, over all of them."""
+    """Counts the constituents that a tree shares with others."""
     return sum(len(set(tree) & set(other.spans())) for other in trees)
 
 

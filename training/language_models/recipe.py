@@ -90,7 +90,7 @@ class ModelArguments(NewModelArguments):
 
 @dataclass
 class OptimizationArguments(UpdateArguments):
-    """How the weights are updated."""
+    """Optimiser, learning rate and batches."""
 
     optimizer: Literal["nt-asgd", "sgd", "adam", "adamw"] = fixed(
         "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018).", "nt-asgd"

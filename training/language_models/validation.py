@@ -1,4 +1,4 @@
-"""How a model is scored during training and at its end: held-out text and gold trees."""
+"""Scores of a model during training and at its end: held-out text and gold trees."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedToke
 
 
 def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Preprocessing:
-    """How gold trees are read: as the recipe says, as the checkpoint remembers, or by the papers' protocol."""
+    """Returns the preprocessing of gold trees: that of the recipe, of the checkpoint, or the papers' protocol."""
     return preprocessing_of(
         data.treebank_preset,
         config.treebank_preprocessing,

@@ -104,7 +104,7 @@ def published_rows(max_words: int, published: Sequence[Mapping] = PUBLISHED) -> 
 
 
 def _published_spread(figure: Mapping) -> list[str]:
-    """Mean, standard deviation, minimum and maximum, as published or of the published runs; empty where neither is."""
+    """Mean, standard deviation, minimum and maximum, as published or from the published runs; empty if unknown."""
     runs = figure.get("runs")
     if runs:
         spread = {"mean": mean(runs), "standard_deviation": stdev(runs), "min": min(runs), "max": max(runs)}
