@@ -17,11 +17,9 @@ A run leaves in its `output_dir`:
 """
 
 import math
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-
 
 import torch
 from transformers import PreTrainedModel
