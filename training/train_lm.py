@@ -10,13 +10,10 @@ A run leaves in its `output_dir`:
 Both checkpoints hold the weights that are evaluated: the averaged ones once averaging has begun.
 """
 
-import os
 import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 import torch
 from accelerate import PartialState
@@ -30,7 +27,7 @@ from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.trees.treebank import Preprocessing
-from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.training_stages import stages_before, training_stages
 from training.distillation.target_trees import TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
@@ -57,7 +54,7 @@ from training.language_models.validation import (
 from training.loop.checkpointing import file_checksum
 from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import BatchSource, Share, Task, fingerprint
+from training.loop.task import BatchSource, Share, Task
 
 # Rows of a streamed dataset that its fingerprint is made of: all of them may be more than anyone downloads twice.
 NUM_STREAMED_LINES = 10_000

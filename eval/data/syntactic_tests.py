@@ -166,5 +166,5 @@ def _read_jsonl(lines: Iterable[str]) -> Iterable[dict]:
 
 
 def _sample(rows: list[dict], number: int | None) -> list[dict]:
-    """At most so many rows; at random, as the templates make the rows repeat themselves at regular distances."""
+    """Draws at most `number` rows at random, since the templates repeat at regular distances."""
     return rows if number is None or number >= len(rows) else Random(0).sample(rows, number)

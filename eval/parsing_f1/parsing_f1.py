@@ -118,7 +118,7 @@ def _for_each(side: str, convert: Callable, *columns: list) -> list:
 
 
 def _write_prediction(tree: Any) -> str:
-    """A predicted tree as bracket string, or as JSON where only its spans are known."""
+    """A predicted tree as a bracket string, or as JSON with spans only."""
     if isinstance(tree, str) and tree.lstrip().startswith(("(", "[")):
         return tree.strip()
     if isinstance(tree, list | tuple) and all(_is_span(item) for item in tree):
@@ -138,7 +138,7 @@ def _read_prediction(text: str, gold: GoldTree) -> InducedTree:
 
 
 def _write_reference(tree: Any) -> str:
-    """A gold tree as bracket string, or as JSON where its words are preprocessed already."""
+    """A gold tree as a bracket string, or as JSON with preprocessed words."""
     if isinstance(tree, GoldTree):
         return json.dumps([tree.words, tree.constituents])
     if isinstance(tree, str):

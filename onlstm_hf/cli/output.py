@@ -1,4 +1,4 @@
-"""Files that the subcommands write: new ones only, complete ones only, and what is there of those that are not."""
+"""Output files of the subcommands: new ones only, complete ones only, and resumable partial output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def partial_output(
 ) -> Iterator[PartialOutput]:
     """An output that gets its name once the block has ended without an error, and otherwise waits to be gone on with.
 
-    Until then it lies in the folder `PATH.partial`. The same command, called again, goes on after what is done.
+    Until then it lies in the folder `PATH.partial`, and the same command resumes it.
 
     Args:
         path: the output, a text file or a folder of pictures, which does not exist yet.
@@ -60,14 +60,14 @@ def partial_output(
         raise ValueError(f"another process is writing {path}") from error
     with held:
         output = PartialOutput(folder, settings, is_folder)
-        output.go_on(sentences)
+        output.resume(sentences)
         try:
             yield output
         except BaseException as error:
             if not output.has_answers():
                 shutil.rmtree(folder)
                 raise
-            kept = f"what is done is in {folder}, and the same command goes on from there"
+            kept = f"partial results are kept in {folder}; the same command resumes"
             if isinstance(error, ValueError | OSError):
                 raise ValueError(f"{error}; {kept}") from error
             print(f"onlstm-hf: {kept}", file=sys.stderr)
@@ -77,7 +77,7 @@ def partial_output(
 
 
 class PartialOutput:
-    """What is done of an output: `output`, a text file or a folder of pictures, and `progress.json`.
+    """Partial output: `output`, a text file or a folder of pictures, and `progress.json`.
 
     `progress.json` says what the output is made with, and up to where it counts. What it has beyond that, because the
     command was killed before it could say so, is removed and made again.
@@ -92,7 +92,7 @@ class PartialOutput:
         self.answers, self._progress = folder / "output", folder / "progress.json"
         self.num_sentences, self._num_bytes, self._hash = 0, 0, hashlib.sha256()
 
-    def go_on(self, sentences: Iterator[str]) -> None:
+    def resume(self, sentences: Iterator[str]) -> None:
         """Finds what is done, removes what is beyond it, and reads the sentences that it answers."""
         if self._progress.exists() and self.answers.exists():
             progress = self._read_progress()

@@ -17,7 +17,7 @@ from .parse_documents import STEP_NAME
 from .readers import file_parts
 from .rows import SCHEMA_VERSION
 
-# What is no output; `datasets.load_dataset` does not look into folders with such a name.
+# Folder of records that are no output; `datasets.load_dataset` ignores folders with such a name.
 RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
@@ -38,7 +38,7 @@ class Job(NamedTuple):
     again: list[int]
 
 
-def begun_with(output: DataFolder) -> dict:
+def recorded_settings(output: DataFolder) -> dict:
     """The settings that the job in this folder was begun with, or nothing."""
     return _read_manifest(output).get("settings", {})
 
@@ -46,7 +46,7 @@ def begun_with(output: DataFolder) -> dict:
 def begin_job(
     output: DataFolder, settings: dict, tasks: int | None, default_tasks: int, files: CorpusFiles | None = None
 ) -> Job:
-    """Begins a job, or goes on with the one that was begun in this folder with the same settings.
+    """Begins a job, or resumes the one that was begun in this folder with the same settings.
 
     Args:
         output: the folder.
@@ -134,7 +134,7 @@ def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:
-    """How many sentences the complete tasks parsed, and how many they did not, by the reason."""
+    """Counts the sentences that the complete tasks parsed, and those that they did not, by reason."""
     counts: Counter[str] = Counter()
     for path in output.list_files(f"{RUN_FOLDER}/stats"):
         with output.open(path, "r") as file:

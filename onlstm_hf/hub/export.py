@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from fnmatch import fnmatch
+from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
 
@@ -91,6 +93,23 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
     return f"{target}: {len(files)} files, {num_modules} of them the code of the model, {card}"
 
 
+def _reports_malformed_files(function: Callable) -> Callable:
+    """Turns what JSON of another shape than expected raises into a `ValueError` that names the checkpoint."""
+
+    @wraps(function)
+    def reporting(checkpoint: Path, *arguments, **options):
+        try:
+            return function(checkpoint, *arguments, **options)
+        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+            raise ValueError(
+                f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
+                f"({type(error).__name__}: {error}): save the model again"
+            ) from error
+
+    return reporting
+
+
+@_reports_malformed_files
 def repository_files(
     checkpoint: Path, repository: str, results: str | os.PathLike | None = None
 ) -> dict[str, Path | bytes]:

@@ -24,7 +24,7 @@ LENGTH_LIMITS = (10, 20, 30, 40)
 
 @dataclass(frozen=True)
 class LabelRecall:
-    """How many of the gold constituents with one label, the whole sentence included, the predicted trees have."""
+    """Recall of the gold constituents with one label, the whole sentence included."""
 
     correct: int
     total: int
@@ -92,7 +92,7 @@ class ParsingScores:
     f1_of_sentences: np.ndarray = field(repr=False, compare=False)
 
     def to_dict(self) -> dict:
-        """The scores as dictionaries, lists and numbers that JSON can hold; each label gets its `recall`, too."""
+        """Returns the scores as JSON values, with the `recall` of each label."""
         scores = asdict(self)
         del scores["f1_of_sentences"]
         for label, counts in self.label_recall.items():

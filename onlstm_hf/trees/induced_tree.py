@@ -122,7 +122,7 @@ class InducedTree:
 
     @property
     def is_binary(self) -> bool:
-        """Whether every constituent has two parts."""
+        """Returns whether every constituent has two parts."""
         num_constituents = sum(count for count in self.bracket_counts if count > 0)
         return num_constituents == max(len(self.words) - 1, 0)
 
@@ -141,7 +141,7 @@ class InducedTree:
         return parts[0] if parts else []
 
     def to_nltk(self, label: str = "X") -> Any:
-        """The tree as an `nltk.Tree` whose constituents all have the same label.
+        """Returns an `nltk.Tree` whose constituents all have the same label.
 
         Raises:
             ImportError: where NLTK is not installed.
@@ -154,7 +154,7 @@ class InducedTree:
         return parts[0] if len(self.words) > 1 else Tree(label, parts)
 
     def to_bracket(self) -> str:
-        r"""The tree as one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
+        r"""Returns one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
 
         Brackets in words are written as in the Penn Treebank, `-LRB-` and `-RRB-`, a backslash as `\\`, a word's own
         `-LRB-` as `\-LRB-`, white space by its code as in `\u0020`, and a word without characters as a lone backslash.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -216,24 +218,25 @@ def read_treebank(
     """Reads the gold trees of treebank files, in the order of the files and of the trees in them.
 
     Args:
-        paths: a file, a folder (its files with the suffix, also in folders below, sorted by path), or several.
+        paths: a file, a folder (its files with the suffix, also in folders below, sorted by path), or several. A file
+            whose name ends in `.gz` is decompressed.
         preprocessing: which leaves are words and how they are written; the papers' protocol by default. A sentence
             without any word keeps its place as a tree of no words.
-        suffix: the suffix of the files to read in a folder, in upper or lower case.
+        suffix: the suffix of the files to read in a folder, in upper or lower case, with or without `.gz` after it.
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.
         ValueError: if a file is not UTF-8, holds no tree, or its brackets do not match (with the line).
     """
     preprocessing = preprocessing or Preprocessing()
+    return [tree for file in treebank_files(paths, suffix) for tree in _read_file(file, preprocessing)]
+
+
+def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike], suffix: str = ".mrg") -> list[Path]:
+    """The files that `read_treebank` reads, in their order; arguments and errors are its own."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
-    return [
-        tree
-        for path in paths
-        for file in _treebank_files(Path(path), suffix.lower())
-        for tree in _read_file(file, preprocessing)
-    ]
+    return [file for path in paths for file in _files_of(Path(path), suffix.lower())]
 
 
 def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing | None = None) -> list[GoldTree]:
@@ -251,12 +254,13 @@ def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing 
     return trees
 
 
-def _treebank_files(path: Path, suffix: str) -> list[Path]:
+def _files_of(path: Path, suffix: str) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise FileNotFoundError(f"treebank not found: {path}")
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() == suffix and file.is_file())
+    suffixes = (suffix, f"{suffix}.gz")
+    files = sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
     if not files:
         raise FileNotFoundError(f"no {suffix} file in the folder {path}; name the files or their suffix")
     return files
@@ -264,6 +268,11 @@ def _treebank_files(path: Path, suffix: str) -> list[Path]:
 
 def _read_file(path: Path, preprocessing: Preprocessing) -> Iterator[GoldTree]:
     content = path.read_bytes()
+    if path.suffix.lower() == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} cannot be decompressed: {error}") from error
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

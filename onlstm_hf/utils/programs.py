@@ -1,4 +1,4 @@
-"""What every command-line program here shares: how it ends, and types and options of its arguments."""
+"""Shared parts of the command-line programs: exit codes, types and options of arguments."""
 
 import argparse
 import os

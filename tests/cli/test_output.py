@@ -1,4 +1,4 @@
-"""An output that is interrupted: what is left, and how the same command goes on with it."""
+"""Interrupted output: what is kept, and how the same command resumes it."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ def test_killed_at_any_operation_and_called_again_the_output_is_that_of_an_undis
     expected = contents(tmp_path / "undisturbed")
     output, number, exit_code = tmp_path / "trees", 0, None
     while exit_code != 0:
-        # Of the many operations on pictures every fifth is enough.
+        # Every fifth of the many operations on pictures is enough.
         number += 1 if format == "jsonl" else 5
         process = forked_context().Process(
             target=killed_at, args=(number, [*map(str, arguments), "--output", str(output)])
@@ -146,7 +146,7 @@ def test_an_error_keeps_what_is_right_and_says_where(error_of, checkpoint, tmp_p
     type_in(monkeypatch, b"the cat\nthe dog\n\xff\n")
     message = error_of("parse", "--model", checkpoint, "--output", tmp_path / "trees")
     assert "byte 0xff in line 3" in message
-    assert f"what is done is in {tmp_path / 'trees.partial'}, and the same command goes on from there" in message
+    assert f"partial results are kept in {tmp_path / 'trees.partial'}; the same command resumes" in message
     assert names_in(tmp_path) == ["trees.partial"]
     assert (tmp_path / "trees.partial" / "output").read_text() == "(the cat)\n(the dog)\n"
 
@@ -206,4 +206,4 @@ def test_ctrl_c_says_where_what_is_done_lies(capsys, arguments, tmp_path, monkey
 
     monkeypatch.setattr(ONLSTMForCausalLM, "parse", interrupt)
     assert main([*map(str, arguments), "--output", str(tmp_path / "trees")]) == 130
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command resumes" in capsys.readouterr().err

@@ -71,7 +71,7 @@ def root(saved, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def without_package(root):
-    """What all of them do in one process, from relative places."""
+    """Uses all of them in one process, from relative paths."""
     checkpoints = {name: (folder, SENTENCE) for name, folder in LANGUAGE_MODELS.items()}
     checkpoints |= {name: (folder, PAIR) for name, folder in CLASSIFIERS.items()}
     return use_without_package(checkpoints, modules=root / "module kód", folder=root)
@@ -185,7 +185,7 @@ def test_beside_the_package_its_own_code_is_used(root, auto_class):
         assert type(model).__module__ == f"onlstm_hf.models.modeling_{name}"
 
 
-# What a checkpoint had before
+# Earlier content of a checkpoint
 
 
 @pytest.fixture
@@ -283,6 +283,28 @@ def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
     (checkpoint / "config.json").write_text(content)
     with pytest.raises(ValueError, match="config.json is no configuration"):
         export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("config.json", {"architectures": [["a"]]}),
+        ("config.json", {"auto_map": ["a"]}),
+        ("config.json", {"vocab_size": []}),
+        ("tokenizer_config.json", {"model_max_length": []}),
+        ("results.json", {"parsing": 1}),
+        ("results.json", {"parameters": []}),
+        ("results.json", {"data": None}),
+        ("results.json", {"training": {"updates": 1}}),
+    ],
+)
+def test_json_of_another_shape_is_an_error_that_names_the_checkpoint(project_root, tmp_path, name, changes):
+    folder = shutil.copytree(project_root / "model_cards" / "prpn-zh-small", tmp_path / "prpn-zh-small")
+    content = json.loads((folder / name).read_text(encoding="utf-8"))
+    (folder / name).write_text(json.dumps(content | changes), encoding="utf-8")
+    with pytest.raises(ValueError, match="prpn-zh-small|these results"):
+        export_checkpoint(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
 
 
 def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypatch):

@@ -208,7 +208,7 @@ def test_help_documents_every_field(capsys):
             assert len(item.metadata["help"]) > 10
 
 
-# Of language models; those of classifiers begin with their task.
+# Recipes of language models; those of classifiers begin with their task.
 FOLDER = Path(__file__).parents[2] / "training" / "recipes"
 RECIPES = sorted(
     path.relative_to(FOLDER).with_suffix("").as_posix()

@@ -1,4 +1,4 @@
-"""What a run that is resumed takes over, refuses and records, and what a run that failed leaves behind."""
+"""Resuming: what a run restores, refuses and records, and what a failed run leaves behind."""
 
 import fcntl
 import json

@@ -250,6 +250,14 @@ def test_bad_gold_strings_are_named(text, message):
         gold_trees_from_brackets(["(S (X a))", text])
 
 
+def test_reads_compressed_files_and_notices_damage(tmp_path):
+    (tmp_path / "a.MRG.GZ").write_bytes(gzip.compress(COST.encode()))
+    assert read_treebank(tmp_path) == read_treebank(tmp_path / "a.MRG.GZ") == [COST_TREE]
+    (tmp_path / "b.mrg.gz").write_bytes(gzip.compress(COST.encode())[:-9])
+    with pytest.raises(ValueError, match="b.mrg.gz cannot be decompressed"):
+        read_treebank(tmp_path)
+
+
 def test_reads_files_folders_and_several_paths_in_order(tmp_path):
     first, second, upper = tmp_path / "a.mrg", tmp_path / "b" / "c.mrg", tmp_path / "D.MRG"
     second.parent.mkdir()

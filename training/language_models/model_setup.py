@@ -16,9 +16,9 @@ from transformers import (
 )
 
 import onlstm_hf
+from onlstm_hf.fast.dropout import drop_connect_scale
 from onlstm_hf.models.recurrent.configuration_awd_lstm import AWDLSTMConfig
 from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
-from onlstm_hf.ops.dropout import drop_connect_scale
 from onlstm_hf.utils.checkpoint_size import check_size
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
@@ -151,7 +151,7 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
 
 
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Lets a model whose configuration has another weight dropout than its checkpoint predict what that does.
+    """Rescales recurrent weights, so that a changed weight dropout leaves the predictions the same.
 
     Raises:
         ValueError: if a layer of a user's own has other recurrent weights than a `recurrent_projection`.

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,8 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
+from torch.distributed import DistError
 from transformers.utils import logging as transformers_logging
-
-from training.loop.hosts import is_lost_connection
 
 # In a checkpoint folder: the checksums of its files, in the format of `sha256sum --check`.
 CHECKSUMS = "SHA256SUMS"
@@ -72,20 +70,19 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 
     Raises:
         FileExistsError: if there is an earlier run that should not be resumed.
-        ValueError: if the run to resume lies on another host than the first one.
+        ValueError: if the processes do not share the folder, for instance because each host has a disk of its own.
     """
     if accelerator.is_main_process:
         for name in ("best", "last"):
             recover_folder(output_dir / name)
     accelerator.wait_for_everyone()
     seen = [name for name in ("last", "best", "log.jsonl") if (output_dir / name).exists()]
-    (found, first_host), *others = gather_object([(seen, platform.node())])
-    for also_seen, host in others:
-        if resume and "last" in also_seen and "last" not in found:
-            raise ValueError(
-                f"{output_dir / 'last'} lies on {host}, and the first host of this run, {first_host}, does not see "
-                "it: make that host the first one (node rank 0), or copy the folder, or use one that all hosts share"
-            )
+    found, *others = gather_object([seen])
+    if any(also_seen != found for also_seen in others):
+        raise ValueError(
+            f"the processes of this run see different files in {output_dir}: choose an output_dir on a disk that all "
+            "hosts share"
+        )
     if found and not resume:
         raise FileExistsError(
             f"{output_dir} holds an earlier run ({', '.join(found)}): pass --resume to go on from it, or choose "
@@ -143,8 +140,8 @@ def reported_failure_to_write(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        if is_lost_connection(error):
-            raise
+        if isinstance(error, DistError) or "gloo" in str(error):
+            raise  # another process is gone; nothing is wrong with the disk
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         if isinstance(error, RuntimeError):  # PyTorch's, which says nothing of the disk
             reason = f"a file is not whole, as on a full disk ({reason})"

@@ -1,4 +1,4 @@
-"""Where a training run stands."""
+"""Progress of a training run."""
 
 import math
 from dataclasses import dataclass, field
@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass
 class Progress:
-    """What a run counts. Saved with every checkpoint.
+    """Counters of a run, saved with every checkpoint.
 
     Attributes:
         epoch: epochs that are finished.

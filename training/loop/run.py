@@ -18,7 +18,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
-from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from training.loop.checkpointing import (
     check_checksums,
@@ -28,15 +28,6 @@ from training.loop.checkpointing import (
     reported_failure_to_write,
     without_notices,
     write_checksums,
-)
-from training.loop.hosts import (
-    ConnectionLost,
-    HostWatch,
-    check_restarts,
-    in_step,
-    read_from_first_host,
-    reported_loss_of_connection,
-    written_on_first_host,
 )
 from training.loop.model_setup import run_model_code
 from training.loop.optimization import (
@@ -48,13 +39,13 @@ from training.loop.optimization import (
     learning_rate_factor,
 )
 from training.loop.precision import bfloat16_notice
-from training.loop.processes import end_with_parent, locked_folder
+from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
-from training.loop.task import Share, Task, TrainingBatch, fingerprint
+from training.loop.task import Share, Task, TrainingBatch
 from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
 
-# The other processes wait while the first one scores the test data.
-LONGEST_EVALUATION = timedelta(hours=24)
+# Longest time that processes wait for one another, for instance while the first one scores the validation data.
+LONGEST_EVALUATION = timedelta(hours=2)
 # Of the training state in last/: another number is refused.
 STATE_VERSION = 4
 
@@ -86,12 +77,10 @@ class TrainingRun:
             torch.set_num_threads(run.num_threads)
         task.check()
         check_trackers(run.trackers)
-        check_restarts()
         if self.recipe.model.model_code is not None:
             run_model_code(self.recipe.model.model_code)
-        with ExitStack() as alone, reported_loss_of_connection(self._restart):
+        with ExitStack() as alone:
             self.accelerator = self._connected_processes()
-            self.hosts = HostWatch(self.accelerator, self._restart)
             alone.enter_context(self._alone_in_folder())
             self._set_up()
             self._alone = alone.pop_all()
@@ -135,8 +124,7 @@ class TrainingRun:
     def _set_up(self) -> None:
         """Model, optimiser, data and log: those of the checkpoint where the run goes on from one."""
         resuming = find_checkpoint(self.output_dir, self.recipe.run.resume, self.accelerator)
-        with read_from_first_host(self.last, self.accelerator) if resuming else nullcontext() as checkpoint:
-            log_state = self._load(checkpoint)
+        log_state = self._load(self.last if resuming else None)
         self.progress.total_steps = self._count_steps()
 
         num_classes = self.task.num_classes(self.accelerator.unwrap_model(self.model))
@@ -157,7 +145,7 @@ class TrainingRun:
         model = task.build_model(checkpoint)
         self.averaged = average_of(model, arguments.average_decay) if arguments.averages else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
-        average_gradients(self.model, arguments.gradient_compression)
+        average_gradients(self.model)
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
@@ -171,23 +159,16 @@ class TrainingRun:
     def last(self) -> Path:
         return self.output_dir / "last"
 
-    @property
-    def _restart(self) -> str:
-        """What to do where another host died."""
-        return f"Start it again on all hosts with --resume: it goes on from {self.last}, or from the beginning"
-
     def train(self) -> dict:
         """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
 
         Raises:
             TrainingDiverged: where training cannot go on.
             OSError: where a file cannot be written, for instance because the disk is full.
-            ConnectionLost: where another process died.
         """
         with self._alone:
-            with self.log.closing(), reported_loss_of_connection(self._restart):
+            with self.log.closing():
                 self._train()
-            self.hosts.stop()  # the first one scores the test data, and the others end
             results = {}
             if self.accelerator.is_main_process:
                 results = self._write_results()
@@ -219,7 +200,7 @@ class TrainingRun:
         while not self._is_done():
             batches = self.batches.batches(progress.epoch, progress.batch)
             if self.batches.num_batches(progress.epoch) is None:
-                batches = in_step(batches, self.accelerator)
+                batches = in_lockstep(batches, self.accelerator)
             for group in in_groups(batches, arguments.gradient_accumulation_steps):
                 self.update(group)
                 progress.batch += len(group)
@@ -368,10 +349,9 @@ class TrainingRun:
                 write_checksums(folder)
 
     def _save_training_state(self, folder: Path) -> None:
-        with written_on_first_host(folder, self.accelerator) as own:
-            self.accelerator.save_state(str(own))
-            process_state = {"task": self.task.state, "log": self.log.state_dict()}
-            torch.save(process_state, own / f"process_{self.accelerator.process_index}.pt")
+        self.accelerator.save_state(str(folder))
+        process_state = {"task": self.task.state, "log": self.log.state_dict()}
+        torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
         if self.accelerator.is_main_process:
             self.log.sync()
             self.progress.log_size = self.log.size()
@@ -384,7 +364,7 @@ class TrainingRun:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
 
     def _read_training_state(self, checkpoint: Path) -> dict[str, Any]:
-        """Which run `last/`, or the copy of it that this host has, belongs to, and how far it came.
+        """Reads which run `last/` belongs to, and how far it came.
 
         Raises:
             ValueError: if the checkpoint is damaged, is of a version of this package that wrote it otherwise, or was
@@ -492,10 +472,9 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, A
 def run_script(program: str, main: Callable[[], dict]) -> None:
     """Runs a training script; errors that a user can mend end it with one line."""
     keep_freed_memory()
-    end_with_parent()
     try:
         main()
-    except (ValueError, OSError, TrainingDiverged, ConnectionLost) as error:
+    except (ValueError, OSError, TrainingDiverged) as error:
         sys.exit(f"{program}: {error}")
     except KeyboardInterrupt:
         sys.exit(f"{program}: interrupted; --resume goes on from the last checkpoint")
