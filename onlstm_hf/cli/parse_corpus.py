@@ -172,11 +172,11 @@ def run(options: argparse.Namespace) -> None:
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
         reader = DatasetReader(options.input, {"split": options.split}, streaming=True, **keys)
-        corpus = {"dataset": options.input, "split": options.split, **keys}
+        files, corpus = None, {"dataset": options.input, "split": options.split, **keys}
     else:
         files = find_files(options.input, options.kind, options.glob)
         reader = files.reader(**keys)
-        corpus = {"kind": files.kind, "bytes": files.num_bytes, "fingerprint": files.fingerprint, **keys}
+        corpus = {"kind": files.kind, **keys}
     sbatch = dict(option.partition("=")[::2] for option in options.sbatch)
     sbatch |= {"partition": options.partition, "time": options.time}
     counts = parse_corpus(
@@ -195,6 +195,7 @@ def run(options: argparse.Namespace) -> None:
             options.max_words,
             options.dtype,
         ),
+        files=files,
         output_format=options.output_format,
         engine=choose_engine(
             options.engine,
