@@ -27,7 +27,7 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
     "spans, text, expected",
     [
         # a comma hangs on the smallest constituent that has both its neighbours
-        ([(0, 2), (2, 4)], "a b, c d.", ["a b".split(), ",", "c d".split(), "."]),
+        ([(0, 2), (2, 4)], "a b, c d.", [["a", "b"], ",", ["c", "d"], "."]),
         # an opening mark begins the largest constituent that begins after it
         ([(1, 4), (1, 3)], "a (b c) d", ["a", ["(", ["b", "c"], ")", "d"]]),
         ([(2, 4)], 'a b, "c d"!?', ["a", "b", ",", ['"', "c", "d"], '"', "!", "?"]),
