@@ -20,13 +20,13 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from onlstm_hf.fast.dropout import drop_connect
+from onlstm_hf.fast.onlstm.equations import cumax
+from onlstm_hf.fast.onlstm.operator import OrderedNeuronsOutput
+from onlstm_hf.fast.recurrence.fast_path import FastPath
+from onlstm_hf.fast.recurrence.operator import Recurrence
 from onlstm_hf.models.configuration_onlstm import ONLSTMConfig
 from onlstm_hf.models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
-from onlstm_hf.ops.dropout import drop_connect
-from onlstm_hf.ops.ordered_neurons.equations import cumax
-from onlstm_hf.ops.ordered_neurons.operator import OrderedNeuronsOutput
-from onlstm_hf.ops.recurrence.fast_path import FastPath
-from onlstm_hf.ops.recurrence.operator import Recurrence
 
 
 class Inputs(NamedTuple):
@@ -91,7 +91,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     cell_per_hidden = output * (1 - tanh_cell.square())
     candidate_per_cell = input_gate * (1 - candidate.square())
     output_per_hidden = tanh_cell * output * (1 - output)
-    # How f and cumax(..) of i change the cell state, and with it all units of their chunk.
+    # Derivatives of the cell state with respect to f and cumax(..) of i, for all units of their chunk.
     gates_per_cell = torch.stack([trace.cells, -candidate], dim=2).unflatten(-1, (num_chunks, -1))
     grad_cumaxes = 0.0
     if grad_trace.means is not None:

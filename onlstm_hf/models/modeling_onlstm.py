@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..ops.dropout import kept_connections
-from ..ops.ordered_neurons.operator import IMPLEMENTATIONS, OrderedNeuronsOutput, ordered_neurons
-from ..ops.projections import affine, floating_dtype, previous_states, show, weight_and_bias
+from ..fast.dropout import kept_connections
+from ..fast.onlstm.operator import IMPLEMENTATIONS, OrderedNeuronsOutput, ordered_neurons
+from ..fast.projections import affine, floating_dtype, previous_states, show, weight_and_bias
 from ..parsing.mixin import ParsingMixin
 from .configuration_onlstm import ONLSTMConfig
 from .recurrent.awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
@@ -55,8 +55,8 @@ class ONLSTMCausalLMOutput(AWDLSTMCausalLMOutput):
 
 
 class ONLSTMLayer(nn.Module):
-    """One layer of ordered neurons, a `RecurrentLayer`. Its equations are in `ordered_neurons/equations.py`, and the
-    order of the gates' rows in `ordered_neurons/operator.py`.
+    """One layer of ordered neurons, a `RecurrentLayer`. Its equations are in `fast/onlstm/equations.py`, and the
+    order of the gates' rows in `fast/onlstm/operator.py`.
 
     Attributes:
         implementation: which path of `ordered_neurons` runs, one of its `IMPLEMENTATIONS`.

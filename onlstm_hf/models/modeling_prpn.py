@@ -10,15 +10,15 @@ from torch.nn import functional as F
 from transformers import initialization as init
 from transformers.utils import can_return_tuple
 
-from ..ops.batch_norm import MaskedBatchNorm
-from ..ops.deviation_norm import DeviationNorm
-from ..ops.dropout import ElementDropout
-from ..ops.linear import Linear
-from ..ops.memory_reading.equations import ReadingWeights
-from ..ops.memory_reading.operator import IMPLEMENTATIONS, ReadingOutput, read_sequence
-from ..ops.padding import Padding
-from ..ops.projections import parameters, show, weight_and_bias
-from ..ops.structured_attention import attend_to_windows
+from ..fast.batch_norm import MaskedBatchNorm
+from ..fast.deviation_norm import DeviationNorm
+from ..fast.dropout import ElementDropout
+from ..fast.linear import Linear
+from ..fast.padding import Padding
+from ..fast.projections import parameters, show, weight_and_bias
+from ..fast.prpn.equations import ReadingWeights
+from ..fast.prpn.operator import IMPLEMENTATIONS, ReadingOutput, read_sequence
+from ..fast.structured_attention import attend_to_windows
 from ..parsing.mixin import ParsingMixin
 from ..trees.induced_tree import InducedTree
 from .configuration_prpn import PRPNConfig
@@ -180,7 +180,7 @@ def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resoluti
 class ReadingLayer(nn.Module):
     """One layer of the reading network: an LSTM that goes on from what it attends to among its memories.
 
-    It is a `RecurrentLayer`, whose state is its memories. Its equations are in `memory_reading/equations.py`.
+    It is a `RecurrentLayer`, whose state is its memories. Its equations are in `fast/prpn/equations.py`.
 
     Attributes:
         implementation: which path of `read_sequence` runs, one of its `IMPLEMENTATIONS`.

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from transformers import initialization as init
 
-from ..ops.dropout import drop_connect
-from ..ops.projections import floating_dtype, previous_states, show, weight_and_bias
-from ..ops.recurrence.scan import scan
+from ..fast.dropout import drop_connect
+from ..fast.projections import floating_dtype, previous_states, show, weight_and_bias
+from ..fast.recurrence.scan import scan
 from .configuration_rnn import RNNConfig
 from .recurrent.awd_lstm import AWDLSTMForCausalLM, AWDLSTMModel
 from .recurrent.language_model import RecurrentPreTrainedModel

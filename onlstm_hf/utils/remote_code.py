@@ -1,8 +1,8 @@
 """Code that travels with a checkpoint, so that it loads where this package is not installed.
 
 Transformers' loader of remote code follows `from .name import ...` within one flat folder. So the files that a model
-is made of, which stand in folders here, are flattened: `ops/ordered_neurons/fused.py` becomes
-`ordered_neurons_fused.py` (the outermost folder's name is left out), and imports are rewritten. From a flat folder the
+is made of, which stand in folders here, are flattened: `fast/onlstm/fused.py` becomes
+`onlstm_fused.py` (the outermost folder's name is left out), and imports are rewritten. From a flat folder the
 same functions make the same files again.
 """
 

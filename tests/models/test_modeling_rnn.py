@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from onlstm_hf import RNNConfig, RNNForCausalLM
+from onlstm_hf.fast.dropout import drop_connect
 from onlstm_hf.models.configuration_rnn import CELL_TYPES
 from onlstm_hf.models.modeling_rnn import RNNLayer, in_one_buffer
-from onlstm_hf.ops.dropout import drop_connect
 
 each_cell = pytest.mark.parametrize("cell_type", CELL_TYPES)
 

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from transformers.utils import can_return_tuple
 
-from ...ops.dropout import LockedDropout, dropped_words
+from ...fast.dropout import LockedDropout, dropped_words
 from .configuration_awd_lstm import AWDLSTMConfig
 from .language_model import RecurrentCausalLMOutput, RecurrentForCausalLM, RecurrentModel, RecurrentModelOutput
 from .layer import LayerOutput, RecurrentLayer

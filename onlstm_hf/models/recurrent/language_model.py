@@ -12,11 +12,10 @@ from transformers import initialization as init
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import CONFIG_NAME, ModelOutput, can_return_tuple
 
-from ...ops.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
-from ...ops.linear import Linear
-from ...ops.projections import is_plain
-from ...ops.vocabulary_loss import next_token_loss, projected_next_token_loss
-from ...utils.download_check import PLACE, check_download
+from ...fast.labels import IGNORED_LABEL, check_vocabulary, next_token_targets
+from ...fast.linear import Linear
+from ...fast.projections import is_plain
+from ...fast.vocabulary_loss import next_token_loss, projected_next_token_loss
 from ...utils.remote_code import write_code
 from .configuration import RecurrentConfig
 from .generation import RecurrentGenerationMixin
@@ -93,19 +92,6 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = False
     # Tells `generate` that the state cannot be rolled back.
     _is_stateful = True
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path: str | os.PathLike | None, *model_args, **kwargs):
-        """As in Transformers, with an `OSError` for downloaded files that are not those on the Hub.
-
-        A tokenizer that is downloaded later is checked when the model is loaded for the next time.
-        """
-        try:
-            return super().from_pretrained(pretrained_model_name_or_path, *model_args, **kwargs)
-        finally:  # also where it was the damage that could not be loaded
-            if pretrained_model_name_or_path is not None:
-                place = {name: kwargs[name] for name in PLACE if kwargs.get(name)}
-                check_download(pretrained_model_name_or_path, **place)
 
     def save_pretrained(
         self,

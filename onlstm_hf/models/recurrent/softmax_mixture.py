@@ -3,8 +3,8 @@
 import torch
 from torch import nn
 
-from ...ops.dropout import LockedDropout
-from ...ops.linear import Linear
+from ...fast.dropout import LockedDropout
+from ...fast.linear import Linear
 from .configuration import RecurrentConfig
 
 
