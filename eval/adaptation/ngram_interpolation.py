@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
+from transformers import PreTrainedModel
 
-from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
@@ -30,7 +30,7 @@ class NGramInterpolation(NamedTuple):
 
 
 def count_ngrams(
-    model: RecurrentForCausalLM, training_ids: torch.Tensor | Sequence[int], mixtures: Sequence[NGramInterpolation]
+    model: PreTrainedModel, training_ids: torch.Tensor | Sequence[int], mixtures: Sequence[NGramInterpolation]
 ) -> dict[int, KneserNeyNGrams]:
     """The n-grams of a text, for each order among the settings.
 
@@ -48,7 +48,7 @@ def count_ngrams(
 
 
 def interpolated_log_probabilities(
-    model: RecurrentForCausalLM,
+    model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
     ngrams: Mapping[int, KneserNeyNGrams],
     mixtures: Sequence[NGramInterpolation],

@@ -9,10 +9,10 @@ import pytest
 import torch
 
 from onlstm_hf.fast.onlstm import operator as module
-from onlstm_hf.fast.onlstm.operator import ordered_neurons
 from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
 from tests.fast.test_onlstm import gradients, make_problem
 from tests.helpers.fast_paths import record_paths
+from tests.helpers.recurrences import ordered_neurons
 
 CPU = torch.device("cpu")
 FLOAT32 = Setting(CPU, torch.float32, product_in_bfloat16=False)
@@ -80,9 +80,9 @@ def test_a_path_that_is_right_is_taken_and_tried_once_for_each_setting(add_path,
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ({"forward": wrong_values}, r"does not compute what the reference does \(relative error 0\.05\)"),
-        ({"backward": wrong_gradients}, r"does not compute what the reference does \(relative error 2\)"),
-        ({"forward": not_finite}, r"does not compute what the reference does \(relative error nan\)"),
+        ({"forward": wrong_values}, r"does not compute what the plain path does \(relative error 0\.05\)"),
+        ({"backward": wrong_gradients}, r"does not compute what the plain path does \(relative error 2\)"),
+        ({"forward": not_finite}, r"does not compute what the plain path does \(relative error nan\)"),
         ({"forward": failing}, "it failed with RuntimeError: no kernel image is available"),
         ({"backward": failing}, "it failed with RuntimeError: no kernel image is available"),
     ],
@@ -167,4 +167,4 @@ def test_the_backward_pass_asks_for_answers_and_tries_nothing():
 
 
 def test_only_the_kernels_for_gpus_are_tried():
-    assert {name for name, path in module._FAST_PATHS.items() if path.is_checked} == {"triton"}
+    assert {name for name, path in module._PATHS.items() if path.is_checked} == {"triton"}
