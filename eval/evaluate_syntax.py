@@ -38,7 +38,7 @@ END = {
     "ignored": "the end of the sentence does not count",
 }
 SPELLINGS = {
-    "as-written": "sentences as they are written",
+    "as-written": "sentences unchanged",
     "treebank": "sentences spelt as Penn Treebank text: lower case, no punctuation, clitics split off, N for numbers",
 }
 # The positions of the two sentences in each comparison of an item of two or three sentences, as the metric has them.
@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--max-items",
         type=positive_integer,
         metavar="N",
-        help="of each set, a random sample that is always the same, for a first look; all by default",
+        help="score a fixed random sample of N items of each set (default: all)",
     )
     parser.add_argument(
         "--spelling",

@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--max-sentences", type=positive_integer, metavar="N", help="the first N that have two different words"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random orders (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random orders (default: %(default)s)")
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     return parser
 

@@ -83,7 +83,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     cell_per_hidden = output * (1 - tanh_cell.square())
     candidate_per_cell = input_gate * (1 - candidate.square())
     output_per_hidden = tanh_cell * output * (1 - output)
-    # How f and cumax(..) of i change the cell state, and with it all units of their chunk.
+    # Derivatives of the cell state with respect to f and cumax(..) of i, for all units of their chunk.
     gates_per_cell = torch.stack([trace.cells, -candidate], dim=2).unflatten(-1, (num_chunks, -1))
     grad_cumaxes = 0.0
     if grad_trace.means is not None:

@@ -90,7 +90,7 @@ def __dir__() -> list[str]:
 
 
 def _is_command() -> bool:
-    """Whether this is the process of `onlstm-hf` or `python -m onlstm_hf`, which imports `registration` itself."""
+    """Returns whether this process runs `onlstm-hf` or `python -m onlstm_hf`, which import `registration`."""
     name = Path(*sys.argv[:1]).name
     if name == "-m":  # while Python looks for the module to run
         return sys.orig_argv[sys.orig_argv.index("-m") + 1 :][:1] in (["onlstm_hf"], ["onlstm_hf.cli.main"])

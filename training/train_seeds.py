@@ -1,7 +1,7 @@
 """Trains one recipe with several seeds: `python training/train_seeds.py RECIPE.yaml --seeds 1111 2222 [options]`.
 
 Each run is one of train_lm.py, in a folder of its own below the recipe's output_dir (seed_1111, ...), which also gets
-what it printed (output.txt). The same command goes on after any interruption: runs that are finished stay as they are,
+what it printed (output.txt). The same command continues after any interruption: finished runs are kept,
 the others are resumed. Options that are not listed here are passed on to train_lm.py.
 """
 
@@ -36,12 +36,12 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         print(f"\n{results_table(results)}")
     if failed:
         seeds = ", ".join(str(run.seed) for run in failed)
-        print(f"\nnot finished: {seeds}; the same command goes on with them", file=sys.stderr)
+        print(f"\nnot finished: {seeds}; the same command resumes them", file=sys.stderr)
     return 1 if failed else 0
 
 
 def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Sequence[str]) -> list[SeedRun]:
-    """Starts what is not finished, so many at a time, and returns the runs that failed."""
+    """Starts the unfinished runs, `--at-once` at a time, and returns the ones that failed."""
     at_once = min(options.at_once, len(runs))
     num_threads = runs[0].recipe.run.num_threads or max(1, _num_cpus() // at_once)
     reporter, running, failed = Reporter(), [], []
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"train_seeds.py: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("train_seeds.py: interrupted; the same command goes on", file=sys.stderr)
+        print("train_seeds.py: interrupted; the same command resumes the runs", file=sys.stderr)
         return 130
 
 

@@ -147,7 +147,7 @@ def _compare(
 def _cache_log_probabilities(
     scores: torch.Tensor, repeated: torch.Tensor, past: int, size: int, flatness: float
 ) -> torch.Tensor:
-    """The log probability that a cache gives each word, `[B, T]` in float64; NaN where the cache is empty.
+    """Returns the log probability of each word by the cache, `[B, T]` in float64; NaN where the cache is empty.
 
     Args:
         scores, repeated: see `_compare`.

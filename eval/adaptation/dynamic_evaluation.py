@@ -172,7 +172,7 @@ def gradient_root_mean_squares(
     """The root of the mean square of the gradient of each weight, over batches of the training text.
 
     Args:
-        model: a language model that returns a `state`. Its weights stay as they are; it runs without dropout.
+        model: a language model that returns a `state`. Its weights are not changed; it runs without dropout.
         input_ids: `[N]` token ids of training text.
         batch_size: rows that the text is cut into.
         chunk_length: tokens of a row in a batch.

@@ -96,7 +96,7 @@ def count_models(parts: dict[str, list[Script]]) -> list[dict]:
 
 
 def system_name(config: PreTrainedConfig) -> str:
-    """What the table calls a language model: models of one name are seeds of one system."""
+    """Returns the name of a language model in the table: models of one name are seeds of one system."""
     return {"onlstm": "ON-LSTM"}.get(config.model_type, getattr(config, "cell_type", config.model_type).upper())
 
 

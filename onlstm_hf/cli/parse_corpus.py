@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..utils.programs import add_code_option, positive_integer
+from ..utils.programs import add_code_option, positive_integer, thread_count
 from .sentences import add_dtype_option
 
 DESCRIPTION = """\
@@ -137,7 +137,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     )
     engine.add_argument(
         "--threads",
-        type=positive_integer,
+        type=thread_count,
         metavar="N",
         help="threads, and with Ray and Slurm CPUs, of a worker (default: 1; locally the cores shared out)",
     )

@@ -156,6 +156,8 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
     A file is read up to its first word before this returns, so that one without any shows before a model is loaded.
     """
     if _reads_standard_input(options):
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
         return _arriving_sentences(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line)

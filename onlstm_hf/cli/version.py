@@ -36,7 +36,7 @@ def describe_paths() -> str:
 
 
 def _load_openmp_of_pytorch() -> None:
-    """Loads the OpenMP that the operators will run with, as importing PyTorch does: a system may have no other."""
+    """Loads PyTorch's OpenMP, which the operators use; a system may have no other."""
     torch = importlib.util.find_spec("torch")
     for folder in torch.submodule_search_locations if torch else ():
         for path in Path(folder, "lib").glob("libgomp*.so*"):

@@ -207,4 +207,8 @@ def _build_tokenizer(files: Sequence[str | os.PathLike], vocab_size: int) -> Pre
             "the text has no <unk>, so that the model has no vector for unknown words, which a tokenizer needs; "
             "convert without the text"
         )
-    return build_word_tokenizer(vocabulary=words, pad_token="<eos>", padding_side="left")
+    is_treebank_text = {"N", "n't"}.issubset(words)
+    rule = {"split": "treebank", "lowercase": True, "digits_to_n": True, "drop_punctuation": True}
+    return build_word_tokenizer(
+        vocabulary=words, pad_token="<eos>", padding_side="left", **(rule if is_treebank_text else {})
+    )

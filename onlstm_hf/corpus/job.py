@@ -14,12 +14,12 @@ from ..version import __version__
 from .parse_documents import STEP_NAME
 from .rows import SCHEMA_VERSION
 
-# What is no output; `datasets.load_dataset` does not look into folders with such a name.
+# Folder of records that are no output; `datasets.load_dataset` ignores folders with such a name.
 RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
-def begun_with(output: DataFolder) -> dict:
+def recorded_settings(output: DataFolder) -> dict:
     """The settings that the job in this folder was begun with and its number of `"tasks"`, or nothing."""
     if not output.exists(MANIFEST):
         return {}
@@ -29,7 +29,7 @@ def begun_with(output: DataFolder) -> dict:
 
 
 def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tasks: int) -> int:
-    """Begins a job, or goes on with the one that was begun in this folder with the same settings.
+    """Begins a job, or resumes the one that was begun in this folder with the same settings.
 
     Args:
         output: the folder.
@@ -44,7 +44,7 @@ def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tas
         ValueError: if the job was begun with other settings, or the folder has other files.
     """
     settings = {"schema_version": SCHEMA_VERSION, **settings}
-    known = begun_with(output)
+    known = recorded_settings(output)
     if not known:
         if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
             raise ValueError(f"{output.path} has files that are not from parse-corpus; name a new folder")
@@ -74,7 +74,7 @@ def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:
-    """How many sentences the complete tasks parsed, and how many they did not, by the reason."""
+    """Counts the sentences that the complete tasks parsed, and those that they did not, by reason."""
     counts: Counter[str] = Counter()
     for path in output.list_files(f"{RUN_FOLDER}/stats"):
         with output.open(path, "r") as file:

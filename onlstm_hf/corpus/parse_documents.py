@@ -23,12 +23,12 @@ SENTENCES_PER_WINDOW = 1 << 12
 CHARACTERS_PER_WINDOW = 1 << 20
 # A sentence of more characters a word than this is none: text without spaces, or data.
 CHARACTERS_PER_WORD = 20
-# What datatrove's statistics call the step.
+# Name of the step in datatrove's statistics.
 STEP_NAME = "🌳 - PARSER: constituency trees"
 
 
 class ParseOptions(NamedTuple):
-    """What is computed for every sentence.
+    """Options of the parse of every sentence.
 
     Attributes:
         language: split documents into sentences by the rules of this language (a code such as `"en"`, with the library
@@ -62,7 +62,7 @@ class ParseOptions(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence that is read, with its place and, where it cannot be parsed, the reason."""
+    """A sentence with its place in the text and, if it cannot be parsed, the reason."""
 
     document: str
     position: int
@@ -177,14 +177,14 @@ def sentence_splitter(language: str | None) -> Callable[[str], Iterable[str]]:
         return partial(str.split, sep="\n")
     from sentencex import segment
 
-    # What a library takes for one sentence does not cross lines.
+    # A sentence does not cross lines, whatever the library says.
     return lambda text: (sentence for line in text.split("\n") for sentence in segment(language, line))
 
 
 def _sentences(
     documents: Iterable[Document], split: Callable[[str], Iterable[str]], max_words: int
 ) -> Iterator[Sentence]:
-    """The sentences of each document that have a word; of a document without one, one that says why."""
+    """Yields the sentences of each document; a document without words yields one that says why."""
     for document in documents:
         if reason := document.metadata.get("reason"):
             yield Sentence(document.id, 0, "", reason)
@@ -192,14 +192,14 @@ def _sentences(
         position = 0
         for text in split(document.text):
             if text := text.strip():
-                reason = _why_not(text, max_words)
+                reason = _skip_reason(text, max_words)
                 yield Sentence(document.id, position, "" if reason else text, reason)
                 position += 1
         if position == 0:
             yield Sentence(document.id, 0, "", "no words")
 
 
-def _why_not(text: str, max_words: int) -> str | None:
+def _skip_reason(text: str, max_words: int) -> str | None:
     """The reason for which a sentence is not parsed, or `None`."""
     if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
         return f"more than {max_words} words"

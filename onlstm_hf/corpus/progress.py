@@ -1,4 +1,4 @@
-"""How far the tasks of a corpus are, told by small files that the workers write and the command reads."""
+"""Progress of the tasks of a corpus: small files that the workers write and the command reads."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ SECONDS_BETWEEN_LINES = 30.0  # where standard error is a file
 
 
 class TaskProgress:
-    """What a worker tells of its task.
+    """Progress of one task.
 
     Args:
         folder: a local folder, or `None` to tell nothing.

@@ -4,6 +4,7 @@ Those of datatrove read a file in one task, leave out documents without text and
 file from the first byte on that is not UTF-8; and there is none of plain text.
 """
 
+import codecs
 import io
 import sys
 from abc import abstractmethod
@@ -104,12 +105,13 @@ class LineReader(FileReader):
             if not line:
                 return
             place = f"{path}/{offset}"
+            content = line.removeprefix(codecs.BOM_UTF8) if offset == 0 else line
             offset += len(line) + skipped
             if len(line) > MAX_LINE_BYTES:
                 yield unreadable(place, TOO_LONG)
                 continue
             try:
-                yield self.parse_line(line.rstrip(b"\r\n"), place)
+                yield self.parse_line(content.rstrip(b"\r\n"), place)
             except UnicodeDecodeError:
                 yield unreadable(place, "not UTF-8")
 
@@ -120,7 +122,7 @@ class TextReader(LineReader):
     name = "📄 Text"
 
     def parse_line(self, line: bytes, place: str) -> Document:
-        return Document(line.decode("utf-8-sig"), place)
+        return Document(line.decode(), place)
 
 
 class JsonlReader(LineReader):

@@ -11,7 +11,7 @@ from datatrove.pipeline.base import PipelineStep
 from ..parsing.precision import parsing_dtype
 from ..utils.checkpoints import load_checkpoint
 from .executors import Engine
-from .job import RUN_FOLDER, begin_job, begun_with, count_sentences, model_fingerprint
+from .job import RUN_FOLDER, begin_job, count_sentences, model_fingerprint, recorded_settings
 from .parse_documents import ParseDocuments, ParseOptions
 from .progress import CorpusProgress
 from .writers import row_writer
@@ -58,7 +58,7 @@ def parse_corpus(
     folder = get_datafolder(output)
     if options.dtype == "auto":
         dtype = "float32" if options.log_probability else parsing_dtype()
-        options = options._replace(dtype=begun_with(folder).get("dtype", dtype))
+        options = options._replace(dtype=recorded_settings(folder).get("dtype", dtype))
     settings = {
         "corpus": corpus,
         "model": model_fingerprint(*load_checkpoint(model, trust_remote_code=trust_remote_code)),

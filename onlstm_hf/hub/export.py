@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+from collections.abc import Callable
 from fnmatch import fnmatch
+from functools import wraps
 from itertools import chain, islice
 from pathlib import Path
 
@@ -90,6 +92,23 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
     return f"{target}: {len(files)} files, {num_modules} of them the code of the model, {card}"
 
 
+def _reports_malformed_files(function: Callable) -> Callable:
+    """Turns what JSON of another shape than expected raises into a `ValueError` that names the checkpoint."""
+
+    @wraps(function)
+    def reporting(checkpoint: Path, *arguments, **options):
+        try:
+            return function(checkpoint, *arguments, **options)
+        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+            raise ValueError(
+                f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
+                f"({type(error).__name__}: {error}): save the model again"
+            ) from error
+
+    return reporting
+
+
+@_reports_malformed_files
 def repository_files(
     checkpoint: Path, repository: str, results: str | os.PathLike | None = None
 ) -> dict[str, Path | bytes]:
@@ -136,12 +155,19 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
 
     Raises:
         FileNotFoundError: if there is no such folder.
+        ValueError: if there is a symbolic link in it, which may lead to a file that nobody meant to share.
     """
     folder = Path(folder)
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}")
-    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*")) if path.is_file()}
-    return {path.as_posix(): full_path for path, full_path in paths.items() if not set(path.parts) & set(NEVER_SHARED)}
+    paths = {path.relative_to(folder): path for path in sorted(folder.rglob("*"))}
+    shared = {path.as_posix(): full for path, full in paths.items() if not set(path.parts) & set(NEVER_SHARED)}
+    if links := [name for name, path in shared.items() if path.is_symlink()]:
+        raise ValueError(
+            f"{folder} has symbolic links, whose content would be shared: {', '.join(links)}; put files in their "
+            f"place, for instance with `cp -rL {folder} COPY`"
+        )
+    return {name: path for name, path in shared.items() if path.is_file()}
 
 
 def read_card(card_class: type, path: Path):

@@ -48,7 +48,7 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
     `logits`.
 
     Args:
-        model: a language model, or a classifier of sequences or pairs. It is left as it is.
+        model: a language model, or a classifier of sequences or pairs. It is not changed.
         path: of the file, which is replaced.
 
     Returns:

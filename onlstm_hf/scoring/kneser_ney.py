@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of counts 1, 2, and 3 or more, where a text is too small to estimate them: those of KenLM's `--discount_fallback`.
+# Discounts of counts 1, 2, and 3 or more where a text is too small to estimate them (KenLM's `--discount_fallback`).
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 

@@ -10,14 +10,15 @@ import os
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from .sources import read_source
-from .word_splitting import word_splitter
+from .word_splitting import SIGNS, word_splitter
 
 # Stands before each part of a word but its first.
 _CONTINUES = "##"
@@ -47,9 +48,9 @@ def build_word_tokenizer(
     recognised where they are written in the text (`<unk>` in the Penn Treebank files). The tokenizer never adds
     `eos_token` by itself: whoever builds the training stream or parses a sentence does.
 
-    Offsets refer to the text as it was given, before normalisation. The one limit is `digits_to_n`: the offsets of an
-    `N` that stands for several characters are those of the number's last character
-    (`onlstm_hf.text.word_alignment.encode_sentence` gives the whole number).
+    Offsets refer to the text as it was given, before normalisation. The one limit is `digits_to_n`: a normalizer gives
+    an `N` that stands for several characters the place of the last of them
+    (`onlstm_hf.text.word_alignment.word_offsets` gives that of the whole number).
 
     Args:
         source: A text file, a list of text files (both read as a stream), an iterable of strings, or a dataset of the
@@ -64,10 +65,12 @@ def build_word_tokenizer(
             9.8, 1,000, 1/2, 1986-87 and 3:15, but not 1990s or 30-year. Also as there, `%` is written `N`: "5 %" is
             "N N".
         drop_punctuation: Leave out words that have neither a letter nor a digit, as the Penn Treebank text for
-            language modelling does. In a sentence that is given as a list of words they are unknown words.
-        split: "whitespace": words are what white space separates. "treebank": also separates punctuation and the
-            clitics of English (`do n't`, `John 's`), as the Penn Treebank does. "characters": each character is a
-            token, the space included.
+            language modelling does; with "treebank" all but the signs `$ & # '` where the vocabulary has them. In a
+            sentence that is given as a list of words they are unknown words.
+        split: "whitespace": words are what white space separates. "treebank": splits ordinary English text as the
+            Penn Treebank does: punctuation and clitics are taken off (`do n't`, `John 's`), a period stays with an
+            abbreviation. Curly apostrophes count as straight ones, a pound sign is `#`, and a slash within a word is
+            `\\/`, as there. "characters": each character is a token, the space included.
         text_column: The column of a dataset that holds the text.
         eos_token: Ends a sentence or document; it is also the tokenizer's `bos_token`.
         unk_token: Stands for every word outside the vocabulary.
@@ -87,7 +90,15 @@ def build_word_tokenizer(
     if (source is None) == (vocabulary is None):
         raise ValueError("give either a source to take the vocabulary from, or the vocabulary itself")
     special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size, min_count)
-    backend = word_splitter(split, lowercase=lowercase, digits_to_n=digits_to_n, drop_punctuation=drop_punctuation)
+    rule = partial(
+        word_splitter,
+        split,
+        lowercase=lowercase,
+        digits_to_n=digits_to_n,
+        drop_punctuation=drop_punctuation,
+        special_tokens=special_tokens,
+    )
+    backend = rule()
     if split == "characters":
         backend.decoder = decoders.Fuse()
 
@@ -101,6 +112,7 @@ def build_word_tokenizer(
         if len(words) == len(special_tokens):
             raise ValueError(f"the source has no word that occurs {min_count} times or more: is the text empty?")
         words = words[:vocab_size]
+    backend.pre_tokenizer = rule(signs=_known_signs(words)).pre_tokenizer
     backend.model = models.WordLevel({word: index for index, word in enumerate(words)}, unk_token=unk_token)
     backend.add_special_tokens(special_tokens)
     return _wrapped(
@@ -158,11 +170,20 @@ def build_subword_tokenizer(
     if split == "characters":
         raise ValueError("words that are characters have no parts; choose another split, or build_word_tokenizer")
     special_tokens = _special_tokens(eos_token, unk_token, pad_token, vocab_size, min_count)
-    backend = word_splitter(split, lowercase=lowercase, digits_to_n=digits_to_n, drop_punctuation=drop_punctuation)
+    rule = partial(
+        word_splitter,
+        split,
+        lowercase=lowercase,
+        digits_to_n=digits_to_n,
+        drop_punctuation=drop_punctuation,
+        special_tokens=special_tokens,
+    )
+    backend = rule()
     word_counts = _word_counts(backend, _without(special_tokens, read_source(source, text_column)))
     if not word_counts:
         raise ValueError("the source has no word: is the text empty?")
     backend.model = _parts_of_words(word_counts, special_tokens, unk_token, vocab_size, min_count, parts == "bpe")
+    backend.pre_tokenizer = rule(signs=_known_signs(backend.get_vocab())).pre_tokenizer
     backend.decoder = decoders.WordPiece(prefix=_CONTINUES, cleanup=False)
     backend.add_special_tokens(special_tokens)
     return _wrapped(backend, eos_token, unk_token, pad_token, padding_side)
@@ -182,6 +203,11 @@ def _special_tokens(
             f"({' '.join(special_tokens)}), to leave room for words"
         )
     return special_tokens
+
+
+def _known_signs(words: Collection[str]) -> list[str]:
+    """The signs that a vocabulary has; any other one is punctuation."""
+    return [sign for sign in SIGNS if sign in words]
 
 
 def _wrapped(

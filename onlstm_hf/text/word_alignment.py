@@ -4,23 +4,31 @@ A model gives a syntactic distance for each token, a tree is drawn over words; t
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, groupby
+from unicodedata import category
 
+from tokenizers import PreTokenizedString, Tokenizer
 from transformers import PreTrainedTokenizerBase
 
-# What may stand in front of the last digit of a number.
-_IN_NUMBERS = frozenset("0123456789.,:/\\-")
+# A number in a text, for which a normalizer wrote N.
+_NUMBER = re.compile(r"\.?\d+(?:(?:\\?/|[-–.,:])\d+)*\.?$")
+
+_INVISIBLE = "\u00ad\u200b\u2060\ufeff"
 
 
 def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tuple[list[int], list[int]]:
     """Encodes a sentence that is split into words, without special tokens.
 
-    The ids are those of the text that has the words with single spaces between them, so that a byte-level tokenizer
-    sees the space before a word that it saw in training. A token belongs to the word of its first visible character;
-    one that has none (a space by itself) belongs to the word that follows. A word without any token (an empty string,
-    a control character that is stripped) gets the unknown token, or a copy of the token beside it where the tokenizer
-    has no unknown token.
+    A word-level tokenizer looks up each word, as it stands or as its normalizer writes it, so that each is one token;
+    a word that its rule would cut or leave out is unknown.
+
+    With any other tokenizer the ids are those of the text that has the words with single spaces between them, so that
+    a byte-level one sees the space before a word that it saw in training. A token belongs to the word of its first
+    visible character; one that has none (a space by itself) belongs to the word that follows. A word without any token
+    (an empty string, a control character that is stripped) gets the unknown token, or a copy of the token beside it
+    where the tokenizer has no unknown token.
 
     Args:
         tokenizer: Any tokenizer of Transformers.
@@ -33,6 +41,8 @@ def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tu
         ValueError: The tokenizer has no token for any of the words, and neither an unknown nor an end token.
     """
     words = list(words)
+    if is_word_level(tokenizer) and type(tokenizer.backend_tokenizer.decoder).__name__ != "Fuse":  # not characters
+        return _look_up(tokenizer, words), list(range(len(words)))
     input_ids, word_indices = _encode(tokenizer, words)
     return _with_every_word(tokenizer, input_ids, word_indices, len(words))
 
@@ -42,9 +52,9 @@ def encode_sentence(
 ) -> tuple[list[str], list[int], list[int], list[tuple[int, int]]]:
     """Splits a sentence into words and encodes it, without special tokens.
 
-    The words are what white space separates; those of a word-level tokenizer (`build_word_tokenizer`) are its own
-    tokens, so that it can separate punctuation and clitics, or characters. What the tokenizer leaves out of every text
-    (punctuation, with the normalisers of this package) is no word.
+    The words of a tokenizer that was built here (`build_word_tokenizer`, `build_subword_tokenizer`) are those of its
+    own rule, so that it can separate punctuation and clitics, or characters, and leave punctuation out. With any other
+    tokenizer they are what white space separates.
 
     Args:
         tokenizer: Any tokenizer of Transformers.
@@ -56,24 +66,80 @@ def encode_sentence(
     Raises:
         ValueError: See `encode_words`.
     """
-    if is_word_level(tokenizer):
-        encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        input_ids, offsets = encoding["input_ids"], _whole_words(text, encoding["offset_mapping"])
-        word_indices = list(range(len(offsets)))
-    else:
-        offsets = [match.span() for match in re.finditer(r"\S+", text)]
-        words = [text[start:end] for start, end in offsets]
-        input_ids, word_indices, kept = _encode_kept(tokenizer, words)
-        offsets = [offsets[index] for index in kept]
-        input_ids, word_indices = _with_every_word(tokenizer, input_ids, word_indices, len(kept))
-    return [text[start:end] for start, end in offsets], input_ids, word_indices, offsets
+    offsets = word_offsets(tokenizer, text)
+    words = [text[start:end] for start, end in offsets]
+    if not has_word_rule(tokenizer):
+        return words, *encode_words(tokenizer, words), offsets
+    encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ends = [end for _, end in offsets]
+    tokens = [
+        (token, min(bisect_right(ends, start), len(words) - 1))
+        for token, (start, _) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True)
+        if words
+    ]
+    input_ids, word_indices = [token for token, _ in tokens], [word for _, word in tokens]
+    return words, *_with_every_word(tokenizer, input_ids, word_indices, len(words)), offsets
+
+
+def word_offsets(tokenizer: PreTrainedTokenizerBase, text: str) -> list[tuple[int, int]]:
+    """The `(start, end)` of each word of a text, see `encode_sentence`.
+
+    Tokens cannot say it: a number for which the normalizer writes N has the place of its last character, and special
+    and added tokens are found within words, too.
+    """
+    if not has_word_rule(tokenizer):
+        return [match.span() for match in re.finditer(r"\S+", text)]
+    backend, pieces = tokenizer.backend_tokenizer, PreTokenizedString(text)
+    if backend.normalizer is not None:
+        pieces.normalize(backend.normalizer.normalize)
+    backend.pre_tokenizer.pre_tokenize(pieces)
+    offsets, previous_end = [], 0
+    for piece, (start, end), _ in pieces.get_splits("original", "char"):
+        if piece == "N" and text[start:end] != "N" and (number := _NUMBER.search(text[previous_end:end])):
+            start = previous_end + number.start()
+        offsets.append((start, end))
+        previous_end = end
+    return offsets
+
+
+def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tuple[int, int]]]:
+    """The `(start, end)` of the marks before each word of a text, and of those after the last one.
+
+    Marks are what stands between the words. Repeated ones (`...`, `--`) count as one, and so do neighbouring symbols
+    such as the parts of an emoji.
+
+    Args:
+        text: the text.
+        offsets: of its words.
+    """
+
+    def kind(position: int) -> str:
+        character = text[position]
+        if character.isspace() or character in _INVISIBLE:
+            return ""
+        return character if category(character).startswith("P") else "symbols"
+
+    gaps = zip([0, *(end for _, end in offsets)], [*(start for start, _ in offsets), len(text)], strict=True)
+    marks = []
+    for gap in gaps:
+        runs = ((name, list(positions)) for name, positions in groupby(range(*gap), kind))
+        marks.append([(positions[0], positions[-1] + 1) for name, positions in runs if name])
+    return marks
+
+
+def unknown_words(
+    tokenizer: PreTrainedTokenizerBase | None, input_ids: Sequence[int], word_indices: Sequence[int]
+) -> list[bool]:
+    """For each word whether one of its tokens is the unknown token."""
+    unknown = [False] * (word_indices[-1] + 1 if word_indices else 0)
+    for token, word in zip(input_ids, word_indices, strict=True):
+        unknown[word] |= token == getattr(tokenizer, "unk_token_id", None)
+    return unknown
 
 
 def kept_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
-    """The words between spaces of a text: all but those that the tokenizer leaves out of every text."""
-    words = text.split()
-    _, _, kept = _encode_kept(tokenizer, words)
-    return [words[index] for index in kept]
+    """The words of a text as they stand in it, see `encode_sentence`."""
+    return [text[start:end] for start, end in word_offsets(tokenizer, text)]
 
 
 def is_word_level(tokenizer: PreTrainedTokenizerBase) -> bool:
@@ -81,24 +147,30 @@ def is_word_level(tokenizer: PreTrainedTokenizerBase) -> bool:
     return tokenizer.is_fast and type(tokenizer.backend_tokenizer.model).__name__ == "WordLevel"
 
 
-def _encode_kept(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int], list[int]]:
-    """Ids, the index of each one's word among those that are kept, and the indices of these among all words."""
-    input_ids, word_indices = _encode(tokenizer, words)
-    without_token = set(range(len(words))).difference(word_indices)
-    left_out = {index for index in without_token if _is_left_out(tokenizer, words[index])}
-    kept = [index for index in range(len(words)) if index not in left_out]
-    if left_out:
-        input_ids, word_indices = _encode(tokenizer, [words[index] for index in kept])
-    return input_ids, word_indices, kept
-
-
-def _is_left_out(tokenizer: PreTrainedTokenizerBase, word: str) -> bool:
-    """Whether nothing of a word reaches the tokenizer's model, so that it is not unknown but no word at all."""
-    if not tokenizer.is_fast:
+def has_word_rule(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Whether the tokenizer's own normalizer and pre-tokenizer say what the words of a text are."""
+    if not tokenizer.is_fast or tokenizer.backend_tokenizer.pre_tokenizer is None:
         return False
-    splitter = tokenizer.backend_tokenizer
-    written = word if splitter.normalizer is None else splitter.normalizer.normalize_str(word)
-    return not (written if splitter.pre_tokenizer is None else splitter.pre_tokenizer.pre_tokenize_str(written))
+    model = tokenizer.backend_tokenizer.model
+    is_subwords = type(model).__name__ == "BPE" and model.continuing_subword_prefix is not None
+    return is_word_level(tokenizer) or is_subwords
+
+
+def _look_up(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> list[int]:
+    backend, unknown = tokenizer.backend_tokenizer, tokenizer.unk_token_id
+    ids = tokenizer.convert_tokens_to_ids(words)
+    for index, word in enumerate(words):
+        if ids[index] == unknown:
+            written = word if backend.normalizer is None else backend.normalizer.normalize_str(word)
+            if _pieces(backend, word) in ([], [word]) and _pieces(backend, written) == [written]:
+                ids[index] = tokenizer.convert_tokens_to_ids(written)
+    return ids
+
+
+def _pieces(backend: Tokenizer, text: str) -> list[str]:
+    if backend.pre_tokenizer is None:
+        return [text]
+    return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
 
 
 def _encode(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int]]:
@@ -154,15 +226,3 @@ def _with_every_word(
         if copy_neighbour:
             substitute = complete_ids[-1]
     return complete_ids, [index for index, _ in tokens]
-
-
-def _whole_words(text: str, token_offsets: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Widens offsets to the left where a normaliser wrote fewer characters than a number has (9.8 -> N)."""
-    offsets = []
-    previous_end = 0
-    for start, end in token_offsets:
-        while start > previous_end and text[end - 1].isdigit() and text[start - 1] in _IN_NUMBERS:
-            start -= 1
-        offsets.append((start, end))
-        previous_end = end
-    return offsets

@@ -1,39 +1,79 @@
-"""What the words of a text are, and how they are written: the first half of every tokenizer that is built here."""
+"""What the words of a text are, and how they are written: the first half of every tokenizer that is built here.
+
+The rules are components of the library tokenizers, which a saved `tokenizer.json` carries. Their regular expressions
+are also valid in JavaScript (flag `u`), so that the same file splits text in a browser: no inline flags, no `\\b`,
+`\\d` and `\\X`, no possessive or atomic groups.
+"""
+
+from collections.abc import Collection
 
 from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 # A number as a whole word. These are the forms that the Penn Treebank language-modelling text writes as N (61, 9.8,
 # 1,000, 1\/2, 1986-87, 3:15); a word with anything else in it (1990s, 30-year, 13th) keeps its digits there.
-_NUMBER = r"\d+(?:(?:\\?/|[-.,:])\d+)*"
+_NUMBER = r"\p{Nd}+(?:(?:\\?/|[-.,:])\p{Nd}+)*"
+
+
+def _any_case(words: str) -> str:
+    """A pattern for words that may have capitals: `mr dr` gives `[mM][rR]|[dD][rR]`."""
+    return "|".join("".join(f"[{letter}{letter.upper()}]" for letter in word) for word in words.split())
+
 
 # Penn Treebank word splitting in one pattern, whose matches are the words. A period stays with an abbreviation and is
-# a word of its own elsewhere, so that a text of several sentences needs no splitting beforehand.
+# a mark elsewhere, so that a text of several sentences needs no splitting beforehand.
 _LETTER_OR_DIGIT = r"[\p{L}\p{M}\p{N}]"
-_JOINER = r"(?:\\?/|\.?-|[.&_@+]|(?<=\d)[,:](?=\d))"
-_CLITIC = r"['’](?:s|m|d|ll|re|ve)\b"
-_ABBREVIATIONS = (
-    "adm ariz assn aug ave blvd bros calif co col colo conn corp dec dept dr etc feb fla gen gov inc jan jr ky lt ltd "
-    "md messrs mich minn mr mrs ms nev nov oct ph prof pty rep rev sen sept sgt sr st tenn vs wis"
-).replace(" ", "|")
-_TREEBANK_WORD = "(?i)" + "|".join(
-    (
-        rf"(?:(?![in]\.(?!\p{{L}}))(?:\p{{L}}\.)+|(?:{_ABBREVIATIONS})\.)(?!-?{_LETTER_OR_DIGIT})",  # J. a.m. Corp.
-        r"can(?=not\b)|(?:gon|wan)(?=na\b)|got(?=ta\b)",
-        r"n['’]t\b",
-        _CLITIC,
-        r"['’]\d+s?\b",  # '80s
-        rf"(?:(?!n['’]t\b){_LETTER_OR_DIGIT}"
-        rf"|(?<={_LETTER_OR_DIGIT})(?:{_JOINER}|(?!{_CLITIC})['’])(?={_LETTER_OR_DIGIT}))+",
-        r"\.{2,}|-{2,}|``|''|-[lr][rcs]b-",
-        r"(?=\S)\X",  # any other visible symbol; \X keeps the code points of an emoji together
-    )
+_NO_FURTHER = rf"(?!{_LETTER_OR_DIGIT})"
+_JOINER = r"(?:\\?/|\.?-|[.&_@+]|(?<=\p{Nd})[,:](?=\p{Nd}))"
+_NOT = rf"[nN]'[tT]{_NO_FURTHER}"
+_CLITIC = rf"'(?:{_any_case('s m d ll re ve')}){_NO_FURTHER}"
+_ABBREVIATIONS = _any_case(
+    "adm ala ariz assn aug ave blvd bros calif cie co col colo conn corp cos dec dept dr etc feb fla ga gen gov inc "
+    "ind jan jr kan ky lt ltd md messrs mich minn mo mr mrs ms neb nev nov oct okla pa ph prof pty rep rev sen sens "
+    "sept sgt sr st tenn va vs wis"
 )
-
-_PRE_TOKENIZERS = {
-    "whitespace": pre_tokenizers.WhitespaceSplit(),
-    "treebank": pre_tokenizers.Split(Regex(_TREEBANK_WORD), behavior="removed", invert=True),
-    "characters": pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated"),
+# Abbreviations that are words, too: at the end of a text the period is a full stop.
+_AMBIGUOUS = _any_case("del ill mass ore wash")
+_ENDS_TEXT = r"[^\p{L}\p{N} ]*$"  # a space may stand before a special token
+_URL = r"(?:[\p{L}\p{N}+.-]+://|[wW]{3}\.)\S*[\p{L}\p{N}/]"
+_WORDS = (
+    _URL,
+    rf"(?:\p{{L}}+-)*(?:\p{{L}}\.){{2,}}(?!-?{_LETTER_OR_DIGIT})",  # U.S. a.m. non-U.S.
+    rf"(?!N\.)(?![iI]\.{_ENDS_TEXT})\p{{L}}\.(?!-?{_LETTER_OR_DIGIT})",  # J. Smith, but neither "so do I." nor "N."
+    rf"(?:{_ABBREVIATIONS})\.(?!-?{_LETTER_OR_DIGIT})",
+    rf"(?:{_AMBIGUOUS})\.(?!-?{_LETTER_OR_DIGIT}|{_ENDS_TEXT})",
+    r"[nN][oO]\.(?=\s*(?:\p{Nd}|N(?!\p{L})| $))",  # No. 1
+    rf"[cC][aA][nN](?=[nN][oO][tT]{_NO_FURTHER})",
+    rf"(?:{_any_case('gon wan')})(?=[nN][aA]{_NO_FURTHER})|[gG][oO][tT](?=[tT][aA]{_NO_FURTHER})",
+    _NOT,
+    _CLITIC,
+    rf"'\p{{Nd}}+s{_NO_FURTHER}",  # '80s
+    r"\p{L}{1,2}\$",  # US$ HK$
+    rf"(?:(?!{_NOT}){_LETTER_OR_DIGIT}"
+    rf"|(?<={_LETTER_OR_DIGIT})(?:{_JOINER}|(?!{_CLITIC})')(?={_LETTER_OR_DIGIT}))+",
+)
+# The signs that are words in the Penn Treebank text, and where: an apostrophe after plurals, # for pounds.
+SIGNS = {
+    "'": rf"(?<=[sxzSXZ])'{_NO_FURTHER}|(?<!\S)'(?!\S)",
+    "$": r"\$",
+    "&": "&",
+    "#": r"#(?=\s*(?:\p{Nd}|N(?!\p{L}))|\s|$)",
+    r"\*": r"(?:\\\*)+",
 }
+_MARKS = (
+    r"\.{2,}|-{2,}|``|''|-[lLrR][rRcCsS][bB]-",
+    r"[🇦-🇿]{2}|\S(?:[\p{M}🏻-🏿]|‍\S)*",  # any other visible symbol, with the code points of an emoji together
+)
+# What stands for another character, or for none, in text that people type.
+_TYPED = [
+    (r"[\u00AD\u200B\u2060\uFEFF]", ""),  # soft hyphens, and spaces of no width
+    (r"[‘’ʼ]", "'"),
+    (r"[‐‑]", "-"),
+    (r"(?<=\p{Nd})–(?=\p{Nd})", "-"),
+    (r"£", "#"),
+    (rf"(?<={_LETTER_OR_DIGIT})/(?={_LETTER_OR_DIGIT})", r"\/"),
+]
+
+SPLITS = ("whitespace", "treebank", "characters")
 # Works on the words that another one has split a text into.
 _WITHOUT_PUNCTUATION = pre_tokenizers.Split(Regex(r"^[^\p{L}\p{M}\p{N}]+$"), behavior="removed")
 
@@ -42,8 +82,8 @@ _NUMBER_RULES = {
     "whitespace": [(rf"(?<!\S)(?:\.?{_NUMBER}\.?|%)(?!\S)", "N")],
     "treebank": [
         (
-            rf"(?<!{_LETTER_OR_DIGIT}|['’])(?<!{_LETTER_OR_DIGIT}[-.,:&/_@+]){_NUMBER}"
-            rf"(?!(?:{_JOINER}|(?!{_CLITIC})['’])?{_LETTER_OR_DIGIT})",
+            rf"(?<!{_LETTER_OR_DIGIT})(?<!{_LETTER_OR_DIGIT}[-.,:&/_@+'])(?<!{_LETTER_OR_DIGIT}\\/){_NUMBER}"
+            rf"(?!(?:{_JOINER}|(?!{_CLITIC})')?{_LETTER_OR_DIGIT})",
             "N",
         ),
         ("%", " N "),
@@ -53,33 +93,65 @@ _NUMBER_RULES["characters"] = _NUMBER_RULES["whitespace"]
 
 
 def word_splitter(
-    split: str = "whitespace", *, lowercase: bool = False, digits_to_n: bool = False, drop_punctuation: bool = False
+    split: str = "whitespace",
+    *,
+    lowercase: bool = False,
+    digits_to_n: bool = False,
+    drop_punctuation: bool = False,
+    special_tokens: Collection[str] = (),
+    signs: Collection[str] = tuple(SIGNS),
 ) -> Tokenizer:
     """A tokenizer without a vocabulary, which splits a text into words and writes them as asked for.
 
     Args:
         split, lowercase, digits_to_n, drop_punctuation: see `build_word_tokenizer`.
+        special_tokens: words that stay whole wherever they are written.
+        signs: those of `SIGNS` that are words for `"treebank"`, also with `drop_punctuation`.
 
     Raises:
         ValueError: if there is no such `split`.
     """
-    if split not in _PRE_TOKENIZERS:
-        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(map(repr, _PRE_TOKENIZERS))}")
+    if split not in SPLITS:
+        raise ValueError(f"unknown split {split!r}; choose one of {', '.join(map(repr, SPLITS))}")
     splitter = Tokenizer(models.WordLevel())
-    splitter.pre_tokenizer = _PRE_TOKENIZERS[split]
-    if drop_punctuation:
-        splitter.pre_tokenizer = pre_tokenizers.Sequence([_PRE_TOKENIZERS[split], _WITHOUT_PUNCTUATION])
-    splitter.normalizer = _normalizer(lowercase, digits_to_n, split)
+    splitter.pre_tokenizer = _pre_tokenizer(split, drop_punctuation, special_tokens, signs)
+    steps = _normalizers(split, lowercase, digits_to_n, drop_punctuation)
+    splitter.normalizer = normalizers.Sequence(steps) if steps else None
     return splitter
 
 
-def _normalizer(lowercase: bool, digits_to_n: bool, split: str) -> normalizers.Normalizer | None:
-    steps = []
+def _pre_tokenizer(
+    split: str, drop_punctuation: bool, special_tokens: Collection[str], signs: Collection[str]
+) -> pre_tokenizers.PreTokenizer:
+    if split == "treebank":
+        words = [*map(_literally, special_tokens), *_WORDS, *(SIGNS[sign] for sign in signs)]
+        words += () if drop_punctuation else _MARKS
+        return pre_tokenizers.Split(Regex("|".join(words)), behavior="removed", invert=True)
+    if split == "characters":
+        splitter = pre_tokenizers.Split(Regex(r"[\s\S]"), behavior="isolated")
+    else:
+        splitter = pre_tokenizers.WhitespaceSplit()
+    return pre_tokenizers.Sequence([splitter, _WITHOUT_PUNCTUATION]) if drop_punctuation else splitter
+
+
+def _literally(text: str) -> str:
+    return "".join(f"\\{character}" if character in r"\^$.*+?()[]{}|/" else character for character in text)
+
+
+def _normalizers(
+    split: str, lowercase: bool, digits_to_n: bool, drop_punctuation: bool
+) -> list[normalizers.Normalizer]:
+    rules = []
+    if split == "treebank":
+        rules += _TYPED
+        if drop_punctuation:
+            rules.append((r"-[lLrR][rRcCsS][bB]-", " "))
     if digits_to_n and lowercase:
         # An N that stands in the text already is a number too: as a digit it survives lower-casing.
-        steps.append(normalizers.Replace(Regex(r"(?<!\S)N(?!\S)"), "0"))
+        rules.append((r"(?<!\S)N(?!\S)", "0"))
+    steps = [normalizers.Replace(Regex(pattern), replacement) for pattern, replacement in rules]
     if lowercase:
         steps.append(normalizers.Lowercase())
     if digits_to_n:
         steps += [normalizers.Replace(Regex(pattern), replacement) for pattern, replacement in _NUMBER_RULES[split]]
-    return normalizers.Sequence(steps) if steps else None
+    return steps

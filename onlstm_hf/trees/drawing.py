@@ -125,7 +125,7 @@ def _outline(tree: DrawableTree, words: Sequence[str], width: int) -> str:
 
 
 def tree_to_svg(tree: DrawableTree, distances: Sequence[float] | None = None, title: str | None = None) -> str:
-    """Draws a tree as a self-contained SVG document, dark where the reader's browser is.
+    """Draws a tree as a self-contained SVG document that follows the browser's light or dark theme.
 
     Args:
         tree: the tree.
@@ -279,7 +279,7 @@ def word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]
 
 
 def is_right_to_left(words: Sequence[str]) -> bool:
-    """Whether more letters are of scripts that are written from right to left, as Arabic and Hebrew, than are not."""
+    """Returns whether most letters belong to a script that is written from right to left, such as Arabic or Hebrew."""
     directions = [unicodedata.bidirectional(character) for word in words for character in word]
     return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
@@ -306,7 +306,7 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
 
 
 def svg_to_png(svg: str) -> bytes:
-    """A picture of this module as PNG, twice as large where it is not too large for that; see `save_figure`.
+    """Renders a picture of this module as PNG, at twice its size if that is not too large; see `save_figure`.
 
     Raises:
         ValueError: for a picture too large for PNG.
@@ -320,7 +320,7 @@ def svg_to_png(svg: str) -> bytes:
 
 
 def png_zoom(svg: str) -> int:
-    """How many times as large a picture of this module is as PNG: twice, where that is not too large.
+    """Returns the zoom of a picture as PNG: 2, unless that would be too large.
 
     Raises:
         ValueError: for a picture too large for PNG.
@@ -364,7 +364,7 @@ def _draw_constituents(
     top: float,
     gold_spans: Collection[tuple[int, int]] | None = None,
 ) -> float:
-    """Draws the tree without its words, constituents that are not gold dashed; returns the height where it ends."""
+    """Draws the tree without its words, with dashes for constituents that are not gold; returns its lower end."""
     constituents = list(constituents_bottom_up(tree, word_centers))
     num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
     level_height = min(LEVEL_HEIGHT, max(6, LARGEST_TREE_HEIGHT / max(num_levels, 1)))
@@ -473,7 +473,7 @@ def draw_scale(
 
 
 class Picture:
-    """An SVG document in the making, as wide and high as what is drawn in it."""
+    """An SVG document that grows with its content."""
 
     def __init__(self) -> None:
         self._shapes = ElementTree.Element("g")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
-from .brackets import BracketNode, escape_word, has_labels, read_brackets, unescape_word
+from .brackets import BracketNode, escape_word, has_labels, read_brackets, refuse_discontinuous, unescape_word
 from .drawing import tree_to_svg, tree_to_text
 
 
@@ -72,7 +72,8 @@ class InducedTree:
         """Builds a tree from nested lists or tuples of words: `["the", ["old", "cat"]]`; an `nltk.Tree` is one, too.
 
         Raises:
-            ValueError: for anything but words in lists or tuples, and for an empty list within another.
+            ValueError: for anything but words in lists or tuples, and for a list within another that is empty or
+                contains itself.
         """
         if isinstance(nested, list | tuple) and not nested:
             return cls.from_spans((), ())
@@ -96,7 +97,8 @@ class InducedTree:
                 or more. No binary tree without labels looks so, and what `to_bracket` writes never does.
 
         Raises:
-            ValueError: for malformed brackets, no tree, and more than one tree.
+            ValueError: for malformed brackets, a label without a word, leaves that are numbered (`0=is`) as in
+                discontinuous trees, no tree, and more than one tree.
         """
         if re.fullmatch(r"\s*\(\s*\)\s*", text):
             return cls.from_spans((), ())
@@ -110,6 +112,7 @@ class InducedTree:
             return node.children if labelled or node.label is None else [node.label, *node.children]
 
         words, spans = _words_and_spans(roots[0], children)
+        refuse_discontinuous(words, roots[0])
         return cls.from_spans([unescape_word(word) for word in words], spans)
 
     @property
@@ -119,7 +122,7 @@ class InducedTree:
 
     @property
     def is_binary(self) -> bool:
-        """Whether every constituent has two parts."""
+        """Returns whether every constituent has two parts."""
         num_constituents = sum(count for count in self.bracket_counts if count > 0)
         return num_constituents == max(len(self.words) - 1, 0)
 
@@ -138,7 +141,7 @@ class InducedTree:
         return parts[0] if parts else []
 
     def to_nltk(self, label: str = "X") -> Any:
-        """The tree as an `nltk.Tree` whose constituents all have the same label.
+        """Returns an `nltk.Tree` whose constituents all have the same label.
 
         Raises:
             ImportError: where NLTK is not installed.
@@ -151,7 +154,7 @@ class InducedTree:
         return parts[0] if len(self.words) > 1 else Tree(label, parts)
 
     def to_bracket(self) -> str:
-        r"""The tree as one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
+        r"""Returns one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
 
         Brackets in words are written as in the Penn Treebank, `-LRB-` and `-RRB-`, a backslash as `\\`, a word's own
         `-LRB-` as `\-LRB-`, white space by its code as in `\u0020`, and a word without characters as a lone backslash.
@@ -211,18 +214,23 @@ def _words_and_spans(
     """Walks a tree whose leaves are strings from left to right, without recursion."""
     words: list[str] = []
     spans = []
-    unfinished = [(0, iter([root]))]
+    unfinished: list[tuple[int, Any, Iterator[Any]]] = [(0, None, iter([root]))]
+    open_nodes: set[int] = set()  # by identity
     end_of_children = object()
     while unfinished:
-        start, children = unfinished[-1]
+        start, node, children = unfinished[-1]
         child = next(children, end_of_children)
         if child is end_of_children:
             unfinished.pop()
+            open_nodes.discard(id(node))
             if start == len(words):
                 raise ValueError(f"a constituent has no words (the one after {len(words)} words)")
             spans.append((start, len(words)))
         elif isinstance(child, str):
             words.append(child)
         else:
-            unfinished.append((len(words), iter(children_of(child))))
+            if id(child) in open_nodes:
+                raise ValueError(f"a constituent contains itself (the one after {len(words)} words)")
+            open_nodes.add(id(child))
+            unfinished.append((len(words), child, iter(children_of(child))))
     return words, spans

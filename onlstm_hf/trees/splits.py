@@ -21,7 +21,7 @@ class Split(NamedTuple):
 
 
 def splits_of(tree: InducedTree, branching_bias: str) -> dict[tuple[int, int], Split]:
-    """How each constituent of a tree of `tree_from_distances` came to be split.
+    """Returns the distance at which `tree_from_distances` split each constituent.
 
     Args:
         tree: the tree with its distances.

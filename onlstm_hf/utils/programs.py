@@ -1,9 +1,12 @@
-"""What every command-line program here shares: how it ends, and types and options of its arguments."""
+"""Shared parts of the command-line programs: exit codes, types and options of arguments."""
 
 import argparse
 import os
 import sys
 from collections.abc import Callable
+
+# More than any CPU runs at a time. PyTorch aborts the process where the system refuses it a thread.
+MAX_THREADS = 1024
 
 
 def run_program(name: str, work: Callable[[], None]) -> int:
@@ -16,7 +19,11 @@ def run_program(name: str, work: Callable[[], None]) -> int:
     Returns:
         The exit code: 0, or 1 after such an error, 130 after Ctrl-C, 141 if the reader of a pipe is gone (`| head`).
     """
+    if sys.stderr is None:  # it was closed, and messages would go to standard output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (it is open until the process ends)
     try:
+        if sys.stdout is None:
+            raise OSError("standard output is closed; send it to a file, or to /dev/null where nobody needs it")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")
         work()
@@ -31,6 +38,13 @@ def run_program(name: str, work: Callable[[], None]) -> int:
         print(f"{name}: {' '.join(str(error).split())}", file=sys.stderr)
         return 1
     return 0
+
+
+def thread_count(text: str) -> int:
+    """The type of an argument that must be a number of CPU threads: at least 1, and at most `MAX_THREADS`."""
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"must be a number of threads from 1 to {MAX_THREADS}, not {text}")
+    return int(text)
 
 
 def positive_integer(text: str) -> int:

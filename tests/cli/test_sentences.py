@@ -1,6 +1,7 @@
 import io
 import os
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from onlstm_hf.cli.main import main
 from onlstm_hf.cli.sentences import BYTES_AT_A_TIME, ArrivingLines, Sentences
 from onlstm_hf.utils import checkpoints
 from tests.helpers.command_line import TEXT, WORDS, type_in
+
+
+def test_a_closed_standard_input_is_a_friendly_error(error_of, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    for command in ("parse", "score"):
+        assert "standard input is closed" in error_of(command)
 
 
 def test_text_file_and_standard_input_give_the_same(run, checkpoint, tmp_path, monkeypatch):

@@ -87,6 +87,14 @@ def test_what_is_no_text_has_a_reason(tmp_path):
     assert only_task(read(tmp_path)) == [("fine", None), ("", "not UTF-8"), ("", None), ("also fine", None)]
 
 
+@pytest.mark.parametrize("name, content", [("a.txt", "the cat\n"), ("a.jsonl", '{"text": "the cat"}\n')])
+def test_a_byte_order_mark_is_no_part_of_a_document(tmp_path, name, content):
+    (tmp_path / name).write_text("\ufeff" + content * 2, encoding="utf-8")
+    (documents,) = read(tmp_path)
+    assert [document.text for document in documents] == ["the cat", "the cat"]
+    assert documents[1].id == f"{name}/{3 + len(content)}"
+
+
 def test_a_line_without_end_is_not_held_in_memory(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "MAX_LINE_BYTES", 100)
     (tmp_path / "a.txt").write_bytes(b"before\n" + b"x" * 5000 + b"\n" + b"y" * 99 + b"\nafter\n")

@@ -15,7 +15,7 @@ from loguru import logger
 from pyarrow import parquet
 
 from onlstm_hf.corpus.executors import Engine
-from onlstm_hf.corpus.job import begun_with
+from onlstm_hf.corpus.job import recorded_settings
 from tests.helpers.command_line import TEXT
 from tests.helpers.corpus_runs import in_a_process, parse, tables
 
@@ -158,7 +158,7 @@ def test_the_precision_that_is_faster_here_is_kept_elsewhere(
     for faster in ("bfloat16", "float32"):
         monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda faster=faster: faster)
         parse(small, output, checkpoint, **one_task_at_a_time(**options))
-    assert begun_with(get_datafolder(str(output)))["dtype"] == "bfloat16"
+    assert recorded_settings(get_datafolder(str(output)))["dtype"] == "bfloat16"
     expected = copy.deepcopy(model).to(torch.bfloat16).parse(TEXT, tokenizer)
     rows = [row for table in tables(output).values() for row in table]
     in_half_precision = [np.asarray(tree.distances, np.float16).tolist() for tree in expected]
@@ -171,7 +171,7 @@ def test_the_precision_that_is_faster_here_is_kept_elsewhere(
 def test_log_probabilities_are_in_float32_unless_told_otherwise(small, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda: "bfloat16")
     parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(dtype="auto", log_probability=True))
-    assert begun_with(get_datafolder(str(tmp_path / "output")))["dtype"] == "float32"
+    assert recorded_settings(get_datafolder(str(tmp_path / "output")))["dtype"] == "float32"
 
 
 def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):

@@ -121,5 +121,5 @@ def test_attention_to_windows_is_that_of_every_step_alone(length):
 
 def test_an_unknown_implementation_is_refused():
     tensors, keep = arguments(1, 1, 1, 2)
-    with pytest.raises(ValueError, match="must be one of auto, native, fused, not 'fast'"):
+    with pytest.raises(ValueError, match="must be one of auto, native, triton, fused, not 'fast'"):
         read_sequence(*tensors, *keep, implementation="fast")

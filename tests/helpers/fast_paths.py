@@ -1,4 +1,4 @@
-"""What tests of the choice of fast paths share."""
+"""Shared parts of the tests that choose a fast path."""
 
 from collections.abc import Callable
 

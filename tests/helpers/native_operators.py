@@ -1,4 +1,4 @@
-"""What tests of the compiled operators share."""
+"""Shared parts of the tests of compiled operators."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What tests need beside the package, and what happens where it is missing.
+"""Requirements of tests beside the package: missing ones skip a test, or fail it if they are asked for.
 
 A test that lacks something is skipped, with the reason. `ONLSTM_STRICT=1` makes such tests fail instead, and
 `ONLSTM_STRICT=data,browser` only those that lack one of the things named: where a machine is known to have them, no
@@ -32,7 +32,7 @@ def missing(kind: str, reason: str) -> NoReturn:
 
 
 def is_required(kind: str) -> bool:
-    """Whether a thing must be there. A `ValueError` tells a mistyped name from one that is not required."""
+    """Returns whether a thing must be there. A mistyped name is a `ValueError`."""
     asked = os.environ.get("ONLSTM_STRICT", "")
     if asked in ("", "0", "1"):
         return asked == "1"

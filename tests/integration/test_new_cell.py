@@ -56,7 +56,7 @@ def fast_cell(project_root):
 
 @pytest.fixture(scope="module")
 def arguments(project_root, tmp_path_factory) -> list[str]:
-    """Those of a tiny run with it."""
+    """Returns the results of a tiny run with it."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "text.txt").write_text(f"{SENTENCE}\n" * 40)
     text, code = str(folder / "text.txt"), str(project_root / "examples" / "minimal_cell.py")

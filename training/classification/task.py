@@ -41,7 +41,7 @@ class Classification(Task):
 
     @abstractmethod
     def build_tokenizer(self) -> PreTrainedTokenizerBase:
-        """Of words, with all that occur."""
+        """Builds a word tokenizer with all words that occur."""
 
     @abstractmethod
     def load_examples(self) -> list[Example]:
@@ -139,7 +139,7 @@ def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_si
 
 
 def rows_by_length(examples: Sequence[Example], batch_size: int) -> list[list[int]]:
-    """The places of all examples, so many at a time, of similar length."""
+    """Yields the indices of all examples in batches of similar length."""
     order = sorted(range(len(examples)), key=lambda index: examples[index].lengths)
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 

@@ -17,7 +17,7 @@ from training.classification.task import rows_by_length
 def induced_trees(
     model: PreTrainedModel, examples: Sequence[Example], expressions: Sequence[ListOpsExpression], batch_size: int
 ) -> list[InducedTree] | None:
-    """The trees by the distances of the layer that `parse` takes; `None` where the model has no distances.
+    """Returns the trees of the layer that `parse` uses; `None` if the model has no distances.
 
     Args:
         model: a classifier of sequences around `model.model`.

@@ -14,7 +14,7 @@ from onlstm_hf.utils.checkpoints import registered_classes
 
 
 def run_model_code(path: str) -> None:
-    """Imports a file that registers a new type of model with the Auto classes, as a module of the file's name.
+    """Imports a file, as a module of its name, that registers a new type of model with the Auto classes.
 
     Raises:
         FileNotFoundError: if there is no such file.

@@ -1,4 +1,4 @@
-"""Says how several runs get on, and what they found in the end."""
+"""Progress display for several runs, and the table of their results."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ SECONDS_BETWEEN_LINES = 60
 
 
 class Reporter:
-    """Says how the runs get on: lines that are written anew on a terminal, and one a minute and run elsewhere."""
+    """Progress display: lines that are rewritten on a terminal; elsewhere one line a minute and run."""
 
     def __init__(self):
         self.is_terminal = sys.stdout.isatty()
@@ -24,7 +24,7 @@ class Reporter:
         print(line, flush=True)
 
     def show(self, runs: Sequence[SeedRun]) -> None:
-        """Prints the progress of runs, if it is time for that."""
+        """Prints the progress of the runs if the last time is long enough ago."""
         if not self.is_terminal and time.monotonic() - self.shown_at < SECONDS_BETWEEN_LINES:
             return
         self.shown_at = time.monotonic()

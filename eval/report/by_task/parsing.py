@@ -75,6 +75,24 @@ def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -
     return [*header, *LABELS], rows
 
 
+def file_table(by_file: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of mean sentence F1 in per cent: a row a file of the treebank, then the mean of all files.
+
+    Args:
+        by_file: by file `num_sentences`, `num_words`, and `summary`: by name of the trees, what `summarize` gives.
+    """
+    names = list(next(iter(by_file.values()))["summary"])
+    figures = {
+        file: [content["summary"][name]["sentence_f1"]["mean"] for name in names] for file, content in by_file.items()
+    }
+    rows = [
+        [file, str(content["num_sentences"]), str(content["num_words"]), *map(_per_cent, figures[file])]
+        for file, content in by_file.items()
+    ]
+    means = [_per_cent(mean(column)) for column in zip(*figures.values(), strict=True)]
+    return ["file", "sentences", "words", *names], [*rows, ["mean of files", "", "", *means]]
+
+
 def published_rows(max_words: int, published: Sequence[Mapping] = PUBLISHED) -> list[list[str]]:
     """The published rows of this table; their short sentences are those of at most `PUBLISHED_MAX_WORDS` words."""
     rows = []
@@ -86,7 +104,7 @@ def published_rows(max_words: int, published: Sequence[Mapping] = PUBLISHED) -> 
 
 
 def _published_spread(figure: Mapping) -> list[str]:
-    """Mean, standard deviation, minimum and maximum, as published or of the published runs; empty where neither is."""
+    """Mean, standard deviation, minimum and maximum, as published or from the published runs; empty if unknown."""
     runs = figure.get("runs")
     if runs:
         spread = {"mean": mean(runs), "standard_deviation": stdev(runs), "min": min(runs), "max": max(runs)}

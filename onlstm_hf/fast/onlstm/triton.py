@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable
 import torch
 
 from ..recurrence.fast_path import FastPath
+from ..recurrence.gpu import obstacle as gpu_obstacle
 from ..recurrence.step_graphs import GraphRecorder, StepGraphs
 from .contract import Gradients, Inputs, Options, Trace
 
@@ -26,23 +27,11 @@ MIN_KEPT_LENGTH = 4
 # Rows are padded to a multiple of this many entries: tensor cores read fastest where every row starts at a multiple of
 # 16 bytes.
 PITCH = 16
-# The compute capability of the oldest GPUs that Triton compiles for.
-MIN_CAPABILITY = (7, 5)
 
 
 def obstacle(sequence: torch.Tensor) -> str | None:
     """Why this path cannot run on such tensors, if it cannot."""
-    if sequence.device.type != "cuda":
-        return f"it needs tensors on a GPU, not on {sequence.device}"
-    if sequence.dtype == torch.float64:
-        return "it computes in float32, not in float64"
-    if sequence.numel() == 0:
-        return "there is nothing to compute: the batch is empty"
-    if forward_step is None:
-        return "Triton is not installed (pip install triton)"
-    if torch.cuda.get_device_capability(sequence.device) < MIN_CAPABILITY:
-        return f"Triton needs a GPU of compute capability {'.'.join(map(str, MIN_CAPABILITY))} or later"
-    return None
+    return gpu_obstacle(sequence, has_triton=forward_step is not None)
 
 
 class _Workspace:

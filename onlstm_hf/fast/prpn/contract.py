@@ -8,6 +8,9 @@ from typing import NamedTuple
 
 import torch
 
+# Added to the sum of the gated terms of the attention, before they are divided by it.
+ATTENTION_EPSILON = 1e-8
+
 
 class ReadingWeights(NamedTuple):
     """The weights of one layer of the reading network, but for its map of the layer's input to the gates.

@@ -7,10 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from ..recurrence.fast_path import FastPath
-from .contract import Gradients, Inputs, Options, Trace
+from .contract import ATTENTION_EPSILON, Gradients, Inputs, Options, Trace
 from .deviation_norm import gradient_factors, normalize, normalize_backward
-
-ATTENTION_EPSILON = 1e-8
 
 
 def forward(inputs: Inputs, options: Options) -> Trace:

@@ -1,0 +1,167 @@
+"""The released English tokenizers: text as people type it, and the Penn Treebank text as it was."""
+
+import json
+import shutil
+import subprocess
+from functools import cache
+
+import pytest
+from transformers import AutoTokenizer
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.text.word_alignment import encode_sentence, encode_words, kept_words, mark_offsets
+from onlstm_hf.trees.treebank import read_treebank
+from tests.conftest import PROJECT_ROOT
+
+CARDS = sorted(folder.name for folder in (PROJECT_ROOT / "model_cards").glob("*ptb*"))
+PACKED = PROJECT_ROOT / "onlstm_hf" / "pretrained" / "onlstm-ptb-small-distilled"
+
+
+@cache
+def released(name: str = "onlstm-ptb-small-distilled"):
+    return AutoTokenizer.from_pretrained(PROJECT_ROOT / "model_cards" / name)
+
+
+def looked_up(tokenizer, sentences):
+    vocabulary = tokenizer.get_vocab()
+    return [[vocabulary.get(word, tokenizer.unk_token_id) for word in words] for words in sentences]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CARDS)
+@pytest.mark.parametrize("part", ["valid", "test"])
+def test_penn_treebank_text_keeps_its_ids(name, part, shared_dir):
+    lines = (shared_dir / "data" / "ptb" / f"{part}.txt").read_text().split("\n")
+    ids = released(name)(lines)["input_ids"]
+    assert ids == looked_up(released(name), map(str.split, lines))
+
+
+@pytest.mark.slow
+def test_the_training_text_keeps_its_ids(shared_dir):
+    lines = (shared_dir / "data" / "ptb" / "train.txt").read_text().split("\n")
+    ids = released("onlstm-ptb-small")(lines)["input_ids"]
+    assert ids == looked_up(released("onlstm-ptb-small"), map(str.split, lines))
+
+
+def test_words_of_gold_trees_are_looked_up(shared_dir):
+    tokenizer = released()
+    gold = read_treebank(shared_dir / "data" / "wsj_sample" / "wsj_0001-0199.mrg")
+    for tree, ids in zip(gold, looked_up(tokenizer, [tree.words for tree in gold]), strict=True):
+        assert encode_words(tokenizer, list(tree.words)) == (ids, list(range(len(tree.words))))
+
+
+def test_the_released_tokenizers_have_the_rule_that_recipes_build():
+    for name in CARDS:
+        saved = json.loads((PROJECT_ROOT / "model_cards" / name / "tokenizer.json").read_text())
+        built = build_word_tokenizer(
+            vocabulary=saved["model"]["vocab"],
+            split="treebank",
+            lowercase=True,
+            digits_to_n=True,
+            drop_punctuation=True,
+            padding_side="left",
+        )
+        assert json.loads(built.backend_tokenizer.to_str()) == saved
+    card = PROJECT_ROOT / "model_cards" / PACKED.name
+    assert (PACKED / "tokenizer.json").read_bytes() == (card / "tokenizer.json").read_bytes()
+
+
+TYPED = {
+    # newspapers
+    "“We don’t expect a loss,” Mr. Smith said Tuesday.": "“ We do n’t expect a loss , ” Mr. Smith said Tuesday .",
+    "Shares of AT&T rose 9.8% to $4.50—a record—in New York.": (
+        "Shares of AT&T rose 9.8 % to $ 4.50 — a record — in New York ."
+    ),
+    "U.S. STOCKS FALL AS INFLATION TOPS 5%": "U.S. STOCKS FALL AS INFLATION TOPS 5 %",
+    "The Company Said It Expects To Report A Loss.": "The Company Said It Expects To Report A Loss .",
+    "The companies' 1986–87 profits (about £1,000 million) fell 3 1/2%.": (
+        "The companies ' 1986–87 profits ( about £ 1,000 million ) fell 3 1/2 % ."
+    ),
+    # chat
+    "lol that's sooo good 🙂🙂 can't wait!!!": "lol that 's sooo good 🙂🙂 ca n't wait !!!",
+    "y'all seen this?? https://example.com/a_(b)?c=1, wow…": (
+        "y'all seen this ?? https://example.com/a_(b)?c=1 , wow …"
+    ),
+    # e-mail
+    "Dear Dr. Jones, please send 'the report' to joe@example.org by 5:30 p.m.": (
+        "Dear Dr. Jones , please send ' the report ' to joe@example.org by 5:30 p.m."
+    ),
+    "I cannot [sic] come -- neither can Ann (she's in the U.K.); sorry!": (
+        "I can not [ sic ] come -- neither can Ann ( she 's in the U.K. ) ; sorry !"
+    ),
+    "In the '80s, 30-year bonds paid US$5\t{No. 1}.": "In the '80s , 30-year bonds paid US$ 5 { No. 1 } .",
+}
+
+
+@pytest.mark.parametrize("text", TYPED)
+def test_leaves_are_the_words_as_they_were_typed(text):
+    words, ids, _, offsets = encode_sentence(released(), text)
+    marks = [text[start:end] for gap in mark_offsets(text, offsets) for start, end in gap]
+    parts = TYPED[text].split()
+    assert words == [text[start:end] for start, end in offsets]
+    assert sorted([*words, *marks]) == sorted(parts)
+    assert not [mark for mark in marks if any(map(str.isalnum, mark)) or mark in "$%£&"]
+    assert len(ids) == len(words)
+
+
+@pytest.mark.parametrize(
+    "text, spelt",
+    [
+        ("The company, which makes cars, said it expects to report a loss.", None),
+        ("“It’s the companies’ plan,” Mr. Smith said. So do I.", "it 's the companies ' plan mr. smith said so do i"),
+        ("He paid $4.5 million, or 9.8%, in the U.S.", "he paid $ N million or N N in the u.s."),
+        ("a non-U.S. 1/2-year, mid-1990s plan", "a non-u.s. 1\\/2-year mid-1990s plan"),
+        ("HE CANNOT; I'M SURE. 'Quoted' words' end", "he can not i 'm sure quoted words ' end"),
+        ("AT&T's No. 1 and the '80s. I said no. He's ill.", "at&t 's no. N and the '80s i said no he 's ill"),
+        ("profits rose to 5. They fell .5", "profits rose to N they fell N"),
+        ("£5 -LRB- a #hashtag -RRB- # 3", "# N a hashtag # N"),
+        ("co\u00adoperate up\u2011to-date\u200b now", "cooperate up-to-date now"),
+    ],
+)
+def test_text_is_spelt_as_the_penn_treebank_text(text, spelt):
+    spelt = spelt or text.lower().replace(",", "").replace(".", "")
+    splitter = released().backend_tokenizer
+    pieces = splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text))
+    assert [piece for piece, _ in pieces] == spelt.split()
+
+
+def test_marks_alone_are_no_words():
+    for text in ["", " ", "\t", ". , ; : ! ?", "“”‘", "— – -", "()[]{}", "🙂 👩‍👩‍👧 🇩🇪", "**", "…", "€ © ™"]:
+        assert encode_sentence(released(), text) == ([], [], [], [])
+
+
+def test_offsets_of_autotokenizer_are_places_in_the_typed_text():
+    text = "“Don’t,” he said\u00ad; IT is\u200b 5 U.S. cats’"
+    encoding = released()(text, return_offsets_mapping=True)
+    words = [text[start:end] for start, end in encoding["offset_mapping"]]
+    assert words == ["Do", "n’t", "he", "said", "IT", "is", "5", "U.S.", "cats", "’"]
+
+
+def test_special_and_added_tokens_do_not_cut_words():
+    tokenizer = build_word_tokenizer(["a b sat newwordly"])
+    tokenizer.add_tokens(["newword"])
+    assert kept_words(tokenizer, "a <unk>b sat newwordly") == ["a", "<unk>b", "sat", "newwordly"]
+    _, ids, word_of_token, _ = encode_sentence(tokenizer, "a <unk>b sat newwordly")
+    assert sorted(set(word_of_token)) == [0, 1, 2, 3]
+    assert len(ids) == len(word_of_token)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
+def test_the_rule_is_valid_in_javascript_and_says_the_same(tmp_path):
+    texts = [*TYPED, "it was the no. N plan", "He's ill.", "a \\* b"]
+    (tmp_path / "texts.json").write_text(json.dumps(texts))
+    script = """
+        const fs = require("fs"), rule = JSON.parse(fs.readFileSync(process.argv[1]));
+        const expression = (pattern) => new RegExp(pattern.Regex, "gu");
+        const write = (text, step) => step.type === "Lowercase" ? text.toLowerCase()
+            : text.replaceAll(expression(step.pattern), () => step.content);
+        const words = (text) => rule.normalizer.normalizers.reduce(write, text)
+            .match(expression(rule.pre_tokenizer.pattern)) || [];
+        console.log(JSON.stringify(JSON.parse(fs.readFileSync(process.argv[2])).map(words)));
+    """
+    command = ["node", "-e", script, str(PACKED / "tokenizer.json"), str(tmp_path / "texts.json")]
+    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    splitter = released().backend_tokenizer
+    for text, words in zip(texts, found, strict=True):
+        pieces = splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text))
+        assert words == [piece for piece, _ in pieces]
