@@ -17,7 +17,7 @@ from transformers import (
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.results_file import write_results
 from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate
-from training.loop.model_setup import changed_config, trained_class
+from training.loop.model_setup import changed_config, choose_implementation, trained_class
 from training.loop.progress import Progress
 from training.loop.task import BatchSource, Share, Task
 
@@ -82,6 +82,7 @@ class Classification(Task):
 
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         model = AutoModelForSequenceClassification.from_pretrained(output_dir / "best").to(device)
+        choose_implementation(model, self.recipe.model.implementation)
         results = {
             "task": self.name.replace("_", " "),
             "name": output_dir.name,

@@ -64,6 +64,18 @@ def trained_class(
     )
 
 
+def choose_implementation(model: PreTrainedModel, implementation: str) -> None:
+    """Sets how a model is computed, see `set_implementation` of the models; others have `"auto"` alone.
+
+    Raises:
+        ValueError: if the model cannot be computed so.
+    """
+    if hasattr(model, "set_implementation"):
+        model.set_implementation(implementation)
+    elif implementation != "auto":
+        raise ValueError(f'models of type "{model.config.model_type}" have no implementation {implementation!r}')
+
+
 def changed_config(known: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:
     """A configuration of the class of `known` with `fields`, and over these the `changes` of a recipe.
 
