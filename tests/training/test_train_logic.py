@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -14,6 +13,7 @@ from onlstm_hf import generate_logic_pairs
 from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
+from tests.helpers.training_runs import command, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
 from training.classification.task import build_classifier
@@ -35,11 +35,6 @@ num_threads: 1
 """
 
 
-def reset_accelerate():
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-
-
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -48,13 +43,7 @@ def project(tmp_path, monkeypatch):
 
 
 def train(output_dir, *overrides, recipe="rnn"):
-    reset_accelerate()
-    return train_logic.main([f"{recipe}.yaml", "--output_dir", output_dir, *map(str, overrides)])
-
-
-def log_of(output_dir):
-    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
-    return [{key: value for key, value in entry.items() if key != "pairs_per_s"} for entry in entries]
+    return run_in_process(train_logic.main, command(output_dir, *overrides, recipe=f"{recipe}.yaml"))
 
 
 @pytest.fixture(scope="module")
