@@ -14,7 +14,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
-from ..parsing.mixin import ParsingMixin
 from .configuration_onlstm import ONLSTMConfig
 from .dropout import LockedDropout, dropped_words, is_plain, kept_connections, recurrent_map
 from .heads import (
@@ -41,6 +40,11 @@ from .state import (
     refuse_unknown,
     state_dtype,
 )
+
+try:  # the installed package's `parse` has more options, and pictures
+    from onlstm_hf.parsing.mixin import ParsingMixin
+except ImportError:
+    from .parsing import ParsingMixin
 
 try:  # the installed package computes the same faster, see `ONLSTMLayer.forward`
     from onlstm_hf.fast.onlstm import operator as fast

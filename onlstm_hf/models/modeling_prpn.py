@@ -18,8 +18,6 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
-from ..parsing.mixin import ParsingMixin
-from ..trees.induced_tree import InducedTree
 from .configuration_prpn import PRPNConfig
 from .dropout import ElementDropout, Linear, has_no_hooks, is_plain, recurrent_map
 from .heads import LanguageModelHead, last_real_outputs, refuse_pair
@@ -34,6 +32,11 @@ from .state import (
     real_tokens,
     refuse_unknown,
 )
+
+try:  # the installed package's `parse` has more options, and pictures
+    from onlstm_hf.parsing.mixin import ParsingMixin
+except ImportError:
+    from .parsing import ParsingMixin
 
 try:  # the installed package computes the same faster, see `ReadingLayer.forward`
     from onlstm_hf.fast.prpn import operator as fast
@@ -957,7 +960,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         """Whether there is a parsing network."""
         return self.config.parsing_network
 
-    def parse(self, sentences, tokenizer=None, *, hard: bool = False, **options) -> InducedTree | list[InducedTree]:
+    def parse(self, sentences, tokenizer=None, *, hard: bool = False, **options):
         """Returns the constituency trees that the model induces; arguments as for `ParsingMixin.parse`, and:
 
         Args:

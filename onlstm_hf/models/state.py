@@ -320,13 +320,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     Attributes:
         auto_class_name: the Auto class that loads a checkpoint of this class.
-        pipelines: further tasks of `pipeline`: by name the class, and the Auto class of its model.
         induces_trees: whether `parse` gives trees.
         takes_pairs: whether the model classifies pairs of sequences.
     """
 
     auto_class_name: str | None = None
-    pipelines: dict[str, tuple[type, str]] = {}
     induces_trees = False
     takes_pairs = False
     config: RecurrentConfig
