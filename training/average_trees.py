@@ -126,7 +126,7 @@ def read_members(options: argparse.Namespace) -> list[Member]:
 
 
 def is_file_of_trees(name: str) -> bool:
-    """Returns whether a name is that of a file of trees, not of a checkpoint."""
+    """Returns whether a name is that of a file of trees, and not of a checkpoint."""
     return name.endswith(".xz")
 
 
@@ -138,7 +138,7 @@ def lines_with_words(options: argparse.Namespace) -> list[str]:
 def asked_layers(
     layers: Iterable[int | None], parse_layer: int | None, options: argparse.Namespace
 ) -> list[int | None]:
-    """Returns the layers that `--layer` names, which the model may lack."""
+    """The layers that `--layer` asks a model for, even if it lacks them."""
     return {"all": list(layers), "own": [parse_layer]}.get(options.layer, [options.layer])
 
 

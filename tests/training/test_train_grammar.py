@@ -24,10 +24,12 @@ from tests.helpers.forked_processes import run_ranks
 from tests.helpers.training_runs import command, log_of, run_in_process
 from training import train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
+from training.grammar.recipe import parse_grammar_recipe
 from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
 from training.grammar.trees import parse_sentences
 from training.grammar.votes import UNVOTED_SCORE, SpanVotes, vote_of
 from training.loop import run as loop
+from training.loop.model_setup import changed_config
 from training.loop.task import Share
 
 SIZES = {"vocab_size": 7, "num_nonterminals": 2, "num_preterminals": 3, "hidden_size": 8}
@@ -325,6 +327,15 @@ def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):
         assert evaluate_parsing.main(["--trees-from", "run/trees.jsonl.xz", *options]) == 0
         scores = json.loads(Path("scores.json").read_text())["models"][0]["scores"]["all"]["induced trees"]
         assert scores["sentence_f1"] == pytest.approx(results["parsing"]["sentence_f1"])
+
+
+@pytest.mark.parametrize("name", ["grammar_ptb", "grammar_ptb_focused"])
+def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
+    path = project_root / "training" / "recipes" / f"{name}.yaml"
+    recipe = parse_grammar_recipe([str(path), "--train_files", "a"])
+    assert f"training/recipes/{name}.yaml" in path.read_text()
+    model = NeuralGrammar(changed_config(NeuralGrammarConfig(), {}, recipe.model.model))
+    assert (len(model.nonterminals), len(model.preterminals)) == (40, 80)
 
 
 def test_votes_lead_the_grammar_to_their_trees(project):
