@@ -186,7 +186,7 @@ def _sentences(
         places = split(document.text)
         for position, (start, end) in enumerate(places):
             text = document.text[start:end]
-            reason = _why_not(text, max_words)
+            reason = _skip_reason(text, max_words)
             yield Sentence(document.id, position, start, "" if reason else text, reason)
         if not places:
             yield Sentence(document.id, 0, 0, "", "no words")

@@ -53,9 +53,7 @@ def trees():
 
 
 def parts(text, language="en"):
-    found = run_script(
-        "return sentences.partsOf(...data)", [text, language], sentences="trees/sentences.js"
-    )
+    found = run_script("return sentences.partsOf(...data)", [text, language], sentences="trees/sentences.js")
     return [(part["text"], part["isTree"]) for part in found["parts"]], found["numSplit"]
 
 

@@ -28,8 +28,46 @@ OPTIONS = [
     {"split": "characters"},
 ]
 PIECES = (
-    *("the", "Cat", "said", "IT", "N", "9.8", "1,000", "don't", "'s", "U.S.", "Mr.", ".", ",", "%", "$5", "-", "--", "(", ")"),
-    *("\u2019", "\u201c", "é", "e\u0301", "猫", "\u200b", "&", "/", "\\/", "<unk>", "1\\/2", "1990s", "a.m.", "#", "?!", "...", "x@y"),
+    *(
+        "the",
+        "Cat",
+        "said",
+        "IT",
+        "N",
+        "9.8",
+        "1,000",
+        "don't",
+        "'s",
+        "U.S.",
+        "Mr.",
+        ".",
+        ",",
+        "%",
+        "$5",
+        "-",
+        "--",
+        "(",
+        ")",
+    ),
+    *(
+        "\u2019",
+        "\u201c",
+        "é",
+        "e\u0301",
+        "猫",
+        "\u200b",
+        "&",
+        "/",
+        "\\/",
+        "<unk>",
+        "1\\/2",
+        "1990s",
+        "a.m.",
+        "#",
+        "?!",
+        "...",
+        "x@y",
+    ),
 )
 
 
@@ -115,7 +153,12 @@ def test_thousands_of_sentences_of_ordinary_english_are_read_alike(project_root,
 def test_components_that_the_script_does_not_know_are_named():
     problem = run_script(
         """try { new tokenizer.Tokenizer(data); } catch (error) { return error.message; }""",
-        {"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": None, "model": {"type": "WordLevel", "vocab": {}}, "added_tokens": []},
+        {
+            "normalizer": {"type": "BertNormalizer"},
+            "pre_tokenizer": None,
+            "model": {"type": "WordLevel", "vocab": {}},
+            "added_tokens": [],
+        },
         tokenizer="model/tokenizer.js",
     )
     assert "BertNormalizer" in problem
