@@ -115,6 +115,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "language-models": lm and sections.language_models(lm, trained),
         "adaptation": lm and sections.adaptation_settings(lm),
         "parsing": english and sections.parsing(english),
+        "unread-sentences": english and sections.unread_sentences(english),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
         "marvin-linzen": of(SYNTAX) and sections.syntax(of(SYNTAX), MARVIN_LINZEN),

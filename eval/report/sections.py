@@ -156,6 +156,26 @@ def parsing(files: Results) -> Table:
     return header, table
 
 
+def unread_sentences(files: Results) -> Table:
+    """The rows of `parsing` for several seeds, averages and released models that have not read the sentences."""
+    header, rows = parsing(files)
+    columns = [
+        header.index(name) for name in ("trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED)
+    ]
+    read, f1 = header.index("read"), header.index("F1")
+    chosen = [
+        row
+        for row in rows
+        if (
+            row[read] == "no"
+            and row[0].startswith((MAIN_LAYER, "induced", "ensemble"))
+            and ("±" in row[f1] or "-" in row[1] or row[0].startswith("ensemble"))
+        )
+        or row[0] == "right branching"
+    ]
+    return [header[column] for column in columns], [[row[column] for column in columns] for row in chosen]
+
+
 def _f1(figure: Mapping) -> str:
     deviation = figure["standard_deviation"]
     return per_cent(figure["mean"]) + ("" if deviation is None else f" ± {per_cent(deviation)}")

@@ -11,7 +11,7 @@ from unicodedata import category
 from .induced_tree import InducedTree
 
 PUNCTUATION = ("drop", "attach", "cue")
-# How many standard deviations a mark adds: see `eval/evaluate_punctuation.py`.
+# Standard deviations that a mark adds to a distance; see `eval/evaluate_punctuation.py`.
 CUE_STRENGTH = 2.0
 
 
