@@ -8,7 +8,7 @@ from functools import partial
 from importlib import import_module
 
 from ..utils.programs import run_program
-from . import convert, demo, export, parse, parse_corpus, push, score
+from . import convert, demo, export, page, parse, parse_corpus, push, score
 from .version import VersionAction
 
 DESCRIPTION = "Finds constituency trees in raw text with language models such as the ON-LSTM, and scores sentences."
@@ -28,7 +28,7 @@ current directory or of the checkout that this package was installed from, and e
 weights, which is inside the package.
 """
 # In the order of the help.
-SUBCOMMANDS = (parse, parse_corpus, score, demo, convert, export, push)
+SUBCOMMANDS = (parse, parse_corpus, score, demo, page, convert, export, push)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -121,7 +121,7 @@ def test_datasets_reads_the_table(small, checkpoint, tmp_path, output_format):
     assert parse(small, output, checkpoint, **options) == {"parsed": len(TEXT)}
     table = load_dataset(str(output), split="train")
     assert list(table["words"]) == [sentence.split() for sentence in TEXT]
-    assert table[0]["spans"][0] == [0, 7]
+    assert table[0]["spans"][0] == {"start": 0, "end": len(TEXT[0]), "word_start": 0, "word_end": 7}
     assert table[0]["distances"] == pytest.approx(load_dataset(str(output), split="train")[0]["distances"])
     assert all(0 <= distance <= 1 for distances in table["distances"] for distance in distances)
     assert max(table["log_probability"]) < 0
@@ -132,9 +132,9 @@ def test_datasets_reads_the_table(small, checkpoint, tmp_path, output_format):
 def test_the_schema_has_a_version(small, checkpoint, tmp_path):
     parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
     schema = parquet.read_schema(tmp_path / "output" / "00000.parquet")
-    assert schema.metadata[b"onlstm_hf.schema_version"] == b"1"
+    assert schema.metadata[b"onlstm_hf.schema_version"] == b"2"
     assert str(schema.field("distances").type) == "list<element: halffloat>"
-    assert json.loads((tmp_path / "output/.run/manifest.json").read_text())["settings"]["schema_version"] == 1
+    assert json.loads((tmp_path / "output/.run/manifest.json").read_text())["settings"]["schema_version"] == 2
 
 
 def test_a_complete_run_does_nothing_when_it_is_started_again(small, checkpoint, tmp_path):

@@ -12,7 +12,9 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = ("data", "compiler", "browser", "axe", "instructions", "libraries", "common", "quantizers", "namespaces")
+KINDS = (
+    *("data", "compiler", "browser", "axe", "node", "instructions", "libraries", "common", "quantizers", "namespaces"),
+)
 
 
 def missing(kind: str, reason: str) -> NoReturn:
@@ -20,7 +22,7 @@ def missing(kind: str, reason: str) -> NoReturn:
 
     Args:
         kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
-            instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that quantise,
+            Node, instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that quantise,
             network namespaces.
         reason: what is missing, and how to get it.
     """

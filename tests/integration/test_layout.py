@@ -10,7 +10,7 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = PROJECT_ROOT / "onlstm_hf"
 # A folder may import from those after it, never from those before it.
 ORDER = (
-    *("cli", "demo", "hub", "corpus", "conversion", "scoring", "logic", "models", "parsing", "fast", "trees"),
+    *("cli", "page", "hub", "corpus", "conversion", "scoring", "logic", "models", "parsing", "fast", "trees"),
     *("text", "utils"),
 )
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
