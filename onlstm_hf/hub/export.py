@@ -99,7 +99,7 @@ def _reports_malformed_files(function: Callable) -> Callable:
     def reporting(checkpoint: Path, *arguments, **options):
         try:
             return function(checkpoint, *arguments, **options)
-        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+        except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
             raise ValueError(
                 f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
                 f"({type(error).__name__}: {error}): save the model again"

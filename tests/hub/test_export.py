@@ -291,6 +291,7 @@ def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
         ("config.json", {"architectures": [["a"]]}),
         ("config.json", {"auto_map": ["a"]}),
         ("config.json", {"vocab_size": []}),
+        ("config.json", {"eos_token_id": 1e300}),
         ("tokenizer_config.json", {"model_max_length": []}),
         ("results.json", {"parsing": 1}),
         ("results.json", {"parameters": []}),
