@@ -66,7 +66,7 @@ def _training(text: str, model: PreTrainedModel) -> list[str]:
         sentences = ["It has no card, so nothing is known here of the text that it was trained on."]
         if model.induces_trees:
             sentences.append("Its trees come from the distances that it computes as it predicts each next word.")
-    sentences += [sentence for sentence in _sentences(_paragraph(text, "(?=Its trees were drawn)"))[:1]]
+    sentences += _sentences(_paragraph(text, "(?=Its trees were drawn)"))[:1]
     return [sentence for sentence in sentences if not sentence.startswith("Trained with")]
 
 
