@@ -98,7 +98,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
     for case, measure in measures.items():
         if case in options.cases:
             outcomes = measure()
-            results[case] = list(map(show, outcomes))
+            results[case] = list(map(print_outcome, outcomes))
             rows += [row for outcome in outcomes for row in outcome.rows]
     if options.loss_curves:
         overrides = shlex.split(options.loss_overrides)
@@ -126,7 +126,7 @@ def read_sentences(options: argparse.Namespace, size: str) -> list[list[int]]:
     ]
 
 
-def show(outcome: Outcome) -> dict:
+def print_outcome(outcome: Outcome) -> dict:
     """Prints what a case found, and returns it for the JSON file."""
     print(f"\n{outcome.title}\n{contestants_table(outcome)}", flush=True)
     for name, reason in outcome.left_out.items():

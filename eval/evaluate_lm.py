@@ -86,11 +86,17 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
         # As in training, a line of which the tokenizer keeps nothing is no sentence.
         kept = {text: [line for line in lines if kept_words(tokenizer, line)] for text, lines in texts.items()}
-        scores = {
-            text: score_text(model, tokenizer, lines, options.protocol, batch_size)
-            | {"unknown_words": unknown_words(tokenizer, lines)}
-            for text, lines in kept.items()
-        }
+        if mixture:  # the probabilities of the tokens, which it needs, also give the scores
+            tokenizers.append(tokenizer)
+            check_same_tokens(name, tokenizer, options.models[0], tokenizers[0], kept)
+            log_probabilities = score_streams(model, tokenizer, kept, batch_size)
+            scores = {text: score_tokens(log_probabilities[text], lines, tokenizer) for text, lines in kept.items()}
+        else:
+            scores = {
+                text: score_text(model, tokenizer, lines, options.protocol, batch_size) for text, lines in kept.items()
+            }
+        for text, lines in kept.items():
+            scores[text]["unknown_words"] = unknown_words(tokenizer, lines)
         adapted = None
         if adaptation:
             adapted, log_probabilities = adapt(adaptation, model, tokenizer, kept, batch_size)
@@ -101,9 +107,7 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
             }
         models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
         if mixture:
-            tokenizers.append(tokenizer)
-            check_same_tokens(name, tokenizer, options.models[0], tokenizers[0], kept)
-            token_scores.append(log_probabilities if adaptation else score_streams(model, tokenizer, kept, batch_size))
+            token_scores.append(log_probabilities)
         is_english &= getattr(model.config, "treebank_preprocessing", None) is None
     print(f"{', '.join(options.models)}: {PROTOCOLS[options.protocol]}\n")
     rows, mixed = models, None

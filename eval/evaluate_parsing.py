@@ -307,7 +307,7 @@ def summarize_agreement(names: Sequence[str], models: list[dict], members: list[
 
 
 def source_name(layer: int | None) -> str:
-    """What a layer, counted from 0, is called; `None` is a model with the same distances for all layers."""
+    """Returns the name of a layer, counted from 0; `None` is a model with the same distances for all layers."""
     return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
 
 
@@ -341,13 +341,13 @@ def score(
 def score_others(
     further: Trees, gold: list[GoldTree], indices: Sequence[int], seed: int, **options: int
 ) -> dict[str, ParsingScores]:
-    """The same of ensembles and baselines."""
+    """Scores of ensembles and baselines on some of the sentences."""
     baselines = score_baselines([gold[index] for index in indices], seed, **options)
     return score(further, gold, indices, seed, **options) | baselines
 
 
 def summarize_files(treebank: Treebank, parses: list[Trees], further: Trees, seed: int) -> dict[str, dict]:
-    """For each file of a treebank `num_sentences`, `num_words`, and what `summarize_rows` gives as `summary`."""
+    """`num_sentences`, `num_words` and the `summary` of `summarize_rows` for each file of a treebank."""
     gold, summaries = treebank.trees, {}
     for name, indices in treebank.by_file.items():
         if indices:

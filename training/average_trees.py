@@ -126,7 +126,7 @@ def read_members(options: argparse.Namespace) -> list[Member]:
 
 
 def is_file_of_trees(name: str) -> bool:
-    """Whether a name is that of a file of trees, and not that of a checkpoint."""
+    """Returns whether a name is that of a file of trees, and not of a checkpoint."""
     return name.endswith(".xz")
 
 
@@ -138,7 +138,7 @@ def lines_with_words(options: argparse.Namespace) -> list[str]:
 def asked_layers(
     layers: Iterable[int | None], parse_layer: int | None, options: argparse.Namespace
 ) -> list[int | None]:
-    """Those of a model that `--layer` asks for, whether or not there are such."""
+    """The layers that `--layer` asks a model for, even if it lacks them."""
     return {"all": list(layers), "own": [parse_layer]}.get(options.layer, [options.layer])
 
 

@@ -17,11 +17,9 @@ A run leaves in its `output_dir`:
 """
 
 import math
-import os
 import sys
 from dataclasses import replace
 from pathlib import Path
-
 
 import torch
 from transformers import PreTrainedModel
@@ -51,7 +49,7 @@ from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
 from training.loop.task import BatchSource, Share, Task
 
-# Of so many sentences one is held out of training.
+# One sentence in so many is held out of training.
 HELD_OUT_EVERY = 50
 TEXT_TREES = "text.ranks.xz"
 

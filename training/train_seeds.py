@@ -48,7 +48,7 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
     waiting = [run for run in runs if not run.results()]
 
     def finish(run: SeedRun, message: str) -> None:
-        reporter.say(message)
+        reporter.print_line(message)
         if options.results:
             run.copy_results(options.results)
 
@@ -67,8 +67,8 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
                     finish(run, f"{run.progress()}; finished")
                 else:
                     failed.append(run)
-                    reporter.say(run.failure())
-            reporter.show(running)
+                    reporter.print_line(run.failure())
+            reporter.print_progress(running)
     finally:
         for run in running:
             run.stop()
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="runs at the same time, each with its share of the CPU's threads (%(default)s)",
     )
     parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="copy the results, log and trees of each finished run there"
+        "--results", type=Path, metavar="FOLDER", help="copy the results and trees of each finished run there"
     )
     options, others = parser.parse_known_args(arguments)
     try:

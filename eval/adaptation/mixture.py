@@ -65,7 +65,7 @@ def mix(
         log_probabilities: of each model, by text, those of its tokens, `[N]`.
 
     Returns:
-        What was done, for the results file: `weights`, a list of `model` and `weight`, and `tuning`; and the log
+        A description for the results file (`weights`, a list of `model` and `weight`, and `tuning`), and the log
         probabilities of the mixture by text.
     """
     tuning = [own[mixture.tuning_text][: mixture.tuning_tokens] for own in log_probabilities]

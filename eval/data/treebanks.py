@@ -147,7 +147,7 @@ class Treebank:
 
 
 def _has_trees(path: Path) -> bool:
-    """Whether a path is a file of trees, or of a folder of such files, and not a dataset."""
+    """Returns whether a path is a file of trees or a folder of such files, and not a dataset."""
     return (
         path.is_file()
         or path.name.lower().endswith(SUFFIXES)

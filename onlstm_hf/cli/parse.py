@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING
 from ..utils.programs import positive_integer
 from ..version import __version__
 from .output import check_is_new, partial_output
-from .sentences import Sentences, add_dtype_option, add_sentence_options, load_model, read_sentences
+from .sentences import (
+    Sentence,
+    Sentences,
+    UnknownWords,
+    add_dtype_option,
+    add_punctuation_option,
+    add_sentence_options,
+    load_model,
+    read_sentences,
+)
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -25,8 +34,9 @@ BATCHES_AT_A_TIME = 8
 
 DESCRIPTION = """\
 Writes the tree that the model finds in each sentence, in the order of the sentences. A tree has the words as they were
-typed, also where the model does not know a word and reads <unk> in its place. The formats brackets and jsonl write one
-line a sentence; an empty line has the tree without words, (). Where the input pauses, all that has come is answered.
+typed, also where the model does not know a word and reads <unk> in its place; punctuation is left out, or as
+--punctuation says. The formats brackets and jsonl write one line a sentence; an empty line has the tree without words,
+(). Where the input pauses, all that has come is answered.
 
 While --output FILE is written, what is done lies in the folder FILE.partial. If the command is interrupted or killed,
 the same command goes on from there.
@@ -42,7 +52,10 @@ examples:
 formats:
   brackets  (the (old cat))
   tree      drawn with characters, an empty line after each
-  jsonl     {"words": [...], "bracket": "...", "spans": [[start, end], ...], "distances": [...]}
+  jsonl     {"text": "...", "words": [...], "offsets": [[start, end], ...], "unknown": [true or false, ...],
+            "brackets": "...", "spans": [{"text": "...", "start": 0, "end": 11, "word_start": 0, "word_end": 3}, ...],
+            "distances": [...], "line": 1, "start": 0}: offsets, and start and end of spans, are places in "text" in
+            characters; the text begins at "start" in the line of this number
   svg       a picture: the tree above the distances that every layer gives the words. The picture of one sentence goes
             to standard output, or to the file --output, which ends in .svg or .png. Those of several sentences go to
             the new folder --output, as 1.svg, 2.svg, ...
@@ -80,6 +93,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         const="ranges",
         help="the same as --branching-bias ranges",
     )
+    add_punctuation_option(parser)
     parser.add_argument(
         "--units",
         choices=["words", "tokens"],
@@ -119,39 +133,41 @@ def run(options: argparse.Namespace) -> None:
     model, tokenizer = load_model(options, options.dtype)
     size = BATCHES_AT_A_TIME * options.batch_size
 
-    def text_of(batch: list[str]) -> str:
+    unknown_words = UnknownWords()
+
+    def text_of(batch: list[Sentence]) -> str:
         trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
-        return "".join(f"{TREE_FORMATS[options.format](tree)}\n" for tree in trees)
+        for tree in trees:
+            unknown_words.add(tree.words, tree.unknown)
+        write = TREE_FORMATS[options.format]
+        return "".join(f"{write(tree, sentence)}\n" for tree, sentence in zip(trees, batch, strict=True))
 
     if path is None:
         for batch in sentences.batches(size):
             print(text_of(batch), end="", flush=True)
+        unknown_words.report()
         return
     with partial_output(path, _settings(options, model, tokenizer), sentences) as output:
         for batch in sentences.batches(size, wait=True):
             output.write(text_of(batch))
             if len(batch) == size:  # the parts of a whole output are the same wherever it was interrupted
                 output.record(batch)
+    unknown_words.report()
 
 
-def _drawing(tree: InducedTree) -> str:
+def _drawing(tree: InducedTree, sentence: Sentence) -> str:
     from ..trees.drawing import tree_to_text
 
     return tree_to_text(tree, width=shutil.get_terminal_size((120, 24)).columns) + "\n"
 
 
-def _json_line(tree: InducedTree) -> str:
-    fields = {
-        "words": tree.words,
-        "bracket": tree.to_bracket(),
-        "spans": tree.spans(),
-        "distances": tree.distances,
-    }
-    return json.dumps(fields, ensure_ascii=False)
+def _json_line(tree: InducedTree, sentence: Sentence) -> str:
+    record = tree.to_record(sentence) | {"line": sentence.line, "start": sentence.start}
+    return json.dumps(record, ensure_ascii=False)
 
 
-TREE_FORMATS: dict[str, Callable[[InducedTree], str]] = {
-    "brackets": lambda tree: tree.to_bracket(),
+TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
+    "brackets": lambda tree, sentence: tree.to_bracket(),
     "tree": _drawing,
     "jsonl": _json_line,
 }
@@ -186,18 +202,19 @@ def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
 
 
 def _parse_options(options: argparse.Namespace) -> dict:
-    names = ("layer", "branching_bias", "units", "batch_size", "max_length")
+    names = ("layer", "branching_bias", "punctuation", "units", "batch_size", "max_length")
     return {name: getattr(options, name) for name in names}
 
 
 def _settings(options: argparse.Namespace, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict:
-    """What the answers to a sentence depend on, by the names that a user gave it."""
+    """Returns the settings that trees depend on, by the names of the options."""
     from ..utils.checkpoints import checkpoint_hash
 
     return {
         "version of this package": __version__,
         "--model or --dtype": checkpoint_hash(model, tokenizer),
         "--format": options.format,
+        "--split-sentences": options.split_sentences and options.language,
         **{f"--{name.replace('_', '-')}": value for name, value in _parse_options(options).items()},
         "width of the terminal": shutil.get_terminal_size((120, 24)).columns if options.format == "tree" else None,
     }

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from ..utils.programs import add_code_option, positive_integer, thread_count
-from .sentences import add_dtype_option
+from ..utils.programs import add_code_option, positive_integer
+from .sentences import add_dtype_option, add_punctuation_option, add_splitting_options
 
 DESCRIPTION = """\
 Parses all sentences of a corpus into a table with a row a sentence, on this machine or on a cluster. It needs
@@ -15,7 +15,7 @@ complete. When the command was ended at any moment, the same command goes on wit
 EXAMPLES = """\
 examples:
   onlstm-hf parse-corpus corpus.txt trees
-  onlstm-hf parse-corpus articles/ trees --sentences en --no-log-probability --workers 8
+  onlstm-hf parse-corpus articles/ trees --split-sentences --no-log-probability --workers 8
   onlstm-hf parse-corpus s3://bucket/pages s3://bucket/trees --glob "**/*.jsonl.gz" --text-key content
   onlstm-hf parse-corpus user/dataset trees --kind dataset --split train
   onlstm-hf parse-corpus /shared/articles /shared/trees --engine ray --workers 64
@@ -32,8 +32,11 @@ shared out.
 
 columns of the table:
   document, position   the id of the document, and the number of the sentence in it
-  words                as they stand in the text
-  spans                [start, end] of each constituent of two words or more; with --trees brackets: "brackets"
+  start, text          where the sentence begins in the document, in characters, and its text
+  words, offsets       words as they stand in the text, and the [start, end] of each in the text
+  unknown              which words the model does not know
+  spans                start, end, word_start and word_end of each constituent of two words or more; with
+                       --trees brackets: "brackets"
   distances            with --distances, in half precision
   log_probability      natural log probability of the sentence and the <eos> after it
   reason               why a sentence or a document has no tree; null where there is one
@@ -67,11 +70,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--id-key", default="id", metavar="NAME", help="field or column of a document's id (default: %(default)s)"
     )
     source.add_argument("--split", default="train", metavar="NAME", help="split of a dataset (default: %(default)s)")
-    source.add_argument(
-        "--sentences",
-        metavar="LANGUAGE",
-        help="split documents into sentences by the rules of this language, such as en (default: each line is one)",
-    )
+    add_splitting_options(source, "documents", "line")
     source.add_argument(
         "--max-words",
         type=positive_integer,
@@ -87,6 +86,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         default="right",
         help="see `onlstm-hf parse --help` (default: %(default)s)",
     )
+    add_punctuation_option(trees)
     trees.add_argument(
         "--trees", choices=["spans", "brackets"], default="spans", help="column of the trees (default: %(default)s)"
     )
@@ -172,11 +172,11 @@ def run(options: argparse.Namespace) -> None:
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
         reader = DatasetReader(options.input, {"split": options.split}, streaming=True, **keys)
-        corpus = {"dataset": options.input, "split": options.split, **keys}
+        files, corpus = None, {"dataset": options.input, "split": options.split, **keys}
     else:
         files = find_files(options.input, options.kind, options.glob)
         reader = files.reader(**keys)
-        corpus = {"kind": files.kind, "bytes": files.num_bytes, "fingerprint": files.fingerprint, **keys}
+        corpus = {"kind": files.kind, **keys}
     sbatch = dict(option.partition("=")[::2] for option in options.sbatch)
     sbatch |= {"partition": options.partition, "time": options.time}
     counts = parse_corpus(
@@ -185,16 +185,10 @@ def run(options: argparse.Namespace) -> None:
         options.output,
         options.model or default_model(),
         ParseOptions(
-            options.sentences,
-            options.trees,
-            options.distances,
-            options.log_probability,
-            options.layer,
-            options.branching_bias,
-            options.batch_size,
-            options.max_words,
-            options.dtype,
+            language=options.language if options.split_sentences else None,
+            **{name: getattr(options, name) for name in ParseOptions._fields if name != "language"},
         ),
+        files=files,
         output_format=options.output_format,
         engine=choose_engine(
             options.engine,

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from .sentences import add_sentence_options, load_model, read_sentences
+from .sentences import UnknownWords, add_sentence_options, load_model, read_sentences
 
 if TYPE_CHECKING:
     from ..scoring.stream import StreamScore
@@ -21,8 +21,8 @@ examples:
   onlstm-hf score "the cats sit on the mat" "the cats sits on the mat"
   onlstm-hf score --file sentences.txt --format jsonl
 
-A line of jsonl also has the tokens of the sentence, <eos> at their end, and the log probability of each token. The
-last line is {"total": ...}.
+A line of jsonl also has the tokens of the sentence, <eos> at their end, the log probability of each, and in "unknown"
+which of them stand for a word that the model does not know. The last line is {"total": ...}.
 """
 
 
@@ -43,6 +43,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Writes the scores."""
+    from ..parsing.sentences import read_text
     from ..scoring.sentences import score_sentences
     from ..scoring.stream import StreamScore
 
@@ -50,18 +51,27 @@ def run(options: argparse.Namespace) -> None:
     model, tokenizer = load_model(options)
     if options.format == "table":
         print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
-    log_likelihood, num_tokens, num_sentences = 0.0, 0, 0
+    log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
     for batch in sentences.batches(options.batch_size):
         for text, score in zip(batch, score_sentences(model, tokenizer, batch, options.batch_size), strict=True):
             total = score.total()
+            unknown = [token == tokenizer.unk_token for token in score.tokens]
+            sentence = read_text(tokenizer, text)
+            unknown_words.add(sentence.units, sentence.unknown)
             if options.format == "table":
                 print(_table_row(total, " ".join(text.split())))
             else:
-                print(json.dumps({"text": text, **_score_fields(total), **score._asdict()}, ensure_ascii=False))
+                print(
+                    json.dumps(
+                        {"text": text, **_score_fields(total), **score._asdict(), "unknown": unknown},
+                        ensure_ascii=False,
+                    )
+                )
             log_likelihood += total.total_log_likelihood
             num_tokens += total.num_tokens
             num_sentences += 1
         sys.stdout.flush()
+    unknown_words.report()
     total = StreamScore(log_likelihood, num_tokens)
     if options.format == "table":
         print(_table_row(total, f"total ({num_sentences} sentence{'s' if num_sentences > 1 else ''})"))

@@ -1,4 +1,4 @@
-"""What the subcommands that read sentences share: where the sentences come from, and the model that reads them."""
+"""Sentences and model of the subcommands that read sentences."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
+from ..text.sentence_splitting import sentence_splitter
 from ..utils.files import check_is_text_file, read_lines
 from ..utils.programs import add_code_option, positive_integer
 
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BYTES_AT_A_TIME = 1 << 20
+# So many lines with several sentences are named.
+MAX_WARNINGS = 10
+# The share of unknown words above which a command says so.
+MAX_UNKNOWN = 0.1
 
 
 class ArrivingLines:
@@ -62,33 +67,63 @@ class ArrivingLines:
             )
 
 
+class Sentence(str):
+    """A sentence, with the number of its line in the input, from 1, and where in it the sentence starts."""
+
+    line: int
+    start: int
+
+
 class Sentences:
     """The sentences of a command's input, an iterator.
 
     Args:
-        lines: their bytes.
+        lines: the bytes of its lines.
         source: the name of the text in error messages.
         pauses: tells whether there is no further line yet after the one that was read last.
+        split: the places of the sentences in a line; by default each line is one.
     """
 
-    def __init__(self, lines: Iterable[bytes], source: str, pauses: Callable[[], bool] = lambda: False):
-        self._texts = read_lines(lines, source)
+    def __init__(
+        self,
+        lines: Iterable[bytes],
+        source: str,
+        pauses: Callable[[], bool] = lambda: False,
+        split: Callable[[str], list[tuple[int, int]]] | None = None,
+    ):
+        self._texts = self._sentences(read_lines(lines, source), split)
         self.pauses = pauses
 
-    def __iter__(self) -> Iterator[str]:
+    def _sentences(
+        self, lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]] | None
+    ) -> Iterator[Sentence]:
+        find, num_warnings = split or sentence_splitter(), 0
+        for number, line in enumerate(lines, start=1):
+            places = find(line)
+            if split is None:
+                if len(places) > 1:
+                    num_warnings += 1
+                    _warn_of_several(number, len(places), num_warnings)
+                places = [(0, len(line))]
+            for start, end in places:
+                sentence = Sentence(line[start:end])
+                sentence.line, sentence.start = number, start
+                yield sentence
+
+    def __iter__(self) -> Iterator[Sentence]:
         return self
 
-    def __next__(self) -> str:
+    def __next__(self) -> Sentence:
         return next(self._texts)
 
-    def batches(self, size: int, wait: bool = False) -> Iterator[list[str]]:
+    def batches(self, size: int, wait: bool = False) -> Iterator[list[Sentence]]:
         """Lists of `size` sentences: shorter ones where the input pauses or ends, and before a line with an error.
 
         Args:
             size: the longest list.
             wait: fill the lists also where the input pauses, so that it does not depend on time what is in them.
         """
-        batch: list[str] = []
+        batch: list[Sentence] = []
         try:
             for sentence in self:
                 batch.append(sentence)
@@ -117,6 +152,7 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
     source.add_argument(
         "--file", metavar="FILE", help="read the sentences from a UTF-8 text file, one a line (-: standard input)"
     )
+    add_splitting_options(parser, "lines", "line")
     parser.add_argument(
         "--model",
         metavar="PATH_OR_NAME",
@@ -140,6 +176,32 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: str) -> None:
+    """Adds the splitting of texts into sentences; `texts` and `text` are what the input consists of, for the help."""
+    parser.add_argument(
+        "--split-sentences",
+        action="store_true",
+        help=f"{texts} have any number of sentences, and are split into them (default: each {text} is one)",
+    )
+    parser.add_argument(
+        "--language",
+        default="en",
+        metavar="CODE",
+        help="by the rules of which language --split-sentences splits (default: %(default)s)",
+    )
+
+
+def add_punctuation_option(parser: argparse._ActionsContainer) -> None:
+    """Adds what becomes of the marks between words."""
+    parser.add_argument(
+        "--punctuation",
+        choices=["drop", "attach", "cue"],
+        default="drop",
+        help="marks between words: leave them out (the papers' protocol), hang them on the tree as treebanks do, or "
+        "leave them out but take them as cues to where constituents end (default: %(default)s)",
+    )
+
+
 def add_dtype_option(parser: argparse._ActionsContainer, auto: str) -> None:
     """Adds the precision of the weights; `auto` says what that choice is, for the help."""
     parser.add_argument(
@@ -155,26 +217,67 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
 
     A file is read up to its first word before this returns, so that one without any shows before a model is loaded.
     """
+    split = sentence_splitter(options.language) if options.split_sentences else None
     if _reads_standard_input(options):
         if sys.stdin is None:
             raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
-        return _arriving_sentences(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line)
+        return _arriving_sentences(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line, split)
     if options.text:
-        return Sentences((os.fsencode(text) for text in options.text), "the text")
+        return Sentences((os.fsencode(text) for text in options.text), "the text", split=split)
     check_is_text_file(options.file)
     file = partial(open, options.file, "rb")
     if Path(options.file).is_file():  # and not, for instance, a named pipe, which can be read only once
-        any(map(str.strip, _arriving_sentences(file, options.file, options.max_line)))
-    return _arriving_sentences(file, options.file, options.max_line)
+        lines = ArrivingLines(file, options.file, options.max_line)
+        any(map(str.strip, read_lines(lines, options.file)))
+    return _arriving_sentences(file, options.file, options.max_line, split)
 
 
 def _arriving_sentences(
-    open_stream: Callable[[], AbstractContextManager[BinaryIO]], source: str, max_bytes: int
+    open_stream: Callable[[], AbstractContextManager[BinaryIO]],
+    source: str,
+    max_bytes: int,
+    split: Callable[[str], list[tuple[int, int]]] | None,
 ) -> Sentences:
     lines = ArrivingLines(open_stream, source, max_bytes)
-    return Sentences(lines, source, lambda: lines.pauses)
+    return Sentences(lines, source, lambda: lines.pauses, split)
+
+
+def _warn_of_several(line: int, num_sentences: int, num_warnings: int) -> None:
+    if num_warnings <= MAX_WARNINGS:
+        more = "; further such lines are not named" if num_warnings == MAX_WARNINGS else ""
+        print(
+            f"onlstm-hf: line {line} has {num_sentences} sentences and is read as one; --split-sentences reads each "
+            f"by itself{more}",
+            file=sys.stderr,
+        )
+
+
+class UnknownWords:
+    """Counts the words that a model does not know, and says so at the end where they are many."""
+
+    def __init__(self):
+        self._num_words = self._num_unknown = 0
+        self._examples: dict[str, None] = {}
+
+    def add(self, words: Iterable[str], unknown: Iterable[bool]) -> None:
+        """Counts the words of a sentence; `unknown` says which of them are."""
+        for word, is_unknown in zip(words, unknown, strict=True):
+            self._num_words += 1
+            self._num_unknown += is_unknown
+            if is_unknown and len(self._examples) < 5:
+                self._examples[word] = None
+
+    def report(self) -> None:
+        """Writes their share to standard error, if it is above a tenth."""
+        if self._num_unknown > MAX_UNKNOWN * self._num_words:
+            share = 100 * self._num_unknown / self._num_words
+            print(
+                f"onlstm-hf: {share:.1f} % of the words are unknown to the model, which reads its unknown token in "
+                f"their place, for instance {', '.join(self._examples)}",
+                file=sys.stderr,
+            )
 
 
 def load_model(options: argparse.Namespace, dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:

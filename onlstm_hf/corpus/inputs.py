@@ -1,6 +1,5 @@
-"""What there is to parse: the files at a place, their kind, and a fingerprint of them."""
+"""What there is to parse: the files at a place, their kind, and a fingerprint of each."""
 
-import hashlib
 from typing import NamedTuple
 
 from datatrove.io import DataFolder
@@ -24,13 +23,14 @@ class CorpusFiles(NamedTuple):
         kind: one of `KINDS`.
         folder: where they are.
         files: their paths in it and their sizes in bytes, in the order in which they are read.
-        fingerprint: changes with the paths, the sizes, and the times or the checksums that the file system has.
+        fingerprints: for each path, what changes with the file's size, and the time or checksum that the file system
+            has of it.
     """
 
     kind: str
     folder: DataFolder
     files: list[tuple[str, int]]
-    fingerprint: str
+    fingerprints: dict[str, str]
 
     @property
     def num_bytes(self) -> int:
@@ -72,12 +72,12 @@ def find_files(location: str, kind: str | None = None, pattern: str | None = Non
         paths, kind = list(kinds), next(iter(kinds.values()), None)
     if not paths:
         raise FileNotFoundError(f"{location} has no files that can be read: {', '.join(KINDS)} by their names")
-    files, digest = [], hashlib.sha256()
+    files, fingerprints = [], {}
     for name in paths:
         info = folder.info(name)
         files.append((name, info["size"]))
-        digest.update(repr((name, info["size"], info.get("ETag", info.get("mtime")))).encode())
-    return CorpusFiles(kind, folder, files, digest.hexdigest())
+        fingerprints[name] = f"{info['size']} {info.get('ETag', info.get('mtime'))}"
+    return CorpusFiles(kind, folder, files, fingerprints)
 
 
 def _kind_of(path: str) -> str | None:

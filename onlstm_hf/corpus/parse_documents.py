@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 
+from ..text.sentence_splitting import sentence_splitter
 from ..utils.windows import windows
 from .progress import TaskProgress
 from .rows import COLUMNS
@@ -31,13 +33,13 @@ class ParseOptions(NamedTuple):
     """Options of the parse of every sentence.
 
     Attributes:
-        language: split documents into sentences by the rules of this language (a code such as `"en"`, with the library
-            sentencex); without one, each line is a sentence.
+        language: split documents into sentences by the rules of this language (a code such as `"en"`, see
+            `sentence_splitter`); without one, each line is a sentence.
         trees: the column of the trees, `"spans"` or `"brackets"`.
         distances: whether there is a column of distances.
         log_probability: whether there is a column of log probabilities.
         layer: see `parse`.
-        branching_bias: see `parse`.
+        branching_bias, punctuation: see `parse`.
         batch_size: sentences in one pass through the model.
         max_words: a longer sentence is not parsed.
         dtype: of the model's weights, `"float32"` or `"bfloat16"`.
@@ -49,6 +51,7 @@ class ParseOptions(NamedTuple):
     log_probability: bool = True
     layer: int | None = None
     branching_bias: str = "right"
+    punctuation: str = "drop"
     batch_size: int = 256
     max_words: int = 1000
     dtype: str = "float32"
@@ -66,6 +69,7 @@ class Sentence(NamedTuple):
 
     document: str
     position: int
+    start: int
     text: str
     reason: str | None
 
@@ -104,7 +108,8 @@ class ParseDocuments(PipelineStep):
 
     def run(self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
         progress = TaskProgress(self.progress_folder, rank)
-        split = sentence_splitter(self.options.language)
+        language = self.options.language
+        split = _lines if language is None else sentence_splitter(language)
         model, tokenizer = _load(self.model, self.trust_remote_code, self.threads, self.options.dtype)
         documents = progress.follow(data)
         for window in _windows(_sentences(documents, split, self.options.max_words)):
@@ -128,12 +133,10 @@ class ParseDocuments(PipelineStep):
             row |= {"document": sentence.document, "position": sentence.position, "reason": sentence.reason}
             if sentence.reason is None:
                 tree, log_probability = next(results)
-                row["words"] = list(tree.words)
-                row[options.trees] = tree.to_bracket() if options.trees == "brackets" else tree.spans()
-                if options.distances:
-                    row["distances"] = list(tree.distances)
-                if options.log_probability:
-                    row["log_probability"] = log_probability
+                record = tree.to_record(sentence.text) | {"start": sentence.start, "log_probability": log_probability}
+                row |= {name: record[name] for name in options.columns if name in record}
+                for span in row.get("spans", ()):
+                    del span["text"]  # it would be the text once more for each level of the tree
             yield row
 
 
@@ -144,6 +147,7 @@ def _trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterato
         tokenizer,
         layer=options.layer,
         branching_bias=options.branching_bias,
+        punctuation=options.punctuation,
         batch_size=options.batch_size,
         progress=False,
     )
@@ -154,49 +158,38 @@ def _trees_and_log_probabilities(
     model, tokenizer, texts: list[str], options: ParseOptions
 ) -> Iterator[tuple[InducedTree, float]]:
     """The tree of each sentence and its log probability, for which the model reads it once."""
-    from ..parsing.sentences import first_of_each_unit
+    from ..parsing.sentences import build_tree, first_of_each_unit, read_text
     from ..scoring.sentences import score_with_distances
-    from ..text.word_alignment import encode_sentence
-    from ..trees.distances import tree_from_distances
 
-    encoded = [encode_sentence(tokenizer, text) for text in texts]
-    scores = score_with_distances(model, tokenizer, [ids for _, ids, *_ in encoded], options.batch_size)
-    for (words, _, word_of_token, _), (score, by_layer) in zip(encoded, scores, strict=True):
+    sentences = [read_text(tokenizer, text) for text in texts]
+    scores = score_with_distances(model, tokenizer, [read.input_ids for read in sentences], options.batch_size)
+    for sentence, (score, by_layer) in zip(sentences, scores, strict=True):
         distances, _ = model.name_layers(options.layer, by_layer)
-        tree = tree_from_distances(first_of_each_unit(distances, word_of_token), words, options.branching_bias)
+        distances = first_of_each_unit(distances, sentence.unit_of_token)
+        tree = build_tree(sentence, distances, options.branching_bias, options.punctuation)
         yield tree, sum(score.log_probabilities)
 
 
-def sentence_splitter(language: str | None) -> Callable[[str], Iterable[str]]:
-    """A function from a text to its sentences, by the rules of a language, or without one to its lines.
-
-    Raises:
-        ImportError: if a language is given and sentencex is not installed.
-    """
-    if language is None:
-        return partial(str.split, sep="\n")
-    from sentencex import segment
-
-    # A sentence does not cross lines, whatever the library says.
-    return lambda text: (sentence for line in text.split("\n") for sentence in segment(language, line))
+def _lines(text: str) -> list[tuple[int, int]]:
+    """The places of the lines of a text, without white space around them."""
+    return [match.span() for match in re.finditer(r"\S(?:[^\n]*\S)?", text)]
 
 
 def _sentences(
-    documents: Iterable[Document], split: Callable[[str], Iterable[str]], max_words: int
+    documents: Iterable[Document], split: Callable[[str], Iterable[tuple[int, int]]], max_words: int
 ) -> Iterator[Sentence]:
     """Yields the sentences of each document; a document without words yields one that says why."""
     for document in documents:
         if reason := document.metadata.get("reason"):
-            yield Sentence(document.id, 0, "", reason)
+            yield Sentence(document.id, 0, 0, "", reason)
             continue
-        position = 0
-        for text in split(document.text):
-            if text := text.strip():
-                reason = _skip_reason(text, max_words)
-                yield Sentence(document.id, position, "" if reason else text, reason)
-                position += 1
-        if position == 0:
-            yield Sentence(document.id, 0, "", "no words")
+        places = split(document.text)
+        for position, (start, end) in enumerate(places):
+            text = document.text[start:end]
+            reason = _why_not(text, max_words)
+            yield Sentence(document.id, position, start, "" if reason else text, reason)
+        if not places:
+            yield Sentence(document.id, 0, 0, "", "no words")
 
 
 def _skip_reason(text: str, max_words: int) -> str | None:

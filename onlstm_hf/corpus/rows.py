@@ -1,14 +1,19 @@
 """The table of trees: a row a sentence, and what its columns are."""
 
-from pyarrow import DataType, Schema, field, float16, float32, int32, list_, schema, string
+from pyarrow import DataType, Schema, bool_, field, float16, float32, int32, list_, schema, string, struct
 
 # Changes with the meaning or the type of a column; in the metadata of Parquet files and in the manifest.
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+_SPAN = struct([(name, int32()) for name in ("start", "end", "word_start", "word_end")])
 COLUMNS: dict[str, DataType] = {
     "document": string(),
     "position": int32(),
+    "start": int32(),
+    "text": string(),
     "words": list_(string()),
-    "spans": list_(list_(int32())),
+    "offsets": list_(list_(int32())),
+    "unknown": list_(bool_()),
+    "spans": list_(_SPAN),
     "brackets": string(),
     "distances": list_(float16()),
     "log_probability": float32(),
@@ -20,9 +25,10 @@ def row_schema(columns: tuple[str, ...]) -> Schema:
     """The Arrow schema of rows with these columns, which are some of `COLUMNS` in their order.
 
     - `document`: the id of the document, and `position`: the number of the sentence in it, from 0.
-    - `words`: as they stand in the text.
-    - `spans`: `[start, end]` of each constituent of two words or more, half-open, the outermost first; or `brackets`.
-    - `distances`: the syntactic distance of each word, in half precision.
+    - `text`: the sentence, and `start`: where it begins in the text of the document, in characters.
+    - `words`, `offsets`, `unknown`, `spans` or `brackets`: see `InducedTree.to_record`; offsets are places in `text`,
+      and a span has no text of its own.
+    - `distances`: the syntactic distance of each word, in half precision; null for a punctuation mark.
     - `log_probability`: natural log probability of the sentence and the `<eos>` after it.
     - `reason`: why there is no tree; every other column but the first two is null then, and this one otherwise.
     """

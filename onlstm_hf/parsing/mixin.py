@@ -8,10 +8,11 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.logging import get_logger, tqdm
 
-from ..text.word_alignment import encode_sentence, encode_words
+from ..text.word_alignment import encode_words, unknown_words
 from ..trees.distances import tree_from_distances
 from ..trees.drawing import distances_to_svg
 from ..trees.induced_tree import InducedTree
+from ..trees.punctuation import check_punctuation
 from ..utils.evaluation_mode import evaluation_mode
 from ..utils.tokenizer_check import check_tokenizer
 from .pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
@@ -19,8 +20,10 @@ from .sentences import (
     MAX_TOKENS_PER_BATCH,
     SentenceUnits,
     batches,
+    build_tree,
     first_of_each_unit,
     is_one_sentence,
+    read_text,
     sentence_windows,
     token_ids,
     token_names,
@@ -49,6 +52,7 @@ class ParsingMixin:
         *,
         layer: int | None = None,
         branching_bias: str = "right",
+        punctuation: str = "drop",
         units: str = "words",
         batch_size: int = 64,
         max_length: int | None = None,
@@ -71,6 +75,10 @@ class ParsingMixin:
             layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default. A PRPN
                 has the same distances for all layers, and takes none.
             branching_bias: `"right"`, the papers' rule, `"none"` or `"ranges"` (see `tree_from_distances`).
+            punctuation: marks between the words of a string. `"drop"`, the papers' protocol, leaves them out;
+                `"attach"` hangs them on the tree as treebanks do (`attach_marks`); `"cue"` leaves them out, but first
+                raises the distance of each word that one stands before (`raise_at_marks`). A list of words, and token
+                ids, have no marks: each word is a leaf.
             units: what the leaves are: `"words"`, or `"tokens"` for the tokenizer's own (sub)words. The leaves of a
                 sentence given as token ids are always its tokens.
             batch_size: sentences in one pass through the model. Long sentences get smaller batches.
@@ -98,6 +106,7 @@ class ParsingMixin:
             tokenizer,
             [layer],
             branching_bias=branching_bias,
+            punctuation=punctuation,
             units=units,
             batch_size=batch_size,
             max_length=max_length,
@@ -113,6 +122,7 @@ class ParsingMixin:
         layers: Sequence[int | None] = (None,),
         *,
         branching_bias: str = "right",
+        punctuation: str = "drop",
         **options,
     ) -> list[list[InducedTree]]:
         """The trees that each of some layers gives, for which the model reads the sentences once.
@@ -121,17 +131,20 @@ class ParsingMixin:
             sentences: any number of them; see `parse`.
             tokenizer: see `parse`.
             layers: see `sentence_distances`.
-            branching_bias: see `parse`.
+            branching_bias, punctuation: see `parse`.
             options: further ones of `sentence_distances`.
 
         Returns:
             For each of the layers the trees of the sentences.
         """
         tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
+        check_punctuation(punctuation)
+        if punctuation != "drop" and options.get("units", "words") != "words":
+            raise ValueError(f'punctuation={punctuation!r} needs units="words": marks are tokens themselves')
         trees: list[list[InducedTree]] = [[] for _ in layers]
-        for units, distances_by_layer in self.sentence_distances(sentences, tokenizer, layers, **options):
+        for sentence, distances_by_layer in self._read_sentences(sentences, tokenizer, layers, **options):
             for trees_of_layer, distances in zip(trees, distances_by_layer, strict=True):
-                trees_of_layer.append(tree_from_distances(distances, units, branching_bias))
+                trees_of_layer.append(build_tree(sentence, distances, branching_bias, punctuation))
         return trees
 
     def sentence_distances(
@@ -165,6 +178,31 @@ class ParsingMixin:
         Raises:
             ValueError: see `parse`.
         """
+        for sentence, distances in self._read_sentences(
+            sentences,
+            tokenizer,
+            layers,
+            units=units,
+            batch_size=batch_size,
+            max_length=max_length,
+            progress=progress,
+            **distance_options,
+        ):
+            yield sentence.units, distances
+
+    def _read_sentences(
+        self,
+        sentences: Iterable[str | Sequence[str] | Sequence[int] | torch.Tensor],
+        tokenizer: PreTrainedTokenizerBase | None,
+        layers: Sequence[int | None],
+        *,
+        units: str = "words",
+        batch_size: int = 64,
+        max_length: int | None = None,
+        progress: bool | None = None,
+        **distance_options,
+    ) -> Iterator[tuple[SentenceUnits, list[list[float]]]]:
+        """`sentence_distances`, with all that is known of a sentence."""
         if units not in ("words", "tokens"):
             raise ValueError(f'units must be "words" or "tokens", not {units!r}')
         max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
@@ -193,7 +231,7 @@ class ParsingMixin:
                         distances.update(zip(batch, of_batch, strict=True))
                         bar.update(len(batch))
                 for index, sentence in enumerate(window):
-                    yield sentence.units, distances.pop(index)
+                    yield sentence, distances.pop(index)
 
     def draw_distances(
         self,
@@ -277,13 +315,13 @@ class ParsingMixin:
             raise ValueError(
                 "parsing strings or words needs the tokenizer: model.parse(sentences, tokenizer=tokenizer)"
             )
-        if is_ids:
-            input_ids = self._without_edges(list(sentence), tokenizer)
-        elif is_words:
-            words = list(sentence)
-            input_ids, word_of_token = encode_words(tokenizer, words)
-        else:
-            words, input_ids, word_of_token, _ = encode_sentence(tokenizer, sentence)
+        read = None
+        if is_text:
+            read = read_text(tokenizer, sentence)
+        elif not is_ids:
+            ids, word_of_token = encode_words(tokenizer, sentence)
+            read = SentenceUnits(list(sentence), ids, word_of_token, unknown_words(tokenizer, ids, word_of_token))
+        input_ids = self._without_edges(list(sentence), tokenizer) if read is None else read.input_ids
 
         vocab_size = self.config.vocab_size
         outside = [token for token in input_ids if not 0 <= token < vocab_size]
@@ -292,9 +330,11 @@ class ParsingMixin:
                 f"token id {outside[0]} is outside the model's vocabulary of {vocab_size}: "
                 "the tokenizer does not belong to this model"
             )
-        if is_ids or units == "tokens":
-            return SentenceUnits(token_names(input_ids, tokenizer), input_ids, list(range(len(input_ids))))
-        return SentenceUnits(words, input_ids, word_of_token)
+        if read is not None and units == "words":
+            return read
+        places = list(range(len(input_ids)))
+        unknown = None if tokenizer is None else unknown_words(tokenizer, input_ids, places)
+        return SentenceUnits(token_names(input_ids, tokenizer), input_ids, places, unknown)
 
     def _without_edges(self, ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
         """The ids without special tokens and padding before the first and after the last word."""

@@ -3,16 +3,21 @@
 import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
+from contextlib import suppress
 from itertools import islice
 from types import GeneratorType
 
 from torch.utils.data import Dataset
 from transformers import Pipeline
+from transformers.utils.logging import get_logger
 
-from ..text.word_alignment import encode_sentence
+from ..text.sentence_splitting import sentence_splitter
 from ..utils.tokenizer_check import tokenizer_fingerprint
 
+logger = get_logger(__name__)
+
 CONSTITUENCY_PARSING = "constituency-parsing"
+HOW_TO_SPLIT = "split_sentences=True parses each of them"
 # Options of `parse` that the pipeline sets itself.
 OWN_OPTIONS = ("batch_size", "progress", "units")
 
@@ -30,17 +35,15 @@ class ConstituencyParsingPipeline(Pipeline):
 
     A string gives one record. A list, or another sequence such as a column of a dataset, gives a list of them; a
     generator, another iterator or a `torch.utils.data.Dataset` gives them one by one while it is read. A record is a
-    dictionary of plain values, which JSON can hold:
+    dictionary of plain values, which JSON can hold: `text`, `words`, `offsets`, `unknown`, `brackets`, `spans` and
+    `distances`, as `InducedTree.to_record` says.
 
-    - `words`: the words as they stand in the text.
-    - `brackets`: the tree, as `InducedTree.to_bracket` writes it.
-    - `spans`: a dictionary for each constituent of two words or more, in the order in which they begin, the longest
-      first: its `text`, and half-open pairs of places, `start` and `end` in characters of the sentence and
-      `word_start` and `word_end` in words.
-    - `distances`: a number for each word.
+    With `split_sentences` (`True`, or a language code such as `"de"`) a string is a text of any number of sentences,
+    and gives a list of records. Each has `start`, too, where its sentence begins in the string. Without it a string
+    counts as one sentence, and a warning says which string has several.
 
     Options, here or in a call: `batch_size` (64; it changes the speed alone) and those of the model's `parse`, which
-    are `layer`, `branching_bias`, `max_length`, and what only some models have, such as `hard`.
+    are `layer`, `branching_bias`, `punctuation`, `max_length`, and what only some models have, such as `hard`.
 
     Raises:
         ValueError: if the model induces no trees or lacks an option, or the input is no text.
@@ -70,15 +73,15 @@ class ConstituencyParsingPipeline(Pipeline):
         self.model.save_pretrained(save_directory, **options)
         self.tokenizer.save_pretrained(save_directory, **options)
 
-    def _sanitize_parameters(self, **options) -> tuple[dict, dict, dict]:
+    def _sanitize_parameters(self, split_sentences: bool | str = False, **options) -> tuple[dict, dict, dict]:
         known = [name for name in _parse_options(type(self.model)) if name not in OWN_OPTIONS]
         for name in options:
             if name not in known:
                 raise ValueError(
                     f'a model of type "{self.model.config.model_type}" has no option {name} in parsing, only '
-                    f"{', '.join(known)}"
+                    f"split_sentences, {', '.join(known)}"
                 )
-        return {}, options, {}
+        return {"split_sentences": split_sentences}, options, {}
 
     def get_iterator(
         self,
@@ -90,41 +93,46 @@ class ConstituencyParsingPipeline(Pipeline):
         postprocess_params: dict,
     ) -> Iterator[dict]:
         """The records, a batch at a time. No workers and no padding are needed: `parse` does what there is to do."""
-        sentences = iter(inputs)
-        while batch := list(islice(sentences, batch_size)):
-            encoded = [self.preprocess(sentence) for sentence in batch]
-            yield from map(self.postprocess, self.forward(encoded, **forward_params))
+        texts, num_read = iter(inputs), 0
+        while batch := [self.preprocess(text, **preprocess_params) for text in islice(texts, batch_size)]:
+            for number, text in enumerate(batch, start=num_read + 1):
+                if "several" in text:
+                    logger.warning(f"text {number} has {text['several']} sentences, and gets one tree: {HOW_TO_SPLIT}")
+            num_read += len(batch)
+            yield from map(self.postprocess, self.forward(batch, **forward_params))
 
     def run_single(self, inputs: str, preprocess_params: dict, forward_params: dict, postprocess_params: dict) -> dict:
         return next(self.get_iterator([inputs], 0, 1, preprocess_params, forward_params, postprocess_params))
 
-    def preprocess(self, sentence: str) -> dict:
-        """The text and the character offsets of its words."""
-        if not isinstance(sentence, str):
-            raise ValueError(f"{CONSTITUENCY_PARSING} needs sentences that are strings, not {type(sentence).__name__}")
-        return {"text": sentence, "offsets": encode_sentence(self.tokenizer, sentence)[3]}
+    def preprocess(self, text: str, split_sentences: bool | str = False) -> dict:
+        """A text with the places of its sentences, or their number in `several` where they are to be one."""
+        if not isinstance(text, str):
+            raise ValueError(f"{CONSTITUENCY_PARSING} needs sentences that are strings, not {type(text).__name__}")
+        if split_sentences:
+            language = split_sentences if isinstance(split_sentences, str) else "en"
+            return {"text": text, "places": sentence_splitter(language)(text), "is_split": True}
+        with suppress(ImportError):
+            if (several := len(sentence_splitter()(text))) > 1:
+                return {"text": text, "places": [(0, len(text))], "is_split": False, "several": several}
+        return {"text": text, "places": [(0, len(text))], "is_split": False}
 
-    def _forward(self, encoded: list[dict], **parse_options) -> list[dict]:
-        """Adds its tree to each sentence of a batch."""
-        texts = [sentence["text"] for sentence in encoded]
-        trees = self.model.parse(texts, self.tokenizer, batch_size=len(texts), progress=False, **parse_options)
-        return [sentence | {"tree": tree} for sentence, tree in zip(encoded, trees, strict=True)]
-
-    def postprocess(self, sentence: dict) -> dict:
-        """The record of a sentence."""
-        text, offsets, tree = sentence["text"], sentence["offsets"], sentence["tree"]
-        spans = []
-        for word_start, word_end in tree.spans():
-            start, end = offsets[word_start][0], offsets[word_end - 1][1]
-            spans.append(
-                {"text": text[start:end], "start": start, "end": end, "word_start": word_start, "word_end": word_end}
+    def _forward(self, batch: list[dict], **parse_options) -> list[dict]:
+        """Adds its trees to each text of a batch."""
+        sentences = [text["text"][start:end] for text in batch for start, end in text["places"]]
+        trees = iter(
+            self.model.parse(
+                sentences, self.tokenizer, batch_size=max(1, len(sentences)), progress=False, **parse_options
             )
-        return {
-            "words": list(tree.words),
-            "brackets": tree.to_bracket(),
-            "spans": spans,
-            "distances": list(tree.distances),
-        }
+        )
+        return [text | {"trees": list(islice(trees, len(text["places"])))} for text in batch]
+
+    def postprocess(self, text: dict) -> dict | list[dict]:
+        """The record of a text, or those of its sentences."""
+        records = [
+            tree.to_record(text["text"][start:end]) | ({"start": start} if text["is_split"] else {})
+            for (start, end), tree in zip(text["places"], text["trees"], strict=True)
+        ]
+        return records if text["is_split"] else records[0]
 
 
 def _parse_options(model_class: type) -> list[str]:

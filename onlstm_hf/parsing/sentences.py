@@ -1,23 +1,76 @@
 """Sentences as models read them, put together in windows and batches."""
 
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
+from transformers.utils.logging import get_logger
 
+from ..text.word_alignment import encode_sentence, mark_offsets, unknown_words
+from ..trees.distances import tree_from_distances
+from ..trees.induced_tree import InducedTree
+from ..trees.punctuation import attach_marks, raise_at_marks
 from ..utils.windows import windows
+
+logger = get_logger(__name__)
+# Ten characters in a row of Chinese, Japanese, Thai, Lao, Khmer or Burmese.
+_UNSEGMENTED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{10}"
 
 MAX_TOKENS_PER_WINDOW = 1 << 20
 MAX_TOKENS_PER_BATCH = 1 << 14
 
 
 class SentenceUnits(NamedTuple):
-    """A sentence as the model reads it: its units (words or tokens), token ids, and each token's unit."""
+    """A sentence as the model reads it.
+
+    Attributes:
+        units: its words or tokens.
+        input_ids: of its tokens.
+        unit_of_token: the unit of each token.
+        unknown: for each unit whether it has the unknown token; `None` without a tokenizer.
+        text: the sentence, if it was a text.
+        offsets: the place of each unit in the text.
+    """
 
     units: list[str]
     input_ids: list[int]
     unit_of_token: list[int]
+    unknown: list[bool] | None = None
+    text: str | None = None
+    offsets: list[tuple[int, int]] | None = None
+
+
+def read_text(tokenizer: PreTrainedTokenizerBase, text: str) -> SentenceUnits:
+    """The words of a text as the tokenizer tells them: every way from a text to a tree begins here."""
+    words, input_ids, word_of_token, offsets = encode_sentence(tokenizer, text)
+    if re.search(_UNSEGMENTED, text):
+        logger.warning_once(
+            "A text of a language that is written without spaces counts as one word: segment it into words first, "
+            "with a space between them"
+        )
+    return SentenceUnits(
+        words, input_ids, word_of_token, unknown_words(tokenizer, input_ids, word_of_token), text, offsets
+    )
+
+
+def build_tree(
+    sentence: SentenceUnits, distances: list[float], branching_bias: str = "right", punctuation: str = "drop"
+) -> InducedTree:
+    """The tree of a sentence with the distances of its units; see `parse`."""
+    has_marks = punctuation != "drop" and sentence.offsets is not None
+    marks = mark_offsets(sentence.text, sentence.offsets) if has_marks else None
+    if marks and punctuation == "cue":
+        distances = raise_at_marks(distances, list(map(bool, marks[:-1])))
+    tree = tree_from_distances(distances, sentence.units, branching_bias)
+    tree = replace(
+        tree,
+        offsets=None if sentence.offsets is None else tuple(sentence.offsets),
+        unknown=None if sentence.unknown is None else tuple(sentence.unknown),
+    )
+    return attach_marks(tree, sentence.text, marks) if marks and punctuation == "attach" else tree
 
 
 def first_of_each_unit(token_distances: list[float], unit_of_token: list[int]) -> list[float]:

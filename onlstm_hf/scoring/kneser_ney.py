@@ -62,7 +62,7 @@ class KneserNeyNGrams:
         if len(words) < 2:
             raise ValueError("there is no text to count")
 
-        # Of each length: its n-grams, how often they count, and which of them begins with <eos>; and the number of the
+        # For each length: its n-grams, their counts, and whether they begin with <eos>; then the index of the
         # n-gram that ends at each place of the text.
         keys, counts = [np.arange(vocab_size)], [np.bincount(words[1:], minlength=vocab_size)]
         begins, ends = np.zeros(vocab_size, dtype=bool), words

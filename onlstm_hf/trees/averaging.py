@@ -8,7 +8,7 @@ import numpy as np
 from .distances import distances_of_tree
 from .induced_tree import InducedTree
 
-# Which of equally good trees is taken.
+# Rules for the choice among equally good trees.
 TIES = ("random", "right", "left")
 # Sums of weights that are no whole numbers count as equal where they differ by less, as a share of the largest weight.
 _ROUNDING = 1e-9
@@ -97,10 +97,10 @@ def best_trees(
 class _Chart:
     """The best binary trees over all spans of sentences of one length.
 
-    Tables stand twice: by width and start, and by width and end. So the values of the left parts of all spans of one
-    width can be read as a slice, and those of the right parts as another. By the papers' rule the tables by end have
-    only the trees of right parts that it can make. In these a right part begins with a word as a part of its own,
-    unless its sister is one word.
+    There are two tables of each kind: by width and start, and by width and end. So one slice has the values of the
+    left parts of all spans of a width, and another one those of the right parts. With the papers' rule the tables by
+    end have only those trees of right parts that the rule can make: a right part whose sister has several words
+    begins with a word as a part of its own.
 
     Args:
         scores: as for `best_trees`.
@@ -114,8 +114,8 @@ class _Chart:
         is_whole = np.issubdtype(scores.dtype, np.integer)
         self.tolerance = 0 if is_whole else _ROUNDING * np.abs(scores).max(initial=0)
         self.by_start, self.by_end = np.zeros_like(scores), np.zeros_like(scores)
-        # Of random ties the logarithms of the numbers of best trees, which grow as 4 to the power of the words; of the
-        # others the width of the left part in the chosen split.
+        # Random ties need the numbers of best trees, as logarithms: they grow as 4 to the power of the words. The
+        # other ties need the width of the left part in the chosen split.
         self.trees_by_start, self.trees_by_end = np.zeros(scores.shape), np.zeros(scores.shape)
         self.left_widths = np.ones(scores.shape, dtype=np.int64)
         for width in range(2, num_words + 1):
@@ -139,7 +139,7 @@ class _Chart:
     def _of_parts(
         self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray, rows: slice = slice(None)
     ) -> np.ndarray:
-        """The values of left and right part, added up, for the spans of a width between two places of the sentences.
+        """Sums of the values of both parts, for the spans of a width between two places of the sentences.
 
         Returns:
             `[rows, width - 1, spans]`, by the width of the left part less 1.
@@ -171,9 +171,9 @@ class _Chart:
         return spans
 
     def _drawn(self, row: int, start: int, end: int, generator: np.random.Generator) -> int:
-        """The width of the left part in one of the best splits, each as probable as it has trees.
+        """The width of the left part in one of the best splits.
 
-        So each tree has the same probability.
+        The probability of a split is proportional to its number of best trees. So each tree has the same probability.
         """
         rows, width = slice(row, row + 1), end - start
         sums = self._of_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]

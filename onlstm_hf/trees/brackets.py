@@ -78,7 +78,7 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
 
 
 def has_labels(root: BracketNode) -> bool:
-    """Whether the brackets are those of a Penn-style tree of two words or more, `( (S ...) )` included.
+    """Returns whether the brackets are those of a Penn-style tree of two words or more, `( (S ...) )` included.
 
     Raises:
         ValueError: if they are but for a label without a word, `(NN )`, with its place.

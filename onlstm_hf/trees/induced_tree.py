@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -24,12 +25,16 @@ class InducedTree:
         bracket_counts: for each word the number of constituents that begin with it, or minus the number of those that
             end with it. (No word does both: two such constituents would cross.)
         distances: the syntactic distance of each word, for a tree made from distances, else `None`. Trees are equal
-            when their words and constituents are, whatever their distances.
+            when their words and constituents are, whatever their distances. A punctuation mark as a leaf has NaN.
+        offsets: the place `(start, end)` of each word in the text, in characters, where the tree is of a text.
+        unknown: for each word whether the model read its unknown token instead, where that is known.
     """
 
     words: tuple[str, ...]
     bracket_counts: tuple[int, ...]
     distances: tuple[float, ...] | None = field(default=None, compare=False)
+    offsets: tuple[tuple[int, int], ...] | None = field(default=None, compare=False)
+    unknown: tuple[bool, ...] | None = field(default=None, compare=False)
 
     @classmethod
     def from_spans(
@@ -170,6 +175,38 @@ class InducedTree:
         if not self.is_binary and has_labels(next(read_brackets(text))):
             text = f"(({words[0]}){text[1 + len(words[0]) :]}"
         return text
+
+    def to_record(self, text: str) -> dict[str, Any]:
+        """The tree as plain values, which JSON can hold.
+
+        Args:
+            text: the sentence, which the offsets are of.
+
+        Returns:
+            `text`; `words`; `offsets`, a `[start, end]` for each word in characters of the text; `unknown`, for each
+            word whether the model read its unknown token instead; `brackets` as `to_bracket` writes them; `spans`, a
+            dictionary for each constituent of two words or more, by start, the longer of two first: its `text`,
+            `start` and `end` in characters and `word_start` and `word_end` in words; `distances`, a number for each
+            word, `None` for a punctuation mark. What a tree does not know is `None`.
+        """
+        spans = []
+        for word_start, word_end in self.spans():
+            start = end = None
+            if self.offsets is not None:
+                start, end = self.offsets[word_start][0], self.offsets[word_end - 1][1]
+            inside = None if start is None else text[start:end]
+            span = {"text": inside, "start": start, "end": end, "word_start": word_start, "word_end": word_end}
+            spans.append(span)
+        known_distances = self.distances and [None if math.isnan(value) else value for value in self.distances]
+        return {
+            "text": text,
+            "words": list(self.words),
+            "offsets": None if self.offsets is None else [list(place) for place in self.offsets],
+            "unknown": None if self.unknown is None else list(self.unknown),
+            "brackets": self.to_bracket(),
+            "spans": spans,
+            "distances": None if self.distances is None else list(known_distances),
+        }
 
     def to_svg(self, distances: Sequence[float] | None = None, title: str | None = None) -> str:
         """The tree as an SVG picture; see `tree_to_svg`."""

@@ -1,12 +1,12 @@
-"""Compact files of the trees that a model gives the sentences of a text, without the words: the text need not be ours.
+"""Compact files of the trees that a model gives the sentences of a text, without the words.
 
-In the place of its distance each word has its rank among the distances of its sentence, from 0 for the smallest on;
-equal distances have equal ranks. So every rule makes the same tree of ranks as of distances. The words come from the
-text, which is recognised by its fingerprint.
+They can be published where the text cannot. Each word has the rank of its distance among those of its sentence, 0 for
+the smallest; equal distances have equal ranks. So every rule makes the same tree from ranks as from distances. The
+words come from the text, which a reader recognises by a fingerprint.
 
 A file is compressed by xz. Its first line is JSON: `format`, `version`, `num_sentences`, `fingerprint` (of the words),
 `bytes` of a rank, `layers`, `parse_layer`, `model` and `branching_bias` as in `tree_files.py`. Then come the number of
-words of each sentence (4 bytes, little-endian), and for each layer the ranks of all words one after the other.
+words of each sentence (4 bytes, little-endian), and for each layer the ranks of all words in order.
 """
 
 import json

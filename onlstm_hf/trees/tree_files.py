@@ -5,9 +5,9 @@ A file is JSON lines compressed by xz. The first line says what it is: `format`,
 model's `parse` takes) and `model`, whatever is to be known of the model. Every other line is one sentence: its
 `words`, and its `distances`, a list of numbers for each of the layers.
 
-Trees of any branching bias are made again from the distances of a model. Trees that do not come from distances, those
-of a grammar for instance, are stored as distances that one rule makes them of; the header then has it as
-`branching_bias`, and they are the same trees whatever rule the others of a table are made by.
+The distances of a model make the trees of any branching bias. The trees of a grammar come from no distances: they are
+stored as distances from which one rule makes them, and the header names this rule as `branching_bias`. Readers then
+use it, whatever rule they use for other files.
 """
 
 import json
@@ -24,9 +24,9 @@ from .distances import tree_from_distances
 from .induced_tree import InducedTree
 
 FILE_NAME = "trees.jsonl.xz"  # in the folder of a training run
-# Files without a rule of their own are of version 1.
+# Files without a rule of their own have version 1.
 FORMAT, VERSION = "onlstm_hf syntactic distances", 2
-# Of a distance: the fewest, and those that tell any two floats apart.
+# Digits of a stored distance: the fewest, and those that tell any two floats apart.
 SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT = 4, 17
 
 
@@ -40,8 +40,8 @@ class SentenceDistances:
             distances for all layers has one entry, `None`.
         parse_layer: the layer that the model makes trees from by default; `None` where that is the only entry.
         model: what is to be known of the model, as JSON can hold it.
-        branching_bias: for trees that do not come from distances, the rule that makes them of these distances; `None`
-            for the distances of a model, of which every rule makes trees.
+        branching_bias: the one rule that makes the right trees from these distances, where the trees did not come from
+            distances; `None` for the distances of a model.
     """
 
     sentences: list[tuple[str, ...]]

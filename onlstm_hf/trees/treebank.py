@@ -18,7 +18,7 @@ from .induced_tree import InducedTree
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
 CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})
 EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
-# How digits can be written.
+# Spellings of digits.
 DIGITS = ("runs", "numbers", "keep")
 # Labels of brackets around a whole tree, in upper or lower case, which are no constituents.
 ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
@@ -99,7 +99,7 @@ PRESETS = {
 def preprocessing_of(
     preset: str | None, known: Mapping[str, Any] | None = None, **changes: Iterable[str] | bool | str | None
 ) -> Preprocessing:
-    """How a treebank is read for a model.
+    """Returns the preprocessing of a treebank for a model.
 
     Args:
         preset: one of `PRESETS`, or `None`.

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from onlstm_hf import ONLSTMForCausalLM
+from onlstm_hf.cli.main import main
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.command_line import CONSOLE_SCRIPT, TEXT, WORDS, names_in, type_in
 from tests.helpers.requirements import library
@@ -65,18 +66,39 @@ def test_empty_lines_keep_output_and_input_aligned(run, checkpoint, monkeypatch)
 
 
 def test_unknown_words_and_emoji_stand_in_the_tree_as_typed(run, checkpoint):
-    assert run("parse", "Ein 🐈 (klein)", "--model", checkpoint, "--format", "jsonl").startswith(
-        '{"words": ["Ein", "🐈", "(klein)"]'
-    )
+    fields = json.loads(run("parse", "Ein 🐈 (klein)", "--model", checkpoint, "--format", "jsonl"))
+    assert fields["words"] == ["Ein", "🐈", "(klein)"]
+    assert fields["unknown"] == [True, True, True]
+    assert fields["brackets"].count("-LRB-klein-RRB-") == 1
 
 
-def test_json_lines_have_words_bracket_spans_and_distances(run, checkpoint, model, tokenizer):
+def test_json_lines_are_records_with_the_place_of_the_sentence(run, checkpoint, model, tokenizer):
     lines = [json.loads(line) for line in run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl").splitlines()]
-    for fields, tree in zip(lines, model.parse(TEXT, tokenizer), strict=True):
-        assert fields["words"] == list(tree.words)
-        assert fields["bracket"] == tree.to_bracket()
-        assert fields["spans"] == [list(span) for span in tree.spans()]
-        assert fields["distances"] == pytest.approx(tree.distances, abs=1e-6)
+    for number, (fields, tree) in enumerate(zip(lines, model.parse(TEXT, tokenizer), strict=True)):
+        assert fields.pop("distances") == pytest.approx(tree.distances, abs=1e-6)
+        record = tree.to_record(TEXT[number])
+        del record["distances"]
+        assert fields == record | {"line": number + 1, "start": 0}
+
+
+def test_several_sentences_in_a_line_are_noticed_and_split(run, checkpoint, capsys):
+    text = "The cat sat. The dog barked!"
+    assert main(["parse", text, "--model", str(checkpoint)]) == 0
+    written = capsys.readouterr()
+    assert len(written.out.splitlines()) == 1
+    assert "line 1 has 2 sentences" in written.err
+    lines = run("parse", "the cat", text, "--split-sentences", "--model", checkpoint, "--format", "jsonl").splitlines()
+    records = [json.loads(line) for line in lines]
+    assert [(record["line"], record["start"]) for record in records] == [(1, 0), (2, 0), (2, 13)]
+    assert [record["text"] for record in records] == ["the cat", "The cat sat.", "The dog barked!"]
+
+
+@pytest.mark.parametrize("command", ["parse", "score"])
+def test_many_unknown_words_are_noted(command, checkpoint, capsys):
+    assert main([command, "the zebra", "--model", str(checkpoint)]) == 0
+    assert "50.0 %" in capsys.readouterr().err
+    assert main([command, "the cat", "--model", str(checkpoint)]) == 0
+    assert "unknown" not in capsys.readouterr().err
 
 
 def test_tree_drawings_fit_the_terminal(run, checkpoint, monkeypatch):

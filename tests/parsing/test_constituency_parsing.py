@@ -75,6 +75,29 @@ def test_every_kind_of_input_gives_the_same(parse):
     assert parse([]) == []
 
 
+def test_texts_are_split_into_sentences(parse):
+    texts = ["The dog sang. The cat sat!", "dog", ""]
+    found = parse(texts, split_sentences=True)
+    assert [[record["text"] for record in records] for records in found] == [
+        ["The dog sang.", "The cat sat!"],
+        ["dog"],
+        [],
+    ]
+    assert [record["start"] for record in found[0]] == [0, 14]
+    assert found[0][1].items() >= parse("The cat sat!").items()
+    assert parse(texts[0], split_sentences="en") == found[0]
+    (splitting,) = parse(texts[:1], split_sentences=True, punctuation="attach")
+    assert splitting[0]["words"] == ["The", "dog", "sang."]
+
+
+def test_a_text_of_several_sentences_is_noticed(parse, monkeypatch):
+    warnings = []
+    monkeypatch.setattr("onlstm_hf.parsing.pipeline.logger.warning", warnings.append)
+    parse(["dog", "The dog sang. The cat sat!"])
+    assert len(warnings) == 1
+    assert "text 2 has 2 sentences" in warnings[0]
+
+
 def test_batches_change_nothing_but_the_speed(parse, checkpoint):
     expected = [record["brackets"] for record in parse(SENTENCES, batch_size=1)]
     two_at_a_time = pipeline("constituency-parsing", model=checkpoint, batch_size=2, device="cpu")
@@ -143,7 +166,7 @@ def test_what_is_no_text_and_unknown_options_are_errors(parse, checkpoint):
             parse(inputs)
     with pytest.raises(ValueError, match="sentences that are strings, not list"):
         parse([["the", "cat"]])
-    with pytest.raises(ValueError, match="has no option hard in parsing, only layer, branching_bias, max_length"):
+    with pytest.raises(ValueError, match="has no option hard in parsing, only split_sentences, layer, "):
         parse("the cat", hard=True)
     with pytest.raises(ValueError, match="no option layers"):
         pipeline("constituency-parsing", model=checkpoint, device="cpu", layers=2)

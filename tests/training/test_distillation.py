@@ -3,14 +3,12 @@
 import json
 import lzma
 import math
-import random
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -22,6 +20,7 @@ from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_
 from onlstm_hf.utils.files import fingerprint
 from tests.helpers.forked_processes import run_ranks
 from tests.helpers.tiny_models import MODEL_TYPES
+from tests.helpers.training_runs import DROPOUTS, NO_DROPOUT, command, log_of, run_in_process, write_texts
 from training import average_trees as averaging_script
 from training import release, train_lm
 from training.distillation.ranking_loss import ranking_loss
@@ -50,8 +49,6 @@ train_files: [train.txt]
 validation_files: [valid.txt]
 target_trees: averaged.jsonl.xz
 """
-DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
-NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
 MEMBERS = [
     {"model": "seed_1", "model_type": "onlstm", "layer": 1, "weight": 1},
     {"model": "seed_2", "model_type": "onlstm", "layer": 1, "weight": 1},
@@ -76,10 +73,7 @@ def write_targets(rule="right", **header):
 def written(tmp_path_factory):
     """A folder with `recipe.yaml`, texts, and target trees in `averaged.jsonl.xz`."""
     folder = tmp_path_factory.mktemp("project")
-    generator = random.Random(0)
-    for name, count in (("train", 110), ("valid", 12)):
-        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
-        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    write_texts(folder, WORDS, train=110, valid=12)
     (folder / "recipe.yaml").write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -95,23 +89,8 @@ def project(written, tmp_path, monkeypatch):
     return tmp_path
 
 
-def command(output_dir, *options):
-    return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, options)]
-
-
 def train(output_dir, *options):
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    return train_lm.main(command(output_dir, *options))
-
-
-def log_of(output_dir, *names):
-    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
-    return [
-        {name: value for name, value in entry.items() if name != "tokens_per_s"}
-        for entry in entries
-        if set(names) <= set(entry)
-    ]
+    return run_in_process(train_lm.main, command(output_dir, *options))
 
 
 def test_the_ranking_loss_is_that_of_its_definition_and_so_is_its_gradient():

@@ -4,7 +4,6 @@ import gc
 import io
 import json
 import os
-import random
 import socket
 import sys
 import time
@@ -16,7 +15,6 @@ import psutil
 import pytest
 import torch
 from accelerate.commands.launch import launch_command, launch_command_parser
-from safetensors.torch import load_file
 from torch.distributed import DistNetworkError
 from torch.distributed.launcher.api import elastic_launch
 from torch.distributed.run import config_from_args, parse_args
@@ -25,6 +23,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.requirements import library, missing
+from tests.helpers.training_runs import NO_DROPOUT, assert_same_weights, command, log_of, write_texts
 from tests.helpers.two_hosts import kill_all, loopback_hosts, namespace_hosts
 from training import train_lm
 from training.language_models.text_batches import TextLines, own_texts
@@ -33,7 +32,6 @@ from training.loop.checkpointing import reported_failure_to_write
 from training.loop.run import run_script
 from training.loop.task import Share
 
-WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 RECIPE = """
 model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
 bptt_length: 12
@@ -45,8 +43,6 @@ num_threads: 1
 optimizer: adamw
 learning_rate: 0.01
 """
-DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
-NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CPU": "true"}
 
 
@@ -54,18 +50,11 @@ ENVIRONMENT = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "ACCELERATE_USE_CP
 def project(tmp_path, monkeypatch):
     """A folder with `recipe.yaml`, `train.txt` and `valid.txt`, which is the working directory."""
     monkeypatch.chdir(tmp_path)
-    generator = random.Random(0)
-    for name, count in (("train", 400), ("valid", 12)):
-        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
-        Path(f"{name}.txt").write_text("\n".join(lines) + "\n")
+    write_texts(train=400, valid=12)
     Path("recipe.yaml").write_text(
         RECIPE + f"train_files: [{tmp_path}/train.txt]\nvalidation_files: [{tmp_path}/valid.txt]\n"
     )
     return tmp_path
-
-
-def command(output_dir, *overrides):
-    return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, overrides)]
 
 
 def free_port():
@@ -75,14 +64,7 @@ def free_port():
 
 
 def losses_of(output_dir):
-    entries = [json.loads(line) for line in Path(output_dir, "log.jsonl").read_text().splitlines()]
-    return [entry["loss"] for entry in entries if "loss" in entry]
-
-
-def assert_same_weights(output_dir, other):
-    for name in ("best", "last", "last/training_state"):
-        weights, expected = (load_file(Path(folder, name, "model.safetensors")) for folder in (output_dir, other))
-        assert all(torch.equal(weights[key], expected[key]) for key in expected.keys() | weights.keys())
+    return [entry["loss"] for entry in log_of(output_dir, "loss")]
 
 
 def train_as_rank(folder, arguments):

@@ -3,16 +3,15 @@
 import fcntl
 import json
 import os
-import random
 import resource
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 
 from onlstm_hf.hub.export import folder_files
+from tests.helpers.training_runs import run_in_process, write_texts
 from training import train_lm, train_logic
 from training.language_models.recipe import parse_recipe
 from training.logic.recipe import parse_logic_recipe
@@ -21,7 +20,6 @@ from training.loop import run as loop
 from training.loop.checkpointing import CHECKSUMS, check_checksums, write_checksums
 from training.loop.training_log import TrainingDiverged
 
-WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 RECIPE = """
 model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
 bptt_length: 12
@@ -61,9 +59,7 @@ OTHER_PAIR_VALUES = {"num_pairs": 200, "pairs_seed": 1, "max_train_operators": 5
 
 
 def run(program, *arguments):
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    return program.main([f"{program.__name__.rpartition('.')[2]}.yaml", *map(str, arguments)])
+    return run_in_process(program.main, [f"{program.__name__.rpartition('.')[2]}.yaml", *map(str, arguments)])
 
 
 def train(*arguments):
@@ -74,10 +70,7 @@ def train(*arguments):
 def begun(tmp_path_factory):
     """A folder with text, recipes, and a run of two updates of a language model and one of a classifier."""
     folder = tmp_path_factory.mktemp("begun")
-    generator = random.Random(0)
-    for name, count in (("train", 60), ("valid", 12), ("test", 5)):
-        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
-        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    write_texts(folder, train=60, valid=12, test=5)
     (folder / "gold.mrg").write_text("( (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n")
     (folder / "train_lm.yaml").write_text(RECIPE)
     (folder / "train_logic.yaml").write_text(LOGIC_RECIPE)

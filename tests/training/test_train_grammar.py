@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 
 from eval import evaluate_parsing
@@ -22,12 +21,15 @@ from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from tests.helpers.forked_processes import run_ranks
+from tests.helpers.training_runs import command, log_of, run_in_process
 from training import train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
+from training.grammar.recipe import parse_grammar_recipe
 from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
 from training.grammar.trees import parse_sentences
 from training.grammar.votes import UNVOTED_SCORE, SpanVotes, vote_of
 from training.loop import run as loop
+from training.loop.model_setup import changed_config
 from training.loop.task import Share
 
 SIZES = {"vocab_size": 7, "num_nonterminals": 2, "num_preterminals": 3, "hidden_size": 8}
@@ -304,14 +306,7 @@ def project(tmp_path, monkeypatch):
 
 
 def train(output_dir, *options):
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    return train_grammar.main(["recipe.yaml", "--output_dir", str(output_dir), *map(str, options)])
-
-
-def log_of(output_dir):
-    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
-    return [{name: value for name, value in entry.items() if name != "words_per_s"} for entry in entries]
+    return run_in_process(train_grammar.main, command(output_dir, *options))
 
 
 def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):
@@ -332,6 +327,15 @@ def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):
         assert evaluate_parsing.main(["--trees-from", "run/trees.jsonl.xz", *options]) == 0
         scores = json.loads(Path("scores.json").read_text())["models"][0]["scores"]["all"]["induced trees"]
         assert scores["sentence_f1"] == pytest.approx(results["parsing"]["sentence_f1"])
+
+
+@pytest.mark.parametrize("name", ["grammar_ptb", "grammar_ptb_focused"])
+def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
+    path = project_root / "training" / "recipes" / f"{name}.yaml"
+    recipe = parse_grammar_recipe([str(path), "--train_files", "a"])
+    assert f"training/recipes/{name}.yaml" in path.read_text()
+    model = NeuralGrammar(changed_config(NeuralGrammarConfig(), {}, recipe.model.model))
+    assert (len(model.nonterminals), len(model.preterminals)) == (40, 80)
 
 
 def test_votes_lead_the_grammar_to_their_trees(project):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -15,6 +14,7 @@ from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
+from tests.helpers.training_runs import command, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
 from training.classification.task import build_classifier
@@ -36,11 +36,6 @@ num_threads: 1
 """
 
 
-def reset_accelerate():
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-
-
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -49,13 +44,7 @@ def project(tmp_path, monkeypatch):
 
 
 def train(output_dir, *overrides, recipe="rnn"):
-    reset_accelerate()
-    return train_logic.main([f"{recipe}.yaml", "--output_dir", output_dir, *map(str, overrides)])
-
-
-def log_of(output_dir):
-    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
-    return [{key: value for key, value in entry.items() if key != "pairs_per_s"} for entry in entries]
+    return run_in_process(train_logic.main, command(output_dir, *overrides, recipe=f"{recipe}.yaml"))
 
 
 @pytest.fixture(scope="module")

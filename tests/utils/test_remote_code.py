@@ -26,7 +26,7 @@ from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
 PACKAGE = Path(onlstm_hf.__file__).parent
 MODELS = sorted((PACKAGE / "models").glob("modeling_*.py"))
-MAY_BE_IMPORTED = sys.stdlib_module_names | {"torch", "transformers"}
+MAY_BE_IMPORTED = sys.stdlib_module_names | {"torch", "tokenizers", "transformers"}
 SENTENCE = "the old cat saw the dog on the mat"
 PROMPT = [3, 4, 5, 6]
 

@@ -12,8 +12,8 @@ split costs as many operations as there are nonterminals. With `i < k < j`, word
 `score(i, j)` is a weight of the span, 0 in the grammar alone, for which Z is the probability of the sentence. The
 derivative of log Z by `score(i, j)` is the probability that the tree of a sentence has the span.
 
-Sums are kept as `exp(scale(i, j)) value(A, i, j)`, the largest value of a span being 1. So the logarithm and the
-exponential of a number are taken once a span and split, and not once for each nonterminal.
+The sums are kept as `exp(scale(i, j)) value(A, i, j)`, and the largest value of a span is 1. So there is one logarithm
+a span and one exponential a split, and not one for each nonterminal.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from torch.autograd.function import once_differentiable
 
 
 class GrammarScores(NamedTuple):
-    """What a grammar gives the words of sentences of one length, and its rules over nonterminals.
+    """Scores of the words of sentences of one length, and the rules over nonterminals.
 
     Attributes:
         left_words, right_words: `[B, n, N]`, `Left` and `Right` of single words, divided by `exp(word_scales)`.
-        word_scales: `[B, n]`. Nothing is derived by them: values that are multiplied by as much say the same.
+        word_scales: `[B, n]`, constants without a derivative: a change of them with the opposite one of the values
+            changes nothing.
         left: `[N, N]`, the probability of each nonterminal as the left child (columns) of each other one (rows).
         right: `[N, N]`, the same of right children.
         root: `[N]`, the probability of each nonterminal at the root.
@@ -57,7 +58,7 @@ def log_partition(scores: GrammarScores) -> torch.Tensor:
 
 
 def span_marginals(scores: GrammarScores) -> torch.Tensor:
-    """For each span of two words or more the probability that the tree has it, `[B, n + 1, n + 1]`; 0 elsewhere."""
+    """The probability of each span of two words or more, `[B, n + 1, n + 1]`; 0 elsewhere."""
     with torch.no_grad():
         chart = _Chart(scores)
         return chart.gradients(torch.ones_like(chart.log_partition)).spans
@@ -81,9 +82,9 @@ class _LogPartition(torch.autograd.Function):
 class _Chart:
     """Inside sums of all spans of a batch.
 
-    Left parts of all spans of one width, and their right parts, are read as slices: of tables by width and start, and
-    by width and end. In the second one the rows stand from the widest to the narrowest, as right parts become
-    narrower where left parts become wider.
+    One slice of a table by width and start has the left parts of all spans of a width, and one slice of a table by
+    width and end has their right parts. The rows of the second table go from the widest spans to the narrowest, since
+    right parts become narrower where left parts become wider.
 
     Attributes:
         log_partition: `[B]`.
@@ -121,7 +122,7 @@ class _Chart:
         return table[:, self.num_words - width + 1 : self.num_words, width:]
 
     def _parts(self, width: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Values of left and right parts of all splits, the weight of each split, and the scale of each span."""
+        """Values of the left and right parts of all splits, weights of the splits, and scales of the spans."""
         scales = self._left_rows(width, self.left_scales) + self._right_rows(width, self.right_scales)
         largest = scales.amax(1, keepdim=True)
         weights = (scales - largest).exp_()
@@ -135,9 +136,8 @@ class _Chart:
     def gradients(self, gradient: torch.Tensor) -> GrammarScores:
         """The derivatives of log Z by everything that it was computed from, times `gradient`, `[B]`.
 
-        It is the outside recursion: from the widest spans down each passes on to its parts what their values change.
-        A scale that is a logarithm of values is a constant here, because values that are divided by as much change
-        the other way.
+        This is the outside recursion: from the widest spans down, each span passes its derivative on to its parts.
+        Scales are constants here: values and scales that change in opposite ways leave all sums as they are.
         """
         scores, n = self.scores, self.num_words
         left, right = torch.zeros_like(self.left), torch.zeros_like(self.right)

@@ -64,7 +64,7 @@ class ResidualLayer(nn.Module):
 
 @dataclass
 class GrammarOutput(ModelOutput):
-    """What a `NeuralGrammar` returns.
+    """Output of a `NeuralGrammar`.
 
     Attributes:
         log_likelihood: `[B]`, the log probability of each sentence, or the log of the sum over its trees that the
@@ -109,7 +109,7 @@ class NeuralGrammar(PreTrainedModel):
 
         Args:
             input_ids: `[B, n]`, sentences of one length, a token a word.
-            span_scores: `[B, n + 1, n + 1]`, what the log weight of a tree gains by the span from `i` to `j`.
+            span_scores: `[B, n + 1, n + 1]`, the gain of a tree's log weight by the span from `i` to `j`.
 
         Raises:
             ValueError: for sentences of fewer than two words.

@@ -54,7 +54,7 @@ class GrammarOptimizationArguments(UpdateArguments):
 
 @dataclass
 class GrammarRunArguments(RunArguments):
-    """As for every run."""
+    """Fields of every run, and the batch size of validation in words."""
 
     eval_batch_size: int = recorded("Words of a batch in validation and parsing.", 6000, at_least=1)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from tqdm.auto import tqdm
 
 from onlstm_hf.trees.averaging import best_trees
@@ -34,7 +35,7 @@ def parse_sentences(
     longer = [index for index, ids in enumerate(sentences.ids) if len(ids) > 2]
     groups = groups_of_one_length(longer, sentences.ids, batch_size)
     for group in tqdm(groups, desc="parsing", unit="batch", disable=not progress):
-        input_ids = model.root.new_tensor([sentences.ids[index] for index in group]).long()
+        input_ids = torch.tensor([sentences.ids[index] for index in group], device=model.device)
         marginals = model.span_marginals(input_ids).double().cpu().numpy()
         best = best_trees(marginals, [sentences.words[index] for index in group], ties="right")
         for index, tree in zip(group, best, strict=True):

@@ -1,8 +1,8 @@
 """Trees of other parsers as votes, to which a grammar listens while it is trained.
 
-Parse-focused training (Park & Kim, Findings of ACL 2024, "Structural Optimization Ambiguity and Simplicity Bias in
-Unsupervised Neural Grammar Induction") sums over the trees that other parsers propose, in the place of all trees. Here
-the sum runs over all trees whose spans somebody voted for, and each vote for a span multiplies the weight of a tree.
+Parse-focusing (Park & Kim, Findings of ACL 2024, "Structural Optimization Ambiguity and Simplicity Bias in
+Unsupervised Neural Grammar Induction") sums over the trees that other parsers propose instead of all trees. Here the
+sum runs over all trees whose spans have votes, and each vote for a span multiplies the weight of a tree.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import torch
 
 from onlstm_hf.trees.rank_files import read_trees_of_text
 
-# Of a span without votes: beside others it counts as good as nothing, and where nobody voted nothing is excluded.
+# The score of a span without votes. It excludes the span where others have votes, and nothing where none has.
 UNVOTED_SCORE = -30.0
 
 
@@ -58,7 +58,7 @@ class SpanVotes:
         return cls(votes)
 
     def scores(self, indices: Sequence[int], num_words: int, strength: float) -> torch.Tensor:
-        """What spans add to the log weight of a tree, `[B, num_words + 1, num_words + 1]`.
+        """Gains of a tree's log weight by its spans, `[B, num_words + 1, num_words + 1]`.
 
         Args:
             indices: of the sentences, all of one length.
@@ -73,7 +73,7 @@ class SpanVotes:
         return torch.from_numpy(scores)
 
     def lines(self) -> Iterator[str]:
-        """All that there is of the votes, for a `fingerprint`."""
+        """Yields the votes as texts, for a `fingerprint`."""
         for values in (self.ends, self.spans, self.votes):
             yield values.tobytes().decode("latin-1")
 

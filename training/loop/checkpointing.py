@@ -66,7 +66,7 @@ def recover_folder(target: Path) -> bool:
 
 
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
-    """Whether a run goes on from `last/` in its folder; what an earlier run left is not overwritten unasked.
+    """Returns whether a run resumes from `last/`; an earlier run is not overwritten unasked.
 
     Raises:
         FileExistsError: if there is an earlier run that should not be resumed.

@@ -46,7 +46,7 @@ from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars
 
 # Longest time that processes wait for one another, for instance while the first one scores the validation data.
 LONGEST_EVALUATION = timedelta(hours=2)
-# Of the training state in last/: another number is refused.
+# Version of the training state in last/; another one is refused.
 STATE_VERSION = 4
 
 
@@ -79,11 +79,11 @@ class TrainingRun:
         check_trackers(run.trackers)
         if self.recipe.model.model_code is not None:
             run_model_code(self.recipe.model.model_code)
-        with ExitStack() as alone:
+        with ExitStack() as lock:
             self.accelerator = self._connected_processes()
-            alone.enter_context(self._alone_in_folder())
+            lock.enter_context(self._lock_output_dir())
             self._set_up()
-            self._alone = alone.pop_all()
+            self._lock = lock.pop_all()
 
     def _connected_processes(self) -> Accelerator:
         """The processes of this run, once all of them are there.
@@ -107,7 +107,7 @@ class TrainingRun:
         return accelerator
 
     @contextmanager
-    def _alone_in_folder(self) -> Iterator[None]:
+    def _lock_output_dir(self) -> Iterator[None]:
         """A block in which no other run can begin in the folder: the first process locks it for all."""
         problem: list[str | None] = [None]
         with ExitStack() as lock:
@@ -166,7 +166,7 @@ class TrainingRun:
             TrainingDiverged: where training cannot go on.
             OSError: where a file cannot be written, for instance because the disk is full.
         """
-        with self._alone:
+        with self._lock:
             with self.log.closing():
                 self._train()
             results = {}
@@ -382,7 +382,9 @@ class TrainingRun:
         try:
             check_checksums(checkpoint)
         except ValueError as error:
-            raise ValueError(f"the checkpoint {self.last} cannot be loaded: {error}. {self._way_on()}") from error
+            raise ValueError(
+                f"the checkpoint {self.last} cannot be loaded: {error}. {self._recovery_hint()}"
+            ) from error
         state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
@@ -392,8 +394,8 @@ class TrainingRun:
             )
         return state
 
-    def _way_on(self) -> str:
-        """What to do where `last/` is damaged."""
+    def _recovery_hint(self) -> str:
+        """Returns the advice for a damaged `last/`."""
         best = self.output_dir / "best"
         try:
             check_checksums(best)

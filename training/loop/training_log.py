@@ -1,4 +1,4 @@
-"""What a run reports while it trains: a progress bar, `log.jsonl`, and the trackers of Accelerate."""
+"""Reports of a training run: a progress bar, `log.jsonl`, and the trackers of Accelerate."""
 
 import json
 import math
@@ -83,7 +83,7 @@ class TrainingLog:
         self.num_counted, self.start = 0.0, time.perf_counter()
 
     def state_dict(self) -> dict:
-        """What this process has gathered for the next entry."""
+        """Returns the sums that this process has gathered for the next entry."""
         further = {name: loss.cpu() for name, loss in self.summed.items()}
         return {"summed_loss": further.pop("loss"), "num_items": self.num_items, "summed_further_losses": further}
 

@@ -18,12 +18,12 @@ class Reporter:
         self.is_terminal = sys.stdout.isatty()
         self.num_shown, self.shown_at = 0, 0.0
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Prints a line that stays."""
         self._clear()
         print(line, flush=True)
 
-    def show(self, runs: Sequence[SeedRun]) -> None:
+    def print_progress(self, runs: Sequence[SeedRun]) -> None:
         """Prints the progress of the runs if the last time is long enough ago."""
         if not self.is_terminal and time.monotonic() - self.shown_at < SECONDS_BETWEEN_LINES:
             return

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -106,16 +105,12 @@ class SeedRun:
         return f"seed {self.seed} {how}: {last_words} (all of its output: {self.output})"
 
     def copy_results(self, folder: Path) -> None:
-        """Copies results, log and trees, each as one file that begins with the seed's name."""
+        """Copies results and trees, each as one file that begins with the seed's name."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / f"{self.folder.name}.json", portable(_read_json(self.folder / "results.json")))
-        for name in ("log.jsonl", FILE_NAME):
-            if (self.folder / name).exists():
-                with (
-                    open(self.folder / name, "rb") as source,
-                    written_file(folder / f"{self.folder.name}.{name}", binary=True) as copy,
-                ):
-                    shutil.copyfileobj(source, copy)
+        if (self.folder / FILE_NAME).exists():
+            with written_file(folder / f"{self.folder.name}.{FILE_NAME}", binary=True) as copy:
+                copy.write((self.folder / FILE_NAME).read_bytes())
 
 
 def _read_json(path: Path) -> dict | None:

@@ -1,0 +1,33 @@
+"""Texts of several sentences."""
+
+from collections.abc import Callable
+
+
+def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, int]]]:
+    """A function from a text to the `(start, end)` of each of its sentences, by the rules of the library sentencex.
+
+    A sentence does not go beyond a line, and begins and ends with something visible.
+
+    Args:
+        language: a code such as `"en"`. A language without rules of its own has those of a related one, or of English.
+
+    Raises:
+        ImportError: if sentencex is not installed.
+    """
+    try:
+        from sentencex import get_sentence_boundaries
+    except ImportError as error:
+        raise ImportError("splitting texts into sentences needs sentencex: pip install sentencex") from error
+
+    def split(text: str) -> list[tuple[int, int]]:
+        places, line_start = [], 0
+        for line in text.split("\n"):
+            for found in get_sentence_boundaries(language, line) if line.strip() else ():
+                sentence = line[found["start_index"] : found["end_index"]]
+                start = line_start + found["start_index"] + len(sentence) - len(sentence.lstrip())
+                if sentence.strip():
+                    places.append((start, start + len(sentence.strip())))
+            line_start += len(line) + 1
+        return places
+
+    return split
