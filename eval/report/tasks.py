@@ -6,6 +6,7 @@ LANGUAGE_MODELLING = "language modelling"
 PARSING = "unsupervised constituency parsing"
 SYNTAX = "targeted syntactic evaluation"
 WORD_ORDER = "word order"
+PUNCTUATION = "punctuation as a cue"
 LOGICAL_INFERENCE = LOGIC
 LISTOPS = "listops"
 NARRATIVE_CLOZE = "narrative cloze"
