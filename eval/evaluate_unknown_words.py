@@ -1,4 +1,4 @@
-"""Ordinary text at every door: the share of words that a model does not know, of treebank sentences as people type them.
+"""Ordinary text at every door: the share of words that a model does not know, as people type them.
 
     python eval/evaluate_unknown_words.py MODEL --treebank wsj.mrg --output results.json
 
@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from eval.extras import import_extra
 from eval.report.results_files import check_writable
 from eval.report.tables import format_table
-from eval.report.tasks import PUNCTUATION
+from eval.report.tasks import UNKNOWN_WORDS
 from onlstm_hf.cli.main import main as command
 from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, Preprocessing, read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint
@@ -61,7 +61,7 @@ def evaluate_unknown_words(options: argparse.Namespace, arguments: Sequence[str]
     print(f"{len(texts)} sentences of {options.treebank} in ordinary writing, read by {options.model}\n")
     print(format_table(["door", "unknown words"], [[door, f"{100 * share:.1f} %"] for door, share in shares.items()]))
     if options.output:
-        results = {"task": PUNCTUATION, "model": options.model, "num_sentences": len(texts), "unknown_words": shares}
+        results = {"task": UNKNOWN_WORDS, "model": options.model, "num_sentences": len(texts), "unknown_words": shares}
         write_results(options.output, results, "eval/evaluate_unknown_words.py", arguments)
 
 
@@ -91,7 +91,7 @@ def share_at_each_door(
     scored = [json.loads(line) for line in _output_of("score", lines, name)]
     doors = {
         "words between spaces": by_space,
-        "AutoTokenizer, and all tools that use it": [[token == tokenizer.unk_token_id for token in row] for row in ids],
+        "AutoTokenizer, and tools that use it": [[token == tokenizer.unk_token_id for token in row] for row in ids],
         "model.parse": [tree.unknown for tree in model.parse(list(texts), tokenizer, progress=False)],
         "pipeline": [record["unknown"] for record in parse(list(texts))],
         "onlstm-hf parse": [record["unknown"] for record in parsed],

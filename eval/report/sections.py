@@ -25,9 +25,11 @@ from eval.report.tasks import (
     LOGICAL_INFERENCE,
     NARRATIVE_CLOZE,
     PARSING,
+    PUNCTUATION,
     SPEED,
     SYNTAX,
     TOY_ENGLISH,
+    UNKNOWN_WORDS,
     WORD_ORDER,
 )
 from eval.speed.rows import HEADER as SPEED_HEADER
@@ -275,12 +277,47 @@ def word_order(runs: Sequence[Run]) -> str:
     return markdown_table(["model", "seed", "text", "sentences", "accuracy", "ties", "run"], rows)
 
 
+def punctuation(runs: Sequence[Run]) -> str:
+    """A row for each treebank, model and rule: F1 without marks, and with marks as cues of each strength."""
+    strengths = sorted({strength for run in runs for strength in run.results["strengths"]})
+    rows = [
+        [
+            text_name(run.results["treebank"]),
+            short_name(model["model"]),
+            rule,
+            *(f"{100 * scores[f'{k:g}']:.1f}" if f"{k:g}" in scores else "" for k in strengths),
+            f"[{run.number}]",
+        ]
+        for run in runs
+        for model in run.results["models"]
+        for rule, scores in model["sentence_f1"].items()
+    ]
+    header = ["treebank", "model", "rule", *(f"k = {k:g}" if k else "no marks" for k in strengths), "run"]
+    note = (
+        "Sentence F1 where marks raise the distance of the next word by k standard deviations (docs/text.md): not the "
+        "papers' protocol, which has no punctuation"
+    )
+    return f"{note}.\n\n{markdown_table(header, rows)}"
+
+
+def unknown_words(runs: Sequence[Run]) -> str:
+    """A row for each model and door: the share of unknown words of ordinary sentences."""
+    rows = [
+        [short_name(run.results["model"]), door, f"{100 * share:.1f} %", f"[{run.number}]"]
+        for run in runs
+        for door, share in run.results["unknown_words"].items()
+    ]
+    return markdown_table(["model", "read by", "unknown words", "run"], rows)
+
+
 # By the task that a results file names: the heading, and what writes the section.
 SECTIONS = {
     LANGUAGE_MODELLING: ("Language modelling", language_modelling),
     PARSING: ("Unsupervised constituency parsing", parsing),
     SYNTAX: ("Targeted syntactic evaluation", syntax),
     WORD_ORDER: ("Word order", word_order),
+    PUNCTUATION: ("Punctuation as a cue", punctuation),
+    UNKNOWN_WORDS: ("Unknown words of ordinary text", unknown_words),
     LOGICAL_INFERENCE: ("Logical inference", logical_inference),
     LISTOPS: ("ListOps", listops),
     NARRATIVE_CLOZE: ("Scripts: the narrative cloze", narrative_cloze),

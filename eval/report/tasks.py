@@ -7,6 +7,7 @@ PARSING = "unsupervised constituency parsing"
 SYNTAX = "targeted syntactic evaluation"
 WORD_ORDER = "word order"
 PUNCTUATION = "punctuation as a cue"
+UNKNOWN_WORDS = "unknown words"
 LOGICAL_INFERENCE = LOGIC
 LISTOPS = "listops"
 NARRATIVE_CLOZE = "narrative cloze"
