@@ -268,6 +268,34 @@ def word_order(files: Results) -> Table:
     return ["model", "sentences", "accuracy", "file"], rows
 
 
+def punctuation(files: Results) -> Table:
+    """F1 without marks, and with marks as cues of each strength: a row for each treebank, model and rule."""
+    strengths = sorted({strength for results in files.values() for strength in results["strengths"]})
+    rows = [
+        [
+            Path(results["treebank"]).name if results["treebank"].endswith("0199.mrg") else results["treebank"],
+            short_name(model["model"]),
+            rule,
+            *(per_cent(scores.get(f"{strength:g}")) for strength in strengths),
+            name,
+        ]
+        for name, results in files.items()
+        for model in results["models"]
+        for rule, scores in model["sentence_f1"].items()
+    ]
+    return ["treebank", "model", "rule", *(f"k = {k:g}" if k else "no marks" for k in strengths), "file"], rows
+
+
+def unknown_words(files: Results) -> Table:
+    """The share of unknown words of ordinary sentences: a row for each model and door."""
+    rows = [
+        [short_name(results["model"]), door, f"{per_cent(share)} %", name]
+        for name, results in files.items()
+        for door, share in results["unknown_words"].items()
+    ]
+    return ["model", "read by", "unknown words", "file"], rows
+
+
 def logical_inference(files: Results) -> Table:
     """Accuracy by number of operators, from the most that were trained on, a column for each run."""
     trained = min(results["recipe"]["max_train_operators"] for results in files.values())
