@@ -58,9 +58,8 @@ to wsj_0199), published ones on section 23 and WSJ10. `read` says whether the mo
 sentences. NP and PP are recall.
 ### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
-### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the next word by k \
-standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
-### Unknown words of ordinary text | unknown-words | Share of the words of 500 sentences in ordinary writing.
+### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
+next word by four standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
 ## Targeted syntactic evaluation | marvin-linzen | Accuracy on all pairs, and in brackets on those whose words the \
 model knows. The published models were trained on 90 million words of Wikipedia.
 | blimp |

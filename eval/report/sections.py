@@ -269,21 +269,28 @@ def word_order(files: Results) -> Table:
 
 
 def punctuation(files: Results) -> Table:
-    """F1 without marks, and with marks as cues of each strength: a row for each treebank, model and rule."""
-    strengths = sorted({strength for results in files.values() for strength in results["strengths"]})
-    rows = [
-        [
-            Path(results["treebank"]).name if results["treebank"].endswith("0199.mrg") else results["treebank"],
-            short_name(model["model"]),
-            rule,
-            *(per_cent(scores.get(f"{strength:g}")) for strength in strengths),
-            name,
-        ]
-        for name, results in files.items()
-        for model in results["models"]
-        for rule, scores in model["sentence_f1"].items()
-    ]
-    return ["treebank", "model", "rule", *(f"k = {k:g}" if k else "no marks" for k in strengths), "file"], rows
+    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model.
+
+    Files with further strengths, from which the strength was chosen, are left out.
+    """
+    rows = []
+    for name, results in files.items():
+        if len(results["strengths"]) != 2:
+            continue
+        without, strength = (f"{value:g}" for value in results["strengths"])
+        kinds: dict[str, list[Mapping]] = {}
+        for model in results["models"]:
+            kinds.setdefault(short_name(model["model"].removesuffix("/trees.jsonl.xz")), []).append(model["sentence_f1"])
+        treebank = Path(results["treebank"])
+        place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
+        for kind, scores in kinds.items():
+            cells = [
+                spread(100 * score[rule][value] for score in scores)
+                for rule in ("right", "none")
+                for value in (without, strength)
+            ]
+            rows.append([place, f"{kind} ({len(scores)})", *cells, name])
+    return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
 
 
 def unknown_words(files: Results) -> Table:
