@@ -280,7 +280,8 @@ def punctuation(files: Results) -> Table:
         without, strength = (f"{value:g}" for value in results["strengths"])
         kinds: dict[str, list[Mapping]] = {}
         for model in results["models"]:
-            kinds.setdefault(short_name(model["model"].removesuffix("/trees.jsonl.xz")), []).append(model["sentence_f1"])
+            kind = short_name(model["model"].removesuffix("/trees.jsonl.xz"))
+            kinds.setdefault(kind, []).append(model["sentence_f1"])
         treebank = Path(results["treebank"])
         place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
         for kind, scores in kinds.items():
