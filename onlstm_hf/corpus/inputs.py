@@ -1,4 +1,4 @@
-"""What there is to parse: the files at a place, their kind, and a fingerprint of each."""
+"""Input of a corpus run: the files at a place, their kind, and a fingerprint of each."""
 
 from typing import NamedTuple
 

@@ -23,7 +23,6 @@ from transformers import (
 )
 from transformers.dynamic_module_utils import get_relative_imports
 
-from ..models.recurrent.pair_classification import ForSequencePairClassification
 from ..utils.checkpoints import load_checkpoint, registered_classes
 from ..utils.files import written_folder
 from ..utils.remote_code import model_code, refer_to
@@ -114,7 +113,7 @@ def _reports_malformed_files(function: Callable) -> Callable:
     def reporting(checkpoint: Path, *arguments, **options):
         try:
             return function(checkpoint, *arguments, **options)
-        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+        except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
             raise ValueError(
                 f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
                 f"({type(error).__name__}: {error}): save the model again"
@@ -270,14 +269,15 @@ def _sentence_for(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raises `ValueError` if `pipeline("text-classification")` could not classify a text, or what the model takes."""
-    takes_pairs = isinstance(model, ForSequencePairClassification)
-    if takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
+    if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
         raise ValueError(
             f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: save one in its place that "
             "does (build_word_tokenizer with token_type_ids=True)"
         )
     with torch.no_grad():
-        logits = model(**tokenizer(*(PAIR if takes_pairs else PAIR[:1]), return_tensors="pt").to(model.device)).logits
+        logits = model(
+            **tokenizer(*(PAIR if model.takes_pairs else PAIR[:1]), return_tensors="pt").to(model.device)
+        ).logits
     if not logits.isfinite().all():
         raise ValueError(f"the scores that {checkpoint} gives a text contain NaN or infinity")
 

@@ -15,7 +15,6 @@ from ..trees.induced_tree import InducedTree, TreeList
 from ..trees.punctuation import check_punctuation
 from ..utils.evaluation_mode import evaluation_mode
 from ..utils.tokenizer_check import check_tokenizer
-from .pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 from .sentences import (
     MAX_TOKENS_PER_BATCH,
     SentenceUnits,
@@ -43,7 +42,6 @@ class ParsingMixin:
     """
 
     induces_trees = True
-    pipelines = {CONSTITUENCY_PARSING: (ConstituencyParsingPipeline, "AutoModelForCausalLM")}
 
     def parse(
         self,

@@ -53,6 +53,7 @@ def load_checkpoint(
     auto_class: type = AutoModelForCausalLM,
     trust_remote_code: bool = False,
     dtype: torch.dtype = torch.float32,
+    implementation: str = "auto",
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Loads a model, on the GPU if there is one, and its tokenizer.
 
@@ -62,11 +63,12 @@ def load_checkpoint(
         auto_class: the class of Transformers that loads it; by default that of language models.
         trust_remote_code: whether code that comes with it is run, where its type of model is not known here.
         dtype: type of the weights.
+        implementation: how a model of this package is computed, see its `set_implementation`.
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
         ValueError: if it cannot be loaded, asks for more weights than it has or lacks some, is no model of this
-            package, has weights that are not finite, or a tokenizer that does not fit.
+            package, has weights that are not finite, a tokenizer that does not fit, or no such implementation.
         OSError: if a file is not the one on the Hub.
     """
     is_folder = Path(name).is_dir()
@@ -101,6 +103,10 @@ def load_checkpoint(
         except Exception as error:
             raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
     check_tokenizer(tokenizer, model.config, f"the tokenizer of {name}")
+    if implementation != "auto":
+        if not hasattr(model, "set_implementation"):
+            raise ValueError(f"{name} is no model of this package, and has no implementation {implementation!r}")
+        model.set_implementation(implementation)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
