@@ -364,7 +364,7 @@ def speed(files: Results) -> Table:
 
 
 def released_models(folder: Path) -> Table:
-    """The released models of English: perplexity, and F1 of the trees that `parse` gives."""
+    """The released models of English, with links from docs/: perplexity, and F1 of the trees that `parse` gives."""
     header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", "F1, at most 10 words", UNBIASED]
     rows, baseline = [], []
     for path in sorted(folder.glob("*/results.json")):
@@ -372,7 +372,7 @@ def released_models(folder: Path) -> Table:
         if "perplexity" not in results or results["data"]["text"]["language"] != "en":
             continue
         name = path.parent.name
-        link, size = f"[{name}]({folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
+        link, size = f"[{name}](../{folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
         figures = ["no trees", "", ""]
         if scores := results.get("parsing"):
             (unbiased,) = [row for row in scores["all"] if row.endswith(", no branching bias")]
