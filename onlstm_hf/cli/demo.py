@@ -21,9 +21,7 @@ examples:
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     """Adds `demo` to the subcommands."""
-    parser = commands.add_parser(
-        "demo", help="web page on this machine", description=DESCRIPTION, epilog=EXAMPLES
-    )
+    parser = commands.add_parser("demo", help="web page on this machine", description=DESCRIPTION, epilog=EXAMPLES)
     add_models(parser)
     parser.add_argument(
         "--host",

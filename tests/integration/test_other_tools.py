@@ -100,7 +100,26 @@ def test_pairs_that_unknown_words_make_identical_are_ties_and_not_correct(model,
     assert found["ties,none"] == pytest.approx(expected["num_ties"] / len(pairs)) and expected["num_ties"] == 2
 
 
+def test_lm_evaluation_harness_begins_texts_with_the_token_that_is_asked_for(model, tokenizer):
+    library("lm_eval")
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    context, continuation = "The company said", " it expects a loss."
+    request = Instance("loglikelihood", {}, (context, continuation), 0)
+    harness = HFLM(pretrained=str(CHECKPOINT), add_bos_token=True, device="cpu", dtype="float32")
+    ((found, _),) = harness.loglikelihood([request], disable_tqdm=True)
+    (score,) = score_sentences(model, tokenizer, [context + continuation])
+    assert found == pytest.approx(sum(score.log_probabilities[3:7]), abs=1e-3)
+
+
 # minicons
+
+
+def test_minicons_reads_ordinary_text(model, tokenizer):
+    scorer = library("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
+    typed, spelt = "The Company said: it doesn’t expect a loss.", "the company said it does n't expect a loss"
+    assert scorer.sequence_score(typed) == pytest.approx(scorer.sequence_score(spelt))
 
 
 def test_minicons_finds_our_log_probabilities(model, tokenizer):

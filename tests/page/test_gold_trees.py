@@ -53,9 +53,7 @@ def trees():
 
 
 def parts(text, language="en"):
-    found = run_script(
-        "return sentences.partsOf(...data)", [text, language], sentences="trees/sentences.js"
-    )
+    found = run_script("return sentences.partsOf(...data)", [text, language], sentences="trees/sentences.js")
     return [(part["text"], part["isTree"]) for part in found["parts"]], found["numSplit"]
 
 
@@ -141,7 +139,8 @@ def test_a_sentence_in_brackets_is_a_sentence_and_has_no_gold_tree():
     }
     for text in ("(the cat sat)", "[S the cat sat]", "(I think so)"):
         found = run_script(
-            """const { gold, words } = analysis.encodePart({ text: data[0], isTree: true }, new tokenizer.Tokenizer(data[1]));
+            """const own = new tokenizer.Tokenizer(data[1]);
+               const { gold, words } = analysis.encodePart({ text: data[0], isTree: true }, own);
                return { gold, words }""",
             [text, tokenizer],
             analysis="model/analysis.js",

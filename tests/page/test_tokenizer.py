@@ -15,7 +15,8 @@ TEXT = (
     "Mr. Smith's firm isn't in the U.S. anymore -- he'll sell 1,000 shares at 3:15 p.m. on Jan. 2, 1986-87.",
     "“Curly quotes” and ‘single’ ones — and I can't, won't, gonna; they're 1\\/2 of AT&T's R&D at http://x.org/a?b=1.",
     "ALL CAPS <unk> N N's 30-year 1990s '80s e-mail@example.org #1 [brackets] {braces} <eos> café naïve Ünï",
-    "Ａｂｃ ㎏ ﬁ \u200b\ufeff e\u0301 👩‍👩‍👧 猫 القطة السوداء Straße İstanbul ǅ 12.5.2020 .5 5. 1. . .. ... -- - ' '' `` \" &",
+    "Ａｂｃ ㎏ ﬁ \u200b\ufeff e\u0301 👩‍👩‍👧 猫 القطة السوداء Straße İstanbul ǅ"
+    " 12.5.2020 .5 5. 1. . .. ... -- - ' '' `` \" &",
     "it 's n't does n't N.N % 5 % the\u00a0cat\tsat\u3000on",
 )
 OPTIONS = [
@@ -28,8 +29,46 @@ OPTIONS = [
     {"split": "characters"},
 ]
 PIECES = (
-    *("the", "Cat", "said", "IT", "N", "9.8", "1,000", "don't", "'s", "U.S.", "Mr.", ".", ",", "%", "$5", "-", "--", "(", ")"),
-    *("\u2019", "\u201c", "é", "e\u0301", "猫", "\u200b", "&", "/", "\\/", "<unk>", "1\\/2", "1990s", "a.m.", "#", "?!", "...", "x@y"),
+    *(
+        "the",
+        "Cat",
+        "said",
+        "IT",
+        "N",
+        "9.8",
+        "1,000",
+        "don't",
+        "'s",
+        "U.S.",
+        "Mr.",
+        ".",
+        ",",
+        "%",
+        "$5",
+        "-",
+        "--",
+        "(",
+        ")",
+    ),
+    *(
+        "\u2019",
+        "\u201c",
+        "é",
+        "e\u0301",
+        "猫",
+        "\u200b",
+        "&",
+        "/",
+        "\\/",
+        "<unk>",
+        "1\\/2",
+        "1990s",
+        "a.m.",
+        "#",
+        "?!",
+        "...",
+        "x@y",
+    ),
 )
 
 
@@ -115,7 +154,12 @@ def test_thousands_of_sentences_of_ordinary_english_are_read_alike(project_root,
 def test_components_that_the_script_does_not_know_are_named():
     problem = run_script(
         """try { new tokenizer.Tokenizer(data); } catch (error) { return error.message; }""",
-        {"normalizer": {"type": "BertNormalizer"}, "pre_tokenizer": None, "model": {"type": "WordLevel", "vocab": {}}, "added_tokens": []},
+        {
+            "normalizer": {"type": "BertNormalizer"},
+            "pre_tokenizer": None,
+            "model": {"type": "WordLevel", "vocab": {}},
+            "added_tokens": [],
+        },
         tokenizer="model/tokenizer.js",
     )
     assert "BertNormalizer" in problem

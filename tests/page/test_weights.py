@@ -95,7 +95,8 @@ def test_frequent_words_have_16_bits_while_there_is_room(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "options, message", [({"num_softmaxes": 2}, "one softmax"), ({}, "precision must be one of int8, float32, not 'x'")]
+    "options, message",
+    [({"num_softmaxes": 2}, "one softmax"), ({}, "precision must be one of int8, float32, not 'x'")],
 )
 def test_what_the_page_cannot_compute_is_refused(tmp_path, options, message):
     model = KINDS["onlstm"].make(eos_token_id=0, **options)
