@@ -268,6 +268,42 @@ def word_order(files: Results) -> Table:
     return ["model", "sentences", "accuracy", "file"], rows
 
 
+def punctuation(files: Results) -> Table:
+    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model.
+
+    Files with further strengths, from which the strength was chosen, are left out.
+    """
+    rows = []
+    for name, results in files.items():
+        if len(results["strengths"]) != 2:
+            continue
+        without, strength = (f"{value:g}" for value in results["strengths"])
+        kinds: dict[str, list[Mapping]] = {}
+        for model in results["models"]:
+            kind = short_name(model["model"].removesuffix("/trees.jsonl.xz"))
+            kinds.setdefault(kind, []).append(model["sentence_f1"])
+        treebank = Path(results["treebank"])
+        place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
+        for kind, scores in kinds.items():
+            cells = [
+                spread(100 * score[rule][value] for score in scores)
+                for rule in ("right", "none")
+                for value in (without, strength)
+            ]
+            rows.append([place, f"{kind} ({len(scores)})", *cells, name])
+    return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
+
+
+def unknown_words(files: Results) -> Table:
+    """The share of unknown words of ordinary sentences: a row for each model and door."""
+    rows = [
+        [short_name(results["model"]), door, f"{per_cent(share)} %", name]
+        for name, results in files.items()
+        for door, share in results["unknown_words"].items()
+    ]
+    return ["model", "read by", "unknown words", "file"], rows
+
+
 def logical_inference(files: Results) -> Table:
     """Accuracy by number of operators, from the most that were trained on, a column for each run."""
     trained = min(results["recipe"]["max_train_operators"] for results in files.values())

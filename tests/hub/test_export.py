@@ -291,6 +291,7 @@ def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
         ("config.json", {"architectures": [["a"]]}),
         ("config.json", {"auto_map": ["a"]}),
         ("config.json", {"vocab_size": []}),
+        ("config.json", {"eos_token_id": 1e300}),
         ("tokenizer_config.json", {"model_max_length": []}),
         ("results.json", {"parsing": 1}),
         ("results.json", {"parameters": []}),
@@ -346,3 +347,14 @@ def test_no_code_is_tracked_beside_the_released_weights(project_root):
     assert tracked and not [path for path in tracked if path.endswith(".py")]
     for path in (project_root / "model_cards").glob("*/config.json"):
         assert not json.loads(path.read_text()).keys() & {"auto_map", "custom_pipelines"}
+
+
+def test_what_trainer_leaves_beside_the_model_is_not_shared(saved, tmp_path):
+    folder = tmp_path / "trained"
+    shutil.copytree(saved["onlstm"], folder)
+    for name in ("training_args.bin", "checkpoint-500/optimizer.pt", "runs/Nov01/events.out", "all_results.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
+    export_checkpoint(folder, tmp_path / "exported")
+    found = {path.name for path in (tmp_path / "exported").rglob("*")}
+    assert found and not found & {"training_args.bin", "checkpoint-500", "optimizer.pt", "runs", "all_results.json"}

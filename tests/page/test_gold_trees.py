@@ -40,7 +40,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def trees():
-    """Returns the page's reading of the texts of `CASES`, by the text."""
+    """What the page reads in the texts of `CASES`, by the text."""
     found = run_script(
         """return data.map((text) => {
              const tree = brackets.readTree(text);
@@ -139,8 +139,8 @@ def test_a_sentence_in_brackets_is_a_sentence_and_has_no_gold_tree():
     }
     for text in ("(the cat sat)", "[S the cat sat]", "(I think so)"):
         found = run_script(
-            """const part = { text: data[0], isTree: true };
-               const { gold, words } = analysis.encodePart(part, new tokenizer.Tokenizer(data[1]));
+            """const own = new tokenizer.Tokenizer(data[1]);
+               const { gold, words } = analysis.encodePart({ text: data[0], isTree: true }, own);
                return { gold, words }""",
             [text, tokenizer],
             analysis="model/analysis.js",

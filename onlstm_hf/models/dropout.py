@@ -1,10 +1,18 @@
-"""The dropouts of the AWD-LSTM (Merity, Keskar & Socher 2018), which the ON-LSTM is trained with."""
+"""Dropout of units, words and connections (Merity, Keskar & Socher 2018), and the maps that it is applied to."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
+from torch.nn import functional as F
+
+from .state import state_dtype
+
+try:  # `nn.Linear` by the fastest of the libraries that PyTorch brings
+    from onlstm_hf.fast.linear import Linear
+except ImportError:
+    Linear = nn.Linear
 
 
 class LockedDropout(nn.Module):
@@ -87,6 +95,55 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
 def drop_connect_scale(before: float, after: float) -> float:
     """By what to multiply a weight whose probability in `drop_connect` changes: in evaluation it counts as before."""
     return (1 - before) / (1 - after)
+
+
+def recurrent_map(
+    projection: nn.Module, inputs: torch.Tensor, weight_dropout: float = 0.0, training: bool = False
+) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The function that maps a hidden state to its part of the gates at every step, with drop-connect.
+
+    A plain `nn.Linear` is computed in the precision of the states. Any other module is called: one with hooks, an
+    adapter, quantised or offloaded weights. Hooks see each step. Where the module has no weight of its own to drop
+    entries of, drop-connect keeps its expectation in training, too.
+
+    Args:
+        projection: maps `[..., H]` to `[..., G]`.
+        inputs: the layer's inputs, whose dtype the projection's inputs have.
+        weight_dropout: probability of an entry of the weight to be dropped.
+        training: whether to draw a mask, or to scale.
+    """
+    dtype = state_dtype(inputs)
+    if is_plain(projection):
+        weight = drop_connect(projection.weight.to(dtype), weight_dropout, training)
+        bias = projection.bias.to(dtype)
+        return lambda hidden: F.linear(hidden.to(dtype), weight, bias).to(dtype)
+    if training and weight_dropout > 0 and isinstance(projection, nn.Linear) and is_ordinary(projection.weight):
+        dropped = {"weight": drop_connect(projection.weight, weight_dropout, training)}
+        return lambda hidden: torch.func.functional_call(projection, dropped, hidden.to(inputs.dtype)).to(dtype)
+    scale = 1 - weight_dropout
+    return lambda hidden: projection((hidden * scale).to(inputs.dtype)).to(dtype)
+
+
+def is_plain(*modules: nn.Module) -> bool:
+    """Whether each module is an affine map whose call does nothing but apply the weight and bias that it holds."""
+    return has_no_hooks(*modules) and all(
+        type(module) in (nn.Linear, Linear) and is_ordinary(module.weight) for module in modules
+    )
+
+
+def has_no_hooks(*modules: nn.Module) -> bool:
+    """Whether nobody listens to calls of the modules, or has put another `forward` in place of theirs."""
+    return all(
+        "forward" not in vars(module)
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not (module._backward_hooks or module._backward_pre_hooks)
+        for module in modules
+    )
+
+
+def is_ordinary(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds its numbers itself, unlike quantised weights of torchao and offloaded weights."""
+    return not hasattr(type(tensor), "__tensor_flatten__") and tensor.device.type != "meta"
 
 
 def kept_connections(weight: torch.Tensor, probability: float) -> torch.Tensor:

@@ -1,39 +1,10 @@
-"""Layer normalisation as the authors of the PRPN have it: by the unbiased standard deviation, plus a constant.
-
-The constant is added to the standard deviation, not to the variance as in `torch.nn.LayerNorm`; where a layer's values
-are nearly equal, as those of an LSTM's cell after its first words, the difference can be seen.
-"""
+"""The layer normalisation of the PRPN without a graph: forward and backward pass of `DeviationNorm`."""
 
 import math
 
 import torch
-from torch import nn
 
 EPSILON = 1e-6
-
-
-def layer_norm(inputs: torch.Tensor, gain: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    """The definition, of `inputs` `[..., size]` by `gain` and `bias` `[size]`."""
-    deviation = inputs.std(dim=-1, keepdim=True) + EPSILON
-    return gain * (inputs - inputs.mean(dim=-1, keepdim=True)) / deviation + bias
-
-
-class DeviationNorm(nn.Module):
-    """`layer_norm` over the last dimension.
-
-    Args:
-        size: of the last dimension, at least 2.
-    """
-
-    def __init__(self, size: int):
-        super().__init__()
-        self.weight = nn.Parameter(torch.ones(size))
-        self.bias = nn.Parameter(torch.zeros(size))
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Normalises `inputs` `[..., size]`, in float32 or better."""
-        inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
-        return layer_norm(inputs, self.weight.to(inputs.dtype), self.bias.to(inputs.dtype))
 
 
 def normalize(inputs: torch.Tensor, out: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from onlstm_hf.fast.deviation_norm import DeviationNorm
+from onlstm_hf.models.modeling_prpn import DeviationNorm
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-6, 1e-9])

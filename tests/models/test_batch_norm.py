@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import distributed, multiprocessing, nn
 
-from onlstm_hf.fast.batch_norm import MaskedBatchNorm
+from onlstm_hf.models.modeling_prpn import MaskedBatchNorm
 from tests.helpers.forked_processes import forked_context
 
 

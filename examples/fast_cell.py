@@ -1,16 +1,10 @@
-"""A new cell in one file: an LSTM with the master gates of the ON-LSTM in place of its input and forget gate.
+"""A fast path for a cell of one's own: that of `minimal_cell.py`, without a graph over time.
 
-    f = cumax(W_f x + U_f h)                        i = 1 - cumax(W_i x + U_i h)
-    c' = f * c + i * tanh(W_c x + U_c h)            h' = sigmoid(W_o x + U_o h) * tanh(c')
+    python training/quickstart.py --output_dir runs/fast_cell \\
+        --model_code examples/fast_cell.py --model_type fast_cumax_lstm --model.parse_layer 0
 
-Its syntactic distances are one minus the mean of f. This trains it on the toy corpus and shows its trees:
-
-    python training/quickstart.py --output_dir runs/cumax_lstm \\
-        --model_code examples/cumax_lstm.py --model_type cumax_lstm --model.parse_layer 0
-
-The layer has its equations (`reference`) and a fast path of its own, without a graph over time: the named tuples that
-say what the path is given and returns, its two functions, and `CumaxRecurrence`, which makes an operator of them. A
-cell without a fast path needs none of these: its layer has `implementations = ("auto",)` and runs its equations.
+The named tuples say what the path is given and returns, `forward` and `backward` are the path, and `CumaxRecurrence`
+makes an operator of them. With `--implementation reference` the equations of `reference` run instead.
 """
 
 from typing import NamedTuple
@@ -20,13 +14,11 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from onlstm_hf.fast.dropout import drop_connect
-from onlstm_hf.fast.onlstm.equations import cumax
-from onlstm_hf.fast.onlstm.operator import OrderedNeuronsOutput
 from onlstm_hf.fast.recurrence.fast_path import FastPath
 from onlstm_hf.fast.recurrence.operator import Recurrence
 from onlstm_hf.models.configuration_onlstm import ONLSTMConfig
-from onlstm_hf.models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMModel
+from onlstm_hf.models.dropout import drop_connect
+from onlstm_hf.models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMLayerOutput, ONLSTMModel, cumax
 
 
 class Inputs(NamedTuple):
@@ -146,7 +138,7 @@ def master_gates(softmaxes: torch.Tensor, units: torch.Tensor) -> tuple[torch.Te
 class CumaxRecurrence(Recurrence):
     """The operator: the compiler asks for shapes, autograd for the gradient of the weight."""
 
-    name = "cumax_lstm"
+    name = "fast_cumax_lstm"
     Inputs, Options, Trace = Inputs, Options, Trace
     sequence_field = "outputs"
 
@@ -162,12 +154,12 @@ class CumaxRecurrence(Recurrence):
 RECURRENCE = CumaxRecurrence(__name__, {"fused": FastPath(forward, backward)})
 
 
-class CumaxLSTMConfig(ONLSTMConfig):
-    model_type = "cumax_lstm"
+class FastCumaxLSTMConfig(ONLSTMConfig):
+    model_type = "fast_cumax_lstm"
 
 
-class CumaxLSTMLayer(nn.Module):
-    implementations = RECURRENCE.implementations
+class FastCumaxLSTMLayer(nn.Module):
+    implementations = ("auto", "reference", *RECURRENCE.paths)
     implementation = "auto"
 
     def __init__(self, input_size: int, size: int, chunk_size: int, weight_dropout: float):
@@ -180,7 +172,7 @@ class CumaxLSTMLayer(nn.Module):
 
     def forward(
         self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None
-    ) -> OrderedNeuronsOutput:
+    ) -> ONLSTMLayerOutput:
         """`inputs` `[T, B, input_size]`, `hidden` and `cell` `[B, H]`, `mask` `[T, B]` (0: padding) or `None`."""
         weight = drop_connect(self.recurrent_projection.weight, self.weight_dropout, self.training)
         gates = self.input_projection(inputs) + self.recurrent_projection.bias
@@ -196,7 +188,7 @@ class CumaxLSTMLayer(nn.Module):
                 outputs, cell, means, *_ = RECURRENCE.run(Inputs(*tensors, mask), options, self.implementation)
             outputs = outputs.to(gates.dtype)
         forget_means, input_means = means.unbind(dim=-1)
-        return OrderedNeuronsOutput(outputs, cell, 1 - forget_means, input_means)
+        return ONLSTMLayerOutput(outputs, (outputs[-1], cell), 1 - forget_means, input_means)
 
     def reference(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The definition: the first three entries of a `Trace`, one step after the other."""
@@ -221,22 +213,26 @@ class CumaxLSTMLayer(nn.Module):
         zeros = torch.zeros(batch_size, self.size, dtype=self.recurrent_projection.weight.dtype)
         return zeros, zeros.clone()
 
-    @staticmethod
-    def last_state(output: OrderedNeuronsOutput) -> tuple[torch.Tensor, torch.Tensor]:
-        return output.outputs[-1], output.cell
+
+class FastCumaxLSTMModel(ONLSTMModel):
+    config_class = FastCumaxLSTMConfig
+
+    def __init__(self, config: FastCumaxLSTMConfig):
+        super().__init__(config)
+        sizes = zip([config.embedding_size, *config.layer_sizes[:-1]], config.layer_sizes, strict=True)
+        options = config.chunk_size, config.weight_dropout
+        self.layers = nn.ModuleList(FastCumaxLSTMLayer(*pair, *options) for pair in sizes)
+        self.post_init()
 
 
-class CumaxLSTMModel(ONLSTMModel):
-    config_class = CumaxLSTMConfig
+class FastCumaxLSTMForCausalLM(ONLSTMForCausalLM):
+    config_class = FastCumaxLSTMConfig
 
-    def build_layer(self, input_size: int, size: int) -> CumaxLSTMLayer:
-        return CumaxLSTMLayer(input_size, size, self.config.chunk_size, self.config.weight_dropout)
-
-
-class CumaxLSTMForCausalLM(ONLSTMForCausalLM):
-    config_class = CumaxLSTMConfig
-    model_class = CumaxLSTMModel
+    def __init__(self, config: FastCumaxLSTMConfig):
+        super().__init__(config)
+        self.model = FastCumaxLSTMModel(config)
+        self.post_init()
 
 
-AutoConfig.register("cumax_lstm", CumaxLSTMConfig, exist_ok=True)
-AutoModelForCausalLM.register(CumaxLSTMConfig, CumaxLSTMForCausalLM, exist_ok=True)
+AutoConfig.register("fast_cumax_lstm", FastCumaxLSTMConfig, exist_ok=True)
+AutoModelForCausalLM.register(FastCumaxLSTMConfig, FastCumaxLSTMForCausalLM, exist_ok=True)

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from onlstm_hf.fast.dropout import LockedDropout, drop_connect, dropped_words
+from onlstm_hf.models.dropout import LockedDropout, drop_connect, dropped_words
 
 PROBABILITY = 0.4
 
