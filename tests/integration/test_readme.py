@@ -59,7 +59,6 @@ NOT_RUN_MODULES = ("python -m build",)
 # reads the authors' files, or is run by tests of its own.
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,
-    "onlstm-hf push-metric": command_line.build_parser,
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
