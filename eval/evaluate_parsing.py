@@ -211,7 +211,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
 
     header, rows = parsing_table(summaries, options.max_words)
     if treebank.is_read_as_in_the_papers:  # other figures are not of this language
-        rows += [[], *published_rows(options.max_words)]
+        rows += [[], *published_rows(options.max_words, len(header))]
     protocol = f"{treebank.describe()}; {PROTOCOL}"
     print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
     if treebank.num_left_out:

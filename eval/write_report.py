@@ -26,9 +26,11 @@ from eval.report.tasks import (
     LOGICAL_INFERENCE,
     NARRATIVE_CLOZE,
     PARSING,
+    PUNCTUATION,
     SPEED,
     SYNTAX,
     TOY_ENGLISH,
+    UNKNOWN_WORDS,
     WORD_ORDER,
 )
 from onlstm_hf.utils.files import written_file
@@ -36,7 +38,7 @@ from onlstm_hf.utils.programs import run_program
 
 TASKS = (
     *(LANGUAGE_MODELLING, PARSING, SYNTAX, WORD_ORDER, LOGICAL_INFERENCE),
-    *(LISTOPS, NARRATIVE_CLOZE, TOY_ENGLISH, SPEED),
+    *(LISTOPS, NARRATIVE_CLOZE, TOY_ENGLISH, PUNCTUATION, UNKNOWN_WORDS, SPEED),
 )
 INTRODUCTION = """\
 # Results
@@ -56,6 +58,8 @@ to wsj_0199), published ones on section 23 and WSJ10. `read` says whether the mo
 sentences. NP and PP are recall.
 ### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
+### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
+next word by four standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
 ## Targeted syntactic evaluation | marvin-linzen | Accuracy on all pairs, and in brackets on those whose words the \
 model knows. The published models were trained on 90 million words of Wikipedia.
 | blimp |
@@ -115,6 +119,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "language-models": lm and sections.language_models(lm, trained),
         "adaptation": lm and sections.adaptation_settings(lm),
         "parsing": english and sections.parsing(english),
+        "unread-sentences": english and sections.unread_sentences(english),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
         "marvin-linzen": of(SYNTAX) and sections.syntax(of(SYNTAX), MARVIN_LINZEN),
@@ -124,6 +129,8 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "listops": of(LISTOPS) and sections.listops(of(LISTOPS)),
         "narrative-cloze": of(NARRATIVE_CLOZE) and sections.narrative_cloze(of(NARRATIVE_CLOZE)),
         "toy-english": of(TOY_ENGLISH) and sections.toy_english(of(TOY_ENGLISH)),
+        "punctuation": of(PUNCTUATION) and sections.punctuation(of(PUNCTUATION)),
+        "unknown-words": of(UNKNOWN_WORDS) and sections.unknown_words(of(UNKNOWN_WORDS)),
         "speed": of(SPEED) and sections.speed(of(SPEED)),
         "released-models": sections.released_models(folder / "model_cards"),
     }

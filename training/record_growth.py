@@ -2,7 +2,7 @@
 
     python training/record_growth.py onlstm_hf/page/static/growing/toy-english.json
 
-Trains by `recipes/quickstart.yaml` on the toy English that the package generates, in a few minutes of one core. At each
+Trains by `recipes/quickstart.yaml` on the toy English that the package generates, in some minutes of one core. At each
 validation it stores the distances that the model gives to held-out sentences, and the F1 of all of them. Further
 arguments override fields of the recipe.
 """

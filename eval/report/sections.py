@@ -156,6 +156,26 @@ def parsing(files: Results) -> Table:
     return header, table
 
 
+def unread_sentences(files: Results) -> Table:
+    """The rows of `parsing` for several seeds, averages and released models that have not read the sentences."""
+    header, rows = parsing(files)
+    columns = [
+        header.index(name) for name in ("trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED)
+    ]
+    read, f1 = header.index("read"), header.index("F1")
+    chosen = [
+        row
+        for row in rows
+        if (
+            row[read] == "no"
+            and row[0].startswith((MAIN_LAYER, "induced", "ensemble"))
+            and ("±" in row[f1] or "-" in row[1] or row[0].startswith("ensemble"))
+        )
+        or row[0] == "right branching"
+    ]
+    return [header[column] for column in columns], [[row[column] for column in columns] for row in chosen]
+
+
 def _f1(figure: Mapping) -> str:
     deviation = figure["standard_deviation"]
     return per_cent(figure["mean"]) + ("" if deviation is None else f" ± {per_cent(deviation)}")
@@ -246,6 +266,41 @@ def word_order(files: Results) -> Table:
         for model in results["models"]
     ]
     return ["model", "sentences", "accuracy", "file"], rows
+
+
+def punctuation(files: Results) -> Table:
+    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model.
+
+    Files with further strengths, from which the strength was chosen, are left out.
+    """
+    rows = []
+    for name, results in files.items():
+        if len(results["strengths"]) != 2:
+            continue
+        without, strength = (f"{value:g}" for value in results["strengths"])
+        kinds: dict[str, list[Mapping]] = {}
+        for model in results["models"]:
+            kinds.setdefault(short_name(model["model"].removesuffix("/trees.jsonl.xz")), []).append(model["sentence_f1"])
+        treebank = Path(results["treebank"])
+        place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
+        for kind, scores in kinds.items():
+            cells = [
+                spread(100 * score[rule][value] for score in scores)
+                for rule in ("right", "none")
+                for value in (without, strength)
+            ]
+            rows.append([place, f"{kind} ({len(scores)})", *cells, name])
+    return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
+
+
+def unknown_words(files: Results) -> Table:
+    """The share of unknown words of ordinary sentences: a row for each model and door."""
+    rows = [
+        [short_name(results["model"]), door, f"{per_cent(share)} %", name]
+        for name, results in files.items()
+        for door, share in results["unknown_words"].items()
+    ]
+    return ["model", "read by", "unknown words", "file"], rows
 
 
 def logical_inference(files: Results) -> Table:

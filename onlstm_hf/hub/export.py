@@ -49,6 +49,19 @@ CHECKPOINT_FILES = (
 # What Git, the Hub and Python put into folders on their own.
 # SHA256SUMS is what a training run checks its own checkpoints by.
 NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__", "SHA256SUMS")
+# What Trainer writes beside the model: its arguments, state and logs, and the checkpoints of the run.
+TRAINER_FILES = (
+    "training_args.bin",
+    "trainer_state.json",
+    "optimizer.pt",
+    "optimizer.bin",
+    "scheduler.pt",
+    "scaler.pt",
+    "rng_state*.pth",
+    "*_results.json",
+    "runs/*",
+    "checkpoint-*/*",
+)
 # The models that are registered with each Auto class, by their configuration.
 MODELS = (MODEL_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
 # What a model is tried on: so many tokens of its own, or a sentence if these are nothing that is seen.
@@ -61,12 +74,13 @@ PAIR = ("( a ( and b ) )", "( not a )")
 def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) -> str:
     """Writes a checkpoint as its repository on the Hub would be, so that it loads where this package is not installed.
 
-    Weights and tokenizer are copied as they are. The code is the present one of this package, in the place of older
-    code that the checkpoint carries; a checkpoint of another type of model keeps the code that it carries, which is
-    not run. The card is written from `results.json`, or else it is the checkpoint's `README.md`.
+    Weights and tokenizer are copied as they are, without the files that Trainer leaves beside them. The code is the
+    present one of this package, in the place of older code that the checkpoint carries; a checkpoint of another type
+    of model keeps the code that it carries, which is not run. The card is written from `results.json`, or else it is
+    the checkpoint's `README.md`.
 
     Args:
-        checkpoint: a folder that `save_pretrained`, `onlstm-hf convert` or `training/release.py` wrote.
+        checkpoint: a folder that `save_pretrained`, `Trainer`, `onlstm-hf convert` or `training/release.py` wrote.
         folder: where to write; it must not exist, and does not unless all of it is written.
 
     Returns:
@@ -99,7 +113,7 @@ def _reports_malformed_files(function: Callable) -> Callable:
     def reporting(checkpoint: Path, *arguments, **options):
         try:
             return function(checkpoint, *arguments, **options)
-        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+        except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
             raise ValueError(
                 f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
                 f"({type(error).__name__}: {error}): save the model again"
@@ -122,7 +136,11 @@ def repository_files(
     Raises:
         FileNotFoundError, ValueError: if the checkpoint is not fit to be shared. The message says what to mend.
     """
-    files = folder_files(checkpoint)
+    files = {
+        name: path
+        for name, path in folder_files(checkpoint).items()
+        if not any(fnmatch(name, pattern) for pattern in TRAINER_FILES)
+    }
     if not any(name.endswith(".safetensors") for name in files):
         raise ValueError(f"{checkpoint} has no weights in a .safetensors file: save the model with save_pretrained")
     config = _read_config(checkpoint)

@@ -1,4 +1,4 @@
-"""What the page tells its readers of a model, from its configuration and its card."""
+"""The page's texts about a model, from its configuration and its card."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ CELLS = {"lstm": "LSTM", "gru": "GRU", "rnn": "simple recurrent network"}
 
 
 def about_model(model: PreTrainedModel, folder: str | None) -> dict[str, Any]:
-    """What the page tells of a model.
+    """Returns the page's texts about a model.
 
     Args:
         model: the model.
@@ -66,7 +66,7 @@ def _training(text: str, model: PreTrainedModel) -> list[str]:
         sentences = ["It has no card, so nothing is known here of the text that it was trained on."]
         if model.induces_trees:
             sentences.append("Its trees come from the distances that it computes as it predicts each next word.")
-    sentences += [sentence for sentence in _sentences(_paragraph(text, "(?=Its trees were drawn)"))[:1]]
+    sentences += _sentences(_paragraph(text, "(?=Its trees were drawn)"))[:1]
     return [sentence for sentence in sentences if not sentence.startswith("Trained with")]
 
 

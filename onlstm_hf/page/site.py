@@ -98,6 +98,12 @@ def _config(config: PreTrainedConfig) -> dict[str, Any]:
 
 def _check_tokenizer(checkpoint: str, description: dict[str, Any]) -> None:
     """Refuses a tokenizer with components that `static/model/tokenizer.js` does not know."""
+    model = description["model"]
+    if not description["pre_tokenizer"] or (model["type"] == "BPE" and model["continuing_subword_prefix"] is None):
+        raise ValueError(
+            f"the page cannot run the tokenizer of {checkpoint}: it runs those whose pre-tokenizer says what the "
+            "words of a text are, as build_word_tokenizer and build_subword_tokenizer make them"
+        )
     known = {
         "normalizer": ("Sequence", "Lowercase", "Replace", "Strip", "NFC", "NFD", "NFKC", "NFKD"),
         "pre_tokenizer": ("Sequence", "WhitespaceSplit", "Whitespace", "Split"),

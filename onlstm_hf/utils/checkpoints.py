@@ -15,20 +15,24 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .checkpoint_size import check_size
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
-DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
+RELEASED_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
-PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / DEFAULT_MODEL.name
+PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
 _NOISY_LOGGERS = ("transformers", "huggingface_hub")
 
 
 def default_model() -> str:
-    """Returns the default model: that of the environment, of a checkout, or the one in the package."""
+    """Returns the folder of the default model, which `onlstm_hf.DEFAULT_MODEL` and the commands take.
+
+    It is the one that the environment variable `ONLSTM_MODEL` names, else the released one of a checkout, else the
+    same one with rounded weights inside the package.
+    """
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]
     for folder in (Path.cwd(), Path(__file__).resolve().parents[2]):
-        if (folder / DEFAULT_MODEL / "config.json").is_file():
-            return str(folder / DEFAULT_MODEL)
+        if (folder / RELEASED_MODEL / "config.json").is_file():
+            return str(folder / RELEASED_MODEL)
     return str(PACKED_MODEL)
 
 

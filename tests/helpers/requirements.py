@@ -22,8 +22,8 @@ def missing(kind: str, reason: str) -> NoReturn:
 
     Args:
         kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
-            Node, instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that quantise,
-            network namespaces.
+            Node, instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that
+            quantise, network namespaces.
         reason: what is missing, and how to get it.
     """
     if kind not in KINDS:

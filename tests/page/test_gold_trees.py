@@ -139,7 +139,8 @@ def test_a_sentence_in_brackets_is_a_sentence_and_has_no_gold_tree():
     }
     for text in ("(the cat sat)", "[S the cat sat]", "(I think so)"):
         found = run_script(
-            """const { gold, words } = analysis.encodePart({ text: data[0], isTree: true }, new tokenizer.Tokenizer(data[1]));
+            """const own = new tokenizer.Tokenizer(data[1]);
+               const { gold, words } = analysis.encodePart({ text: data[0], isTree: true }, own);
                return { gold, words }""",
             [text, tokenizer],
             analysis="model/analysis.js",

@@ -15,7 +15,8 @@ TEXT = (
     "Mr. Smith's firm isn't in the U.S. anymore -- he'll sell 1,000 shares at 3:15 p.m. on Jan. 2, 1986-87.",
     "“Curly quotes” and ‘single’ ones — and I can't, won't, gonna; they're 1\\/2 of AT&T's R&D at http://x.org/a?b=1.",
     "ALL CAPS <unk> N N's 30-year 1990s '80s e-mail@example.org #1 [brackets] {braces} <eos> café naïve Ünï",
-    "Ａｂｃ ㎏ ﬁ \u200b\ufeff e\u0301 👩‍👩‍👧 猫 القطة السوداء Straße İstanbul ǅ 12.5.2020 .5 5. 1. . .. ... -- - ' '' `` \" &",
+    "Ａｂｃ ㎏ ﬁ \u200b\ufeff e\u0301 👩‍👩‍👧 猫 القطة السوداء Straße İstanbul ǅ"
+    " 12.5.2020 .5 5. 1. . .. ... -- - ' '' `` \" &",
     "it 's n't does n't N.N % 5 % the\u00a0cat\tsat\u3000on",
 )
 OPTIONS = [

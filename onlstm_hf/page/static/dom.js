@@ -22,13 +22,31 @@ function fill(node, attributes, children) {
 }
 
 export function table(caption, columns, rows, attributes = {}) {
-  const head = element("tr", {}, columns.map((column) => element("th", { scope: "col" }, column)));
-  const body = rows.map((row) => element("tr", {}, row.map((cell, index) => index
-    ? element("td", { dir: "auto" }, cell)
-    : element("th", { scope: "row", dir: "auto" }, cell))));
-  return element("div", { class: "scroll", role: "group", tabindex: "0", "aria-label": caption },
-    element("table", attributes, element("caption", { class: "hidden" }, caption), element("thead", {}, head),
-      element("tbody", {}, body)));
+  const head = element(
+    "tr",
+    {},
+    columns.map((column) => element("th", { scope: "col" }, column)),
+  );
+  const body = rows.map((row) =>
+    element(
+      "tr",
+      {},
+      row.map((cell, index) =>
+        index ? element("td", { dir: "auto" }, cell) : element("th", { scope: "row", dir: "auto" }, cell),
+      ),
+    ),
+  );
+  return element(
+    "div",
+    { class: "scroll", role: "group", tabindex: "0", "aria-label": caption },
+    element(
+      "table",
+      attributes,
+      element("caption", { class: "hidden" }, caption),
+      element("thead", {}, head),
+      element("tbody", {}, body),
+    ),
+  );
 }
 
 export function button(text, onclick, attributes = {}) {
@@ -36,8 +54,11 @@ export function button(text, onclick, attributes = {}) {
 }
 
 export function choice(label, options, value, onchange) {
-  const select = element("select", { onchange: (event) => onchange(event.target.value) },
-    options.map(([name, text]) => element("option", { value: name, selected: String(name) === String(value) }, text)));
+  const select = element(
+    "select",
+    { onchange: (event) => onchange(event.target.value) },
+    options.map(([name, text]) => element("option", { value: name, selected: String(name) === String(value) }, text)),
+  );
   return element("label", { class: "choice" }, element("span", {}, label), select);
 }
 
@@ -60,4 +81,5 @@ export function save(name, content, type) {
 }
 
 // Characters that are not seen, or that turn the direction of the text around them, as a symbol that is seen.
-export const visible = (text) => text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]/gu, "\ufffd") || "\ufffd";
+export const visible = (text) =>
+  text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]/gu, "\ufffd") || "\ufffd";

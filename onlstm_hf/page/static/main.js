@@ -9,17 +9,23 @@ import { pairsView } from "./views/pairs_view.js";
 import { sentenceView } from "./views/sentence_view.js";
 
 const VIEWS = { parse: sentenceView, pairs: pairsView, class: classView, growing: growingView };
-const place = document.querySelector("#view"), about = document.querySelector("#about");
-let latest = 0, site = null, shownFields = null;
+const place = document.querySelector("#view"),
+  about = document.querySelector("#about");
+let latest = 0,
+  site = null,
+  shownFields = null;
 
 async function render() {
-  const number = ++latest, isCurrent = () => number === latest;
-  const fields = readAddress(), name = fields.view === "about" ? "about" : VIEWS[fields.view] ? fields.view : "parse";
+  const number = ++latest,
+    isCurrent = () => number === latest;
+  const fields = readAddress(),
+    name = fields.view === "about" ? "about" : VIEWS[fields.view] ? fields.view : "parse";
   shownFields = fields;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    link.href = addressOf({ view: link.dataset.view === "parse" ? "" : link.dataset.view, model: fields.model }) || "#";
+    link.href =
+      addressOf({ view: link.dataset.view === "parse" ? "" : link.dataset.view, model: fields.model }) || "#";
   }
   about.hidden = name !== "about";
   place.hidden = name === "about";
@@ -53,7 +59,9 @@ addEventListener("resize", () => {
   if (innerWidth === width || document.fullscreenElement) return;
   width = innerWidth;
   clearTimeout(render.timer);
-  render.timer = setTimeout(() => { if (shownFields?.view !== "class") render(); }, 200);
+  render.timer = setTimeout(() => {
+    if (shownFields?.view !== "class") render();
+  }, 200);
 });
 
 await render();

@@ -11,7 +11,8 @@ export function encodePart({ text, isTree }, tokenizer) {
   if (!isTree) return { ...tokenizer.read(text), gold: null, named: [] };
   const tree = readTree(text);
   if (!hasInner(tree)) return { ...tokenizer.read(tree.words.join(" ")), gold: null, named: tree.named, isFlat: true };
-  const encoded = { words: [], ids: [], wordOfToken: [], isUnknown: [] }, starts = [0];
+  const encoded = { words: [], ids: [], wordOfToken: [], isUnknown: [] },
+    starts = [0];
   for (const word of tree.words) {
     const read = tokenizer.read(word);
     encoded.wordOfToken.push(...read.wordOfToken.map((index) => encoded.words.length + index));
@@ -19,7 +20,9 @@ export function encodePart({ text, isTree }, tokenizer) {
     starts.push(encoded.words.length);
   }
   const labels = new Map();
-  const spans = tree.spans.map(([start, end]) => [starts[start], starts[end]]).filter(([start, end]) => end - start > 1);
+  const spans = tree.spans
+    .map(([start, end]) => [starts[start], starts[end]])
+    .filter(([start, end]) => end - start > 1);
   for (const [place, names] of tree.labels) {
     const [start, end] = place.split("-").map(Number);
     const key = `${starts[start]}-${starts[end]}`;
@@ -36,9 +39,11 @@ export async function analyze(encoded, checkpoint) {
   const firstToken = words.map((_, word) => wordOfToken.indexOf(word));
   const surprisals = words.map(() => 0);
   wordOfToken.forEach((word, token) => (surprisals[word] += reading.surprisals[token]));
-  const guesses = (place) => reading.expected[place].map(({ id, probability }) => ({
-    word: id === checkpoint.about.config.eos_token_id ? END : checkpoint.tokenizer.words[id], probability,
-  }));
+  const guesses = (place) =>
+    reading.expected[place].map(({ id, probability }) => ({
+      word: id === checkpoint.about.config.eos_token_id ? END : checkpoint.tokenizer.words[id],
+      probability,
+    }));
   return {
     ...encoded,
     surprisals,

@@ -50,7 +50,10 @@ class Checkpoint {
   static async load(name) {
     const folder = `models/${encodeURIComponent(name)}`;
     ask({ name }).catch(() => {}); // begins to load the weights; a failure is told to who asks for a reading
-    const [about, tokenizer] = await Promise.all([fetchJson(`${folder}/model.json`), fetchJson(`${folder}/tokenizer.json`)]);
+    const [about, tokenizer] = await Promise.all([
+      fetchJson(`${folder}/model.json`),
+      fetchJson(`${folder}/tokenizer.json`),
+    ]);
     return new Checkpoint(name, about, new Tokenizer(tokenizer));
   }
 

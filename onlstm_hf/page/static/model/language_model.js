@@ -37,7 +37,10 @@ export class LanguageModel {
   // The same without the words that are expected: the outputs of the last layer, distances and gates.
   run(ids) {
     const { config } = this;
-    const { hidden, distances, forgetGates } = READERS[config.model_type](this.tensors, config, [config.eos_token_id, ...ids]);
+    const { hidden, distances, forgetGates } = READERS[config.model_type](this.tensors, config, [
+      config.eos_token_id,
+      ...ids,
+    ]);
     const withoutEnd = (layers) => layers.map((layer) => layer.slice(1));
     return { hidden, distances: withoutEnd(distances), forgetGates: withoutEnd(forgetGates) };
   }

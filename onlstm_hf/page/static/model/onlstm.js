@@ -13,12 +13,18 @@ export function cumax(logits) {
 // the master forget gate of each token.
 export function readOnlstm(tensors, config, ids) {
   let inputs = lookUp(tensors["embeddings.weight"], ids);
-  const distances = [], forgetGates = [];
+  const distances = [],
+    forgetGates = [];
   for (let layer = 0; layer < config.num_hidden_layers; layer++) {
     const part = (name) => tensors[`layers.${layer}.${name}`];
     const gates = affine(inputs, ids.length, part("input_projection.weight"), part("input_projection.bias"));
-    const output = readLayer(gates, ids.length, part("recurrent_projection.weight"), part("recurrent_projection.bias"),
-      config.chunk_size);
+    const output = readLayer(
+      gates,
+      ids.length,
+      part("recurrent_projection.weight"),
+      part("recurrent_projection.bias"),
+      config.chunk_size,
+    );
     inputs = output.hidden;
     forgetGates.push(output.forgetGates);
     distances.push(output.forgetGates.map((gate) => 1 - mean(gate)));
@@ -27,8 +33,11 @@ export function readOnlstm(tensors, config, ids) {
 }
 
 function readLayer(inputGates, length, weight, bias, chunkSize) {
-  const size = weight.columns, levels = size / chunkSize, numGates = weight.rows;
-  const outputs = new Float32Array(length * size), forgetGates = [];
+  const size = weight.columns,
+    levels = size / chunkSize,
+    numGates = weight.rows;
+  const outputs = new Float32Array(length * size),
+    forgetGates = [];
   let hidden = new Float32Array(size);
   const cell = new Float32Array(size);
   for (let step = 0; step < length; step++) {

@@ -29,7 +29,8 @@ export function readPrpn(tensors, config, ids) {
 // expected of the next word.
 function parse(tensors, config, embeddings, length) {
   const part = (name) => tensors[`parsing_network.${name}`];
-  const width = config.lookback + 1, size = config.embedding_size;
+  const width = config.lookback + 1,
+    size = config.embedding_size;
   const windows = new Float32Array(length * size * width);
   for (let time = 0; time < length; time++) {
     for (let place = 0; place < width; place++) {
@@ -43,7 +44,8 @@ function parse(tensors, config, embeddings, length) {
   const features = affine(windows, length, part("convolution.weight"), part("convolution.bias"));
   normalizeBatch(features, length, part, "norm");
   features.forEach((value, index) => (features[index] = Math.max(value, 0)));
-  const { data, columns } = part("distance_convolution.weight"), bias = part("distance_convolution.bias").data;
+  const { data, columns } = part("distance_convolution.weight"),
+    bias = part("distance_convolution.bias").data;
   const distance = (time, which) => {
     let sum = bias[which];
     const start = time * 2 * columns + which * columns;
@@ -69,12 +71,14 @@ function memoryGates(own, distances, { num_slots, resolution, hard, parsing_netw
 
 // The section "Reading Network": an LSTM that goes on from what it attends to among its memories.
 function readLayer(part, inputs, length, gates, config) {
-  const size = config.hidden_size, inputSize = inputs.length / length;
+  const size = config.hidden_size,
+    inputSize = inputs.length / length;
   const inputGates = affine(inputs, length, part("input_projection.weight"), part("input_projection.bias"));
   for (let time = 0; time < length; time++) {
     normalize(inputGates.subarray(time * 4 * size, (time + 1) * 4 * size), part, "input_norm");
   }
-  const hidden = new Float32Array(length * size), cell = new Float32Array(length * size);
+  const hidden = new Float32Array(length * size),
+    cell = new Float32Array(length * size);
   for (let time = 0; time < length; time++) {
     let attention = { weights: [1], sum: 1 };
     if (config.reading_attention) {
@@ -91,8 +95,8 @@ function readLayer(part, inputs, length, gates, config) {
     step.forEach((value, index) => (step[index] = value + inputGates[time * 4 * size + index]));
     const newCell = cell.subarray(time * size, (time + 1) * size);
     for (let unit = 0; unit < size; unit++) {
-      newCell[unit] = sigmoid(step[size + unit]) * summaryCell[unit] +
-        sigmoid(step[unit]) * Math.tanh(step[2 * size + unit]);
+      newCell[unit] =
+        sigmoid(step[size + unit]) * summaryCell[unit] + sigmoid(step[unit]) * Math.tanh(step[2 * size + unit]);
     }
     const normalized = normalize(Float32Array.from(newCell), part, "cell_norm");
     for (let unit = 0; unit < size; unit++) {
@@ -106,7 +110,8 @@ function readLayer(part, inputs, length, gates, config) {
 function predict(tensors, config, hidden, length, gates) {
   const part = (name) => tensors[`predict_network.${name}`];
   const size = config.hidden_size;
-  let features = hidden, width = size;
+  let features = hidden,
+    width = size;
   if (config.prediction_attention) {
     width = 2 * size;
     features = new Float32Array(length * width);
@@ -148,7 +153,8 @@ function attend(key, memories, time, gates, size) {
 function summary({ weights, sum }, memories, time, size) {
   const total = new Float32Array(size);
   for (let slot = 0; slot < weights.length && slot < time; slot++) {
-    const start = (time - 1 - slot) * size, share = weights[slot] / sum;
+    const start = (time - 1 - slot) * size,
+      share = weights[slot] / sum;
     for (let unit = 0; unit < size; unit++) total[unit] += share * memories[start + unit];
   }
   return total;
@@ -156,21 +162,24 @@ function summary({ weights, sum }, memories, time, size) {
 
 // Layer normalisation by the unbiased standard deviation plus 1e-6, in place.
 function normalize(values, part, name) {
-  const gain = part(`${name}.weight`).data, bias = part(`${name}.bias`).data, size = values.length;
+  const gain = part(`${name}.weight`).data,
+    bias = part(`${name}.bias`).data,
+    size = values.length;
   const mean = values.reduce((a, b) => a + b, 0) / size;
   const variance = values.reduce((sum, value) => sum + (value - mean) ** 2, 0) / (size - 1);
   const deviation = Math.sqrt(variance) + 1e-6;
-  values.forEach((value, index) => (values[index] = gain[index] * (value - mean) / deviation + bias[index]));
+  values.forEach((value, index) => (values[index] = (gain[index] * (value - mean)) / deviation + bias[index]));
   return values;
 }
 
 // Batch normalisation by the running statistics, in place.
 function normalizeBatch(values, length, part, name) {
-  const [gain, bias, mean, variance] = ["weight", "bias", "running_mean", "running_var"]
-    .map((kind) => part(`${name}.${kind}`).data);
+  const [gain, bias, mean, variance] = ["weight", "bias", "running_mean", "running_var"].map(
+    (kind) => part(`${name}.${kind}`).data,
+  );
   const size = values.length / length;
   values.forEach((value, index) => {
     const unit = index % size;
-    values[index] = gain[unit] * (value - mean[unit]) / Math.sqrt(variance[unit] + 1e-5) + bias[unit];
+    values[index] = (gain[unit] * (value - mean[unit])) / Math.sqrt(variance[unit] + 1e-5) + bias[unit];
   });
 }

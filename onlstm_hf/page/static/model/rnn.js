@@ -8,8 +8,13 @@ export function readRnn(tensors, config, ids) {
   for (let layer = 0; layer < config.num_hidden_layers; layer++) {
     const part = (name) => tensors[`layers.${layer}.${name}`];
     const gates = affine(inputs, ids.length, part("input_projection.weight"), part("input_projection.bias"));
-    inputs = readLayer(gates, ids.length, part("recurrent_projection.weight"), part("recurrent_projection.bias"),
-      STEPS[config.cell_type]);
+    inputs = readLayer(
+      gates,
+      ids.length,
+      part("recurrent_projection.weight"),
+      part("recurrent_projection.bias"),
+      STEPS[config.cell_type],
+    );
   }
   return { hidden: inputs, distances: [], forgetGates: [] };
 }
@@ -23,8 +28,14 @@ function readLayer(inputGates, length, weight, bias, step) {
     const inner = affineStep(hidden, weight, bias);
     const outer = inputGates.subarray(time * weight.rows, (time + 1) * weight.rows);
     const next = outputs.subarray(time * size, (time + 1) * size);
-    for (let unit = 0; unit < size; unit++) next[unit] = step((gate) => outer[gate * size + unit],
-      (gate) => inner[gate * size + unit], hidden[unit], cell, unit);
+    for (let unit = 0; unit < size; unit++)
+      next[unit] = step(
+        (gate) => outer[gate * size + unit],
+        (gate) => inner[gate * size + unit],
+        hidden[unit],
+        cell,
+        unit,
+      );
     hidden = next;
   }
   return outputs;
@@ -38,7 +49,8 @@ const STEPS = {
     return sigmoid(gate(3)) * Math.tanh(cell[unit]);
   },
   gru(x, h, hidden) {
-    const reset = sigmoid(x(0) + h(0)), update = sigmoid(x(1) + h(1));
+    const reset = sigmoid(x(0) + h(0)),
+      update = sigmoid(x(1) + h(1));
     return (1 - update) * Math.tanh(x(2) + reset * h(2)) + update * hidden;
   },
   rnn: (x, h) => Math.tanh(x(0) + h(0)),

@@ -6,7 +6,9 @@ export function readTensors(buffer, descriptions) {
   const tensors = {};
   let offset = 0;
   for (const { name, shape, dtype, fine = 0 } of descriptions) {
-    const rows = shape[0], size = shape.reduce((product, length) => product * length, 1), columns = size / rows;
+    const rows = shape[0],
+      size = shape.reduce((product, length) => product * length, 1),
+      columns = size / rows;
     let data, numBytes;
     if (dtype === "int8") {
       const scales = new Float32Array(buffer, offset, rows);
@@ -43,7 +45,10 @@ export function affine(inputs, count, { data, rows, columns }, bias = null) {
     const [a, b, c, d] = [0, 1, 2, 3].map((step) => Math.min(first + step, count - 1) * columns);
     for (let row = 0; row < rows; row++) {
       const start = row * columns;
-      let w = 0, x = 0, y = 0, z = 0;
+      let w = 0,
+        x = 0,
+        y = 0,
+        z = 0;
       for (let index = 0; index < columns; index++) {
         const weight = data[start + index];
         w += weight * inputs[a + index];
@@ -71,8 +76,14 @@ export function affineStep(input, { data, rows, columns }, bias = null) {
   };
   let row = 0;
   for (; row + 3 < rows; row += 4) {
-    const a = row * columns, b = a + columns, c = b + columns, d = c + columns;
-    let w = 0, x = 0, y = 0, z = 0;
+    const a = row * columns,
+      b = a + columns,
+      c = b + columns,
+      d = c + columns;
+    let w = 0,
+      x = 0,
+      y = 0,
+      z = 0;
     for (let index = 0; index < columns; index++) {
       const value = input[index];
       w += data[a + index] * value;

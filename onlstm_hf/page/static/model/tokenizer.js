@@ -10,8 +10,7 @@ export class Tokenizer {
     this.added = new Map(added.map(({ content, id }) => [content, id]));
     this.addedPattern = new RegExp([...this.added.keys()].map(escapePattern).join("|") || "(?!)", "g");
     this.encodeWord = modelOf(model);
-    this.unknown = model.unk_token === null ? null : (model.vocab[model.unk_token] ?? this.added.get(model.unk_token));
-    this.isWordLevel = model.type === "WordLevel";
+    this.unknown = model.vocab[model.unk_token] ?? this.added.get(model.unk_token);
     this.words = [];
     for (const [word, id] of [...Object.entries(model.vocab), ...this.added]) this.words[id] = word;
   }
@@ -32,40 +31,40 @@ export class Tokenizer {
     return tokens;
   }
 
-  // The words of a sentence, as they were typed, and their token ids: { words, ids, wordOfToken, isUnknown }. A
-  // word-level tokenizer's words are its tokens; those of another one are what white space separates.
+  // The words of a sentence as they were typed, with their places, and its token ids: { words, places, ids,
+  // wordOfToken, isUnknown }. The tokenizer's rule says what is a word; what it leaves out is none.
   read(text) {
-    const tokens = this.encode(text);
-    if (this.isWordLevel) {
-      const starts = wholeNumbers(text, tokens);
-      return {
-        words: tokens.map(({ end }, index) => text.slice(starts[index], end)),
-        places: tokens.map(({ end }, index) => [starts[index], end]),
-        ids: tokens.map(({ id }) => id),
-        wordOfToken: tokens.map((_, index) => index),
-        isUnknown: tokens.map(({ id }) => id === this.unknown),
-      };
-    }
-    const places = [...text.matchAll(VISIBLE)].map(({ 0: word, index }) => [index, index + word.length]);
-    const kept = places.filter(([start, end]) => tokens.some((token) => start <= token.start && token.start < end));
-    const wordOfToken = tokens.map((token) => Math.max(kept.findLastIndex(([start]) => start <= token.start), 0));
+    const places = wordPlaces(text, this.split(this.normalize(aligned(text, 0, text.length))));
+    const tokens = places.length ? this.encode(text) : [];
+    const read = tokens.map(({ id, start }) => {
+      const word = places.findIndex(([, end]) => end > start);
+      return { id, word: word < 0 ? places.length - 1 : word };
+    });
+    places.forEach((_, word) => {
+      if (!read.some((token) => token.word === word)) read.push({ id: this.unknown, word });
+    });
+    read.sort((a, b) => a.word - b.word);
     return {
-      words: kept.map(([start, end]) => text.slice(start, end)),
-      places: kept,
-      ids: tokens.map(({ id }) => id),
-      wordOfToken,
-      isUnknown: kept.map((_, word) => tokens.some(({ id }, token) => wordOfToken[token] === word && id === this.unknown)),
+      words: places.map(([start, end]) => text.slice(start, end)),
+      places,
+      ids: read.map(({ id }) => id),
+      wordOfToken: read.map(({ word }) => word),
+      isUnknown: places.map((_, word) => read.some((token) => token.word === word && token.id === this.unknown)),
     };
   }
 }
 
-// Where tokens begin, widened to the left where the normaliser wrote fewer characters than a number has (9.8 -> N).
-function wholeNumbers(text, tokens) {
+// Where words stand. A number for which the normaliser wrote N has the place of its last character, so it is looked for.
+const NUMBER = /\.?\p{Nd}+(?:(?:\\?\/|[-–.,:])\p{Nd}+)*\.?$/u;
+
+function wordPlaces(text, pieces) {
   let previous = 0;
-  return tokens.map(({ start, end }) => {
-    while (start > previous && /\p{Nd}/u.test(text[end - 1]) && /[0-9.,:/\\-]/.test(text[start - 1])) start--;
+  return pieces.map((piece) => {
+    let { start, end } = placeOf(piece);
+    const number = piece.text === "N" && text.slice(start, end) !== "N" && NUMBER.exec(text.slice(previous, end));
+    if (number) start = previous + number.index;
     previous = end;
-    return start;
+    return [start, end];
   });
 }
 
@@ -108,7 +107,8 @@ function mapCharacters({ text, places }, write, withMarks = false) {
   const result = { text: "", places: [] };
   for (const { 0: character, index } of text.matchAll(withMarks ? /\P{M}?\p{M}*/gsu : /./gsu)) {
     if (!character) continue;
-    const written = write(character), place = [places[index][0], places[index + character.length - 1][1]];
+    const written = write(character),
+      place = [places[index][0], places[index + character.length - 1][1]];
     result.text += written;
     for (let unit = 0; unit < written.length; unit++) {
       result.places.push(written.length === character.length ? places[index + unit] : place);
@@ -141,7 +141,8 @@ function splitterOf(description) {
     return (piece) => steps.reduce((pieces, step) => pieces.flatMap(step), [piece]);
   }
   if (type === "WhitespaceSplit") return (piece) => splitAt(piece, SPACES, "Removed");
-  if (type === "Whitespace") return (piece) => splitAt(piece, patternOf({ Regex: String.raw`\w+|[^\w\s]+` }), "Removed", true);
+  if (type === "Whitespace")
+    return (piece) => splitAt(piece, patternOf({ Regex: String.raw`\w+|[^\w\s]+` }), "Removed", true);
   if (type === "Split") {
     const pattern = patternOf(description.pattern);
     return (piece) => splitAt(piece, pattern, description.behavior, description.invert);
@@ -163,7 +164,8 @@ function splitAt(piece, pattern, behavior, invert = false) {
     add(index, from, !invert);
   }
   add(from, piece.text.length, invert);
-  if (behavior !== "Removed" && behavior !== "Isolated") throw new Error(`this page does not know the split ${behavior}`);
+  if (behavior !== "Removed" && behavior !== "Isolated")
+    throw new Error(`this page does not know the split ${behavior}`);
   return pieces;
 }
 
@@ -173,7 +175,9 @@ function modelOf({ type, vocab, unk_token: unknown, merges, continuing_subword_p
     return (piece) => [{ id: ids.get(piece.text) ?? ids.get(unknown), ...placeOf(piece) }];
   }
   if (type === "BPE") {
-    const ranks = new Map(merges.map((pair, rank) => [(Array.isArray(pair) ? pair : pair.split(" ")).join(" "), rank]));
+    const ranks = new Map(
+      merges.map((pair, rank) => [(Array.isArray(pair) ? pair : pair.split(" ")).join(" "), rank]),
+    );
     return (piece) => encodePairs(piece, ids, unknown, ranks, prefix ?? "");
   }
   throw new Error(`this page does not know the tokenizer model ${type}`);
@@ -187,14 +191,19 @@ function encodePairs(piece, ids, unknown, ranks, prefix) {
   }
   const known = parts.map((part) => (ids.has(part.text) ? part : { ...part, text: null }));
   for (;;) {
-    let best = -1, lowest = Infinity;
+    let best = -1,
+      lowest = Infinity;
     for (let index = 0; index + 1 < known.length; index++) {
       const rank = ranks.get(`${known[index].text} ${known[index + 1].text}`) ?? Infinity;
       if (rank < lowest) [best, lowest] = [index, rank];
     }
     if (best < 0) break;
     const [first, second] = known.slice(best, best + 2);
-    known.splice(best, 2, { text: first.text + second.text.slice(prefix.length), start: first.start, end: second.end });
+    known.splice(best, 2, {
+      text: first.text + second.text.slice(prefix.length),
+      start: first.start,
+      end: second.end,
+    });
   }
   return known.map(({ text, start, end }) => ({ id: ids.get(text ?? unknown), ...placeOf(cut(piece, start, end)) }));
 }
@@ -205,14 +214,17 @@ const escapePattern = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 // those of Unicode.
 const SPACE = String.raw`\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
 const WORD = String.raw`[\p{L}\p{M}\p{N}\p{Pc}]`;
-const SPACES = new RegExp(`[${SPACE}]+`, "gu"), VISIBLE = new RegExp(`[^${SPACE}]+`, "gu");
+const SPACES = new RegExp(`[${SPACE}]+`, "gu"),
+  VISIBLE = new RegExp(`[^${SPACE}]+`, "gu");
 // What a reader takes for one character: with its marks, and emoji that are joined.
 const CLUSTER = String.raw`(?:\p{RI}\p{RI}|\P{M}(?:\p{M}|\p{EMod}|\u200d\p{ExtPict})*|\p{M}+)`;
 const BORDER = `(?:(?<=${WORD})(?!${WORD})|(?<!${WORD})(?=${WORD}))`;
 
 export function patternOf({ String: text, Regex: expression }) {
   if (text !== undefined) return new RegExp(escapePattern(text), "gu");
-  let flags = "gmu", source = "", inClass = false;
+  let flags = "gmu",
+    source = "",
+    inClass = false;
   if (expression.startsWith("(?i)")) {
     expression = expression.slice(4);
     flags += "i";

@@ -4,15 +4,34 @@ import { sortSpans } from "./spans.js";
 
 const CLOSING = { "(": ")", "[": "]" };
 // Tags whose leaves are no words, as in the papers' protocol: punctuation, currency signs, empty elements.
-const DROPPED_TAGS = new Set([",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP", "$", "#", "C$", "A$", "-NONE-"]);
+const DROPPED_TAGS = new Set([
+  ",",
+  ".",
+  ":",
+  "``",
+  "''",
+  "-LRB-",
+  "-RRB-",
+  "HYPH",
+  "NFP",
+  "$",
+  "#",
+  "C$",
+  "A$",
+  "-NONE-",
+]);
 const ROOTS = new Set(["TOP", "ROOT", "S1", "VROOT"]);
 const LABELS = new Set(
-  ("s sbar sbarq sinv sq np vp pp ap adjp advp adv whnp whpp whadjp whadvp qp nx prn prt frag intj lst nac rrc ucp x xp " +
-    "dp ip cp tp np nbar n v d p c t det aux nom card conjp negp infl comp root top vroot s1").split(" "),
+  (
+    "s sbar sbarq sinv sq np vp pp ap adjp advp adv whnp whpp whadjp whadvp qp nx prn prt frag intj lst nac rrc ucp x xp " +
+    "dp ip cp tp np nbar n v d p c t det aux nom card conjp negp infl comp root top vroot s1"
+  ).split(" "),
 );
 const TAGS = new Set(
-  ("CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ " +
-    "WDT WP WP$ WRB ADJ ADV NUM PRON NOUN VERB ADP").split(" "),
+  (
+    "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ " +
+    "WDT WP WP$ WRB ADJ ADV NUM PRON NOUN VERB ADP"
+  ).split(" "),
 );
 const FORM = /^\.?[A-Za-z][A-Za-z0-9]*\$?['’]*([-_=|+][A-Za-z0-9]+)*$|^-[A-Z]+-$|^[.,:$#]$|^(``|'')$/;
 
@@ -34,10 +53,14 @@ export function looksLikeTree(text) {
 // labels in the order in which they stand in the text. Spans are the constituents of two words or more.
 export function readTree(text) {
   text = withoutTree(text);
-  const root = parse(text), isLatex = /^\[\s*\./.test(text);
+  const root = parse(text),
+    isLatex = /^\[\s*\./.test(text);
   const unescaped = isLatex ? fromLatex : fromBrackets;
   const labelled = hasLabels(root);
-  const words = [], spans = [], labels = new Map(), named = new Set();
+  const words = [],
+    spans = [],
+    labels = new Map(),
+    named = new Set();
   const visit = (node, isRoot) => {
     const { parts } = node;
     if (labelled && parts.length === 2 && parts.every(isText)) {
@@ -56,7 +79,8 @@ export function readTree(text) {
     }
     const wraps = isRoot && labelled && (label === null || ROOTS.has(label));
     if (words.length - start > 1 && !wraps) {
-      const span = [start, words.length], place = `${start}-${words.length}`;
+      const span = [start, words.length],
+        place = `${start}-${words.length}`;
       if (!labels.has(place)) spans.push(span);
       labels.set(place, [label, ...(labels.get(place) ?? [])].filter(Boolean));
     }
@@ -73,15 +97,24 @@ const cleaned = (label) => label.replace(/^\./, "").replace(/(?<=.)[-=].*$/, "")
 // Trees for LaTeX's qtree begin with \Tree, their labels with a dot, and their words may stand in braces.
 const withoutTree = (text) => text.replace(/^\\Tree\s*/, "");
 
-const fromLatex = (word) => word.replace(/^\{(.+)\}$/, "$1").replace(/\\text(backslash|asciitilde|asciicircum)\{\}/g, (_, name) =>
-  ({ backslash: "\\", asciitilde: "~", asciicircum: "^" })[name]).replace(/\\([&%$#_{}])/g, "$1");
+const fromLatex = (word) =>
+  word
+    .replace(/^\{(.+)\}$/, "$1")
+    .replace(
+      /\\text(backslash|asciitilde|asciicircum)\{\}/g,
+      (_, name) => ({ backslash: "\\", asciitilde: "~", asciicircum: "^" })[name],
+    )
+    .replace(/\\([&%$#_{}])/g, "$1");
 
 // As in the Penn Treebank, where a word's brackets and slashes are escaped.
-const fromBrackets = (word) => word.replace(/-([LR])([RSC])B-/g, (_, side, kind) =>
-  ({ R: "()", S: "[]", C: "{}" })[kind][side === "L" ? 0 : 1]).replace(/\\\//g, "/");
+const fromBrackets = (word) =>
+  word
+    .replace(/-([LR])([RSC])B-/g, (_, side, kind) => ({ R: "()", S: "[]", C: "{}" })[kind][side === "L" ? 0 : 1])
+    .replace(/\\\//g, "/");
 
 function parse(text) {
-  const opening = text[0], closing = CLOSING[opening];
+  const opening = text[0],
+    closing = CLOSING[opening];
   const open = [{ parts: [] }];
   const tokens = opening === "[" ? /[[\]]|[^\s[\]]+/g : /[()]|[^\s()]+/g;
   for (const [token] of text.matchAll(tokens)) {
@@ -92,7 +125,8 @@ function parse(text) {
       if (!open.length) throw new SyntaxError(`there is a “${closing}” too many`);
       if (!node.parts.length) throw new SyntaxError(`there is nothing between “${opening}” and “${closing}”`);
       open.at(-1).parts.push(node);
-    } else if (token !== "{}" && token !== ".{}") { // the empty label of qtree
+    } else if (token !== "{}" && token !== ".{}") {
+      // the empty label of qtree
       open.at(-1).parts.push(token);
     }
   }
@@ -105,7 +139,8 @@ function parse(text) {
 // Labels are what stands first in a bracket that holds more than it, if that can be a label in every such bracket.
 function hasLabels(root) {
   const first = [];
-  let numTagged = 0, numBare = 0;
+  let numTagged = 0,
+    numBare = 0;
   const visit = ({ parts }) => {
     const texts = parts.filter(isText);
     if (isText(parts[0]) && parts.length > 1) first.push(parts[0]);
@@ -118,7 +153,9 @@ function hasLabels(root) {
   if (!first.length) return false;
   if (numBare === 0 && numTagged > 1 && hasOnlyTags(root)) return true;
   const known = first.filter(isKnownLabel).length;
-  return first.every((text) => FORM.test(text) && (isKnownLabel(text) || /[A-Z]/.test(text))) && 2 * known >= first.length;
+  return (
+    first.every((text) => FORM.test(text) && (isKnownLabel(text) || /[A-Z]/.test(text))) && 2 * known >= first.length
+  );
 }
 
 // Whether each word has a bracket of its own with a tag in it, and each other bracket a label, as in a treebank.

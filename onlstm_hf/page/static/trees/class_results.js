@@ -3,8 +3,11 @@
 import { hasInner, score } from "./scores.js";
 import { crosses, key, treeOf } from "./spans.js";
 
-const FORMAT = "onlstm_hf class", VERSION = 1;
-const MAX_BYTES = 200_000, MAX_SENTENCES = 100, MAX_WORDS = 200;
+const FORMAT = "onlstm_hf class",
+  VERSION = 1;
+const MAX_BYTES = 200_000,
+  MAX_SENTENCES = 100,
+  MAX_WORDS = 200;
 
 export function writeAnswers(name, trees) {
   const answers = trees.map(({ words, spans }) => ({ words, spans }));
@@ -29,12 +32,22 @@ export function readAnswers(text) {
   if (!Array.isArray(answers) || answers.length > MAX_SENTENCES) refuse("it has no answers");
   const trees = answers.map((answer) => {
     const { words, spans } = answer ?? {};
-    if (!Array.isArray(words) || words.length > MAX_WORDS || !words.every((word) => typeof word === "string" && word.length < 200)) {
+    if (
+      !Array.isArray(words) ||
+      words.length > MAX_WORDS ||
+      !words.every((word) => typeof word === "string" && word.length < 200)
+    ) {
       refuse("a sentence in it has no words");
     }
-    const isSpan = (span) => Array.isArray(span) && span.length === 2 && span.every(Number.isInteger) &&
-      span[0] >= 0 && span[0] < span[1] - 1 && span[1] <= words.length;
-    if (!Array.isArray(spans) || spans.length > words.length || !spans.every(isSpan)) refuse("a tree in it is not one of its sentence");
+    const isSpan = (span) =>
+      Array.isArray(span) &&
+      span.length === 2 &&
+      span.every(Number.isInteger) &&
+      span[0] >= 0 &&
+      span[0] < span[1] - 1 &&
+      span[1] <= words.length;
+    if (!Array.isArray(spans) || spans.length > words.length || !spans.every(isSpan))
+      refuse("a tree in it is not one of its sentence");
     if (spans.some((one) => spans.some((other) => crosses(one, other)))) refuse("brackets in it cross");
     return treeOf(words, spans);
   });
@@ -54,11 +67,25 @@ export function agreement(students, references) {
   }
   return [...sentences].map(([text, drawn]) => {
     const pairs = drawn.flatMap((one, index) => drawn.slice(index + 1).map((other) => mutual(one.tree, other.tree)));
-    const others = Object.fromEntries(Object.entries(references).map(([name, trees]) => {
-      const reference = trees.find((tree) => tree && tree.words.join(" ") === text);
-      return [name, reference && hasInner(reference) && drawn.length ? mean(drawn.map(({ tree }) => score(tree, reference).f1)) : null];
-    }));
-    return { text, words: text.split(" "), students: drawn.length, between: pairs.length ? mean(pairs) : null, others, votes: votes(drawn) };
+    const others = Object.fromEntries(
+      Object.entries(references).map(([name, trees]) => {
+        const reference = trees.find((tree) => tree && tree.words.join(" ") === text);
+        return [
+          name,
+          reference && hasInner(reference) && drawn.length
+            ? mean(drawn.map(({ tree }) => score(tree, reference).f1))
+            : null,
+        ];
+      }),
+    );
+    return {
+      text,
+      words: text.split(" "),
+      students: drawn.length,
+      between: pairs.length ? mean(pairs) : null,
+      others,
+      votes: votes(drawn),
+    };
   });
 }
 

@@ -17,7 +17,8 @@ export function treeFromDistances(distances, words, rule) {
 }
 
 function constituents(distances, rule) {
-  const spans = [], last = distances.length - 1;
+  const spans = [],
+    last = distances.length - 1;
   if (rule === "right") {
     rangesOfMaxima(distances).forEach(([start, end], word) => {
       if (end - start > 1) spans.push([start, end]);
@@ -26,14 +27,16 @@ function constituents(distances, rule) {
   } else if (rule === "none") {
     for (const [start, end] of rangesOfMaxima(distances.slice(1))) spans.push([start, end + 1]);
   } else {
-    for (const [start, end] of rangesOfMaxima(distances.slice(1).reverse())) spans.push([last - end, last - start + 1]);
+    for (const [start, end] of rangesOfMaxima(distances.slice(1).reverse()))
+      spans.push([last - end, last - start + 1]);
   }
   return spans;
 }
 
 // For each index the widest range [start, end) around it in which its value is the first maximum.
 function rangesOfMaxima(values) {
-  const starts = values.map(() => 0), ends = values.map(() => values.length);
+  const starts = values.map(() => 0),
+    ends = values.map(() => values.length);
   const stillMaxima = []; // of ranges that reach the present index; their values never increase
   values.forEach((value, index) => {
     while (stillMaxima.length && values[stillMaxima.at(-1)] < value) ends[stillMaxima.pop()] = index;
@@ -47,14 +50,23 @@ function rangesOfMaxima(values) {
 // `span` is what is split, `parts` are the stretches of words that it falls into (two, or by the papers' rule up to
 // three), and `made` the constituents that appear with this split.
 export function splitsOf({ words, distances }, rule) {
-  const waiting = [[0, words.length]], splits = [];
+  const waiting = [[0, words.length]],
+    splits = [];
   while (waiting.length) {
     const [start, end] = waiting.pop();
     if (end - start < 2) continue;
     const word = largest(distances, start, end, rule);
-    const parts = rule === "right"
-      ? [[start, word], [word, word + 1], [word + 1, end]]
-      : [[start, word], [word, end]];
+    const parts =
+      rule === "right"
+        ? [
+            [start, word],
+            [word, word + 1],
+            [word + 1, end],
+          ]
+        : [
+            [start, word],
+            [word, end],
+          ];
     const made = [[start, end]];
     if (rule === "right" && start < word && word < end - 1) made.push([word, end]);
     const kept = parts.filter(([from, to]) => from < to);

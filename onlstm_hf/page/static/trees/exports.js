@@ -10,7 +10,11 @@ function fold(tree, leaf, node) {
 }
 
 // As `InducedTree.to_bracket` writes a word, so that `from_bracket` reads it back.
-const bracketed = (word) => word.replace(/\\|-(?=[LR]RB[-()])/g, "\\$&").replaceAll("(", "-LRB-").replaceAll(")", "-RRB-");
+const bracketed = (word) =>
+  word
+    .replace(/\\|-(?=[LR]RB[-()])/g, "\\$&")
+    .replaceAll("(", "-LRB-")
+    .replaceAll(")", "-RRB-");
 const squared = (word) => word.replaceAll("[", "-LSB-").replaceAll("]", "-RSB-");
 
 export const toBrackets = (tree) => fold(tree, bracketed, (parts) => `(${parts.join(" ")})`);
@@ -23,7 +27,11 @@ const latex = (word) => `{${word.replace(/[\\~^&%$#_{}]/g, (character) => LATEX[
 export const toQtree = (tree) => `\\Tree ${fold(tree, latex, (parts) => `[.{} ${parts.join(" ")} ]`)}`;
 
 export const toForest = (tree) =>
-  `\\begin{forest} nice empty nodes\n${fold(tree, (word) => `[${latex(word)}]`, (parts) => `[${parts.join(" ")}]`)}\n\\end{forest}`;
+  `\\begin{forest} nice empty nodes\n${fold(
+    tree,
+    (word) => `[${latex(word)}]`,
+    (parts) => `[${parts.join(" ")}]`,
+  )}\n\\end{forest}`;
 
 // A table as tab-separated values, quoted as Python's `csv` does it. A cell that a spreadsheet would take for a formula
 // gets an apostrophe before it.
@@ -40,6 +48,9 @@ export const shown = (value) => String(Number(value.toPrecision(4)));
 
 // A file name for a sentence: its ASCII letters and digits, and hyphens for all else.
 export function fileStem(title) {
-  const stem = title.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 60);
+  const stem = title
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .slice(0, 60);
   return stem.replace(/^-+|-+$/g, "") || "sentence";
 }

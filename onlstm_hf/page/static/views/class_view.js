@@ -18,16 +18,40 @@ export async function classView(site, fields) {
   const area = element("textarea", { id: "sentences", rows: 6, spellcheck: "false", dir: "auto" });
   area.value = text;
   const link = () => addressOf({ view: "class", model: fields.model, sentences: area.value });
-  const parts = partsOf(text, own.about.language ?? "en").parts.map((part) => ({ part, encoded: encodePart(part, own.tokenizer) }));
-  const view = element("div", { class: "class-view" },
-    element("p", {}, "Students draw brackets, save a file each, and send it to the teacher. The teacher drops all files below and sees how far the class agrees with itself, with the gold trees and with the models. Nothing is sent by this page."),
-    element("details", {}, element("summary", {}, "For the teacher: choose the sentences"),
-      element("label", { for: "sentences" }, "A sentence a line; a tree in brackets is a sentence with its gold tree, which students do not see"),
+  const parts = partsOf(text, own.about.language ?? "en").parts.map((part) => ({
+    part,
+    encoded: encodePart(part, own.tokenizer),
+  }));
+  const view = element(
+    "div",
+    { class: "class-view" },
+    element(
+      "p",
+      {},
+      "Students draw brackets, save a file each, and send it to the teacher. The teacher drops all files below " +
+        "and sees how far the class agrees with itself, with the gold trees and with the models. " +
+        "Nothing is sent by this page.",
+    ),
+    element(
+      "details",
+      {},
+      element("summary", {}, "For the teacher: choose the sentences"),
+      element(
+        "label",
+        { for: "sentences" },
+        "A sentence a line; a tree in brackets is a sentence with its gold tree, which students do not see",
+      ),
       area,
-      element("p", { class: "tools" }, button("Use these sentences", () => goTo({ view: "class", model: fields.model, sentences: area.value })),
-        element("a", { href: link() }, "Link for the class"))),
+      element(
+        "p",
+        { class: "tools" },
+        button("Use these sentences", () => goTo({ view: "class", model: fields.model, sentences: area.value })),
+        element("a", { href: link() }, "Link for the class"),
+      ),
+    ),
     exercise(parts, site),
-    comparison(parts, site, own));
+    comparison(parts, site, own),
+  );
   area.addEventListener("input", () => (view.querySelector("p.tools a").href = link()));
   return { view, show: async () => view.dispatchEvent(new Event("shown")), title: "Exercise for a class" };
 }
@@ -35,28 +59,51 @@ export async function classView(site, fields) {
 function exercise(parts) {
   const trees = parts.map(({ encoded: { words } }) => ({ words, spans: [] }));
   let current = 0;
-  const place = element("div", {}), progress = element("p", { class: "note" });
+  const place = element("div", {}),
+    progress = element("p", { class: "note" });
   const name = element("input", { id: "student", autocomplete: "name", maxlength: 80 });
   const show = (next) => {
     current = Math.min(Math.max(next, 0), trees.length - 1);
     progress.textContent = `Sentence ${current + 1} of ${trees.length}; ${trees.filter(hasInner).length} have brackets.`;
     const { words, spans } = trees[current];
-    place.replaceChildren(bracketEditor(words, spans, (place.clientWidth || 600) - 2, (tree) => {
-      trees[current] = tree;
-      progress.textContent = `Sentence ${current + 1} of ${trees.length}; ${trees.filter(hasInner).length} have brackets.`;
-    }));
+    place.replaceChildren(
+      bracketEditor(words, spans, (place.clientWidth || 600) - 2, (tree) => {
+        trees[current] = tree;
+        progress.textContent = `Sentence ${current + 1} of ${trees.length}; ${trees.filter(hasInner).length} have brackets.`;
+      }),
+    );
   };
-  const section = element("section", {}, element("h2", {}, "Draw the brackets"),
-    progress, place,
-    element("div", { class: "tools" }, button("◀ Previous", () => show(current - 1)), button("Next ▶", () => show(current + 1))),
-    element("div", { class: "tools" }, element("label", { for: "student" }, "Your name"), name,
-      button("Save my answers", () => save(`${fileStem(name.value || "answers")}.json`, writeAnswers(name.value, trees), "application/json"), { class: "main" })));
+  const section = element(
+    "section",
+    {},
+    element("h2", {}, "Draw the brackets"),
+    progress,
+    place,
+    element(
+      "div",
+      { class: "tools" },
+      button("◀ Previous", () => show(current - 1)),
+      button("Next ▶", () => show(current + 1)),
+    ),
+    element(
+      "div",
+      { class: "tools" },
+      element("label", { for: "student" }, "Your name"),
+      name,
+      button(
+        "Save my answers",
+        () => save(`${fileStem(name.value || "answers")}.json`, writeAnswers(name.value, trees), "application/json"),
+        { class: "main" },
+      ),
+    ),
+  );
   requestAnimationFrame(() => show(0));
   return section;
 }
 
 function comparison(parts, site, own) {
-  const students = new Map(), result = element("div", { id: "agreement" });
+  const students = new Map(),
+    result = element("div", { id: "agreement" });
   const input = element("input", { type: "file", id: "files", multiple: true, accept: ".json,application/json" });
   const read = async (files) => {
     const problems = [];
@@ -74,7 +121,12 @@ function comparison(parts, site, own) {
     result.removeAttribute("aria-busy");
   };
   input.addEventListener("change", () => read(input.files));
-  const zone = element("div", { class: "drop" }, element("label", { for: "files" }, "Drop the students' files here, or choose them "), input);
+  const zone = element(
+    "div",
+    { class: "drop" },
+    element("label", { for: "files" }, "Drop the students' files here, or choose them "),
+    input,
+  );
   for (const name of ["dragover", "drop"]) {
     zone.addEventListener(name, (event) => {
       event.preventDefault();
@@ -95,16 +147,40 @@ async function compared(students, parts, own) {
     }
   }
   references["right branching"] = parts.map(({ encoded }) => rightBranching(encoded.words));
-  const sentences = agreement(students, references), names = Object.keys(references);
+  const sentences = agreement(students, references),
+    names = Object.keys(references);
   const percent = (value) => (value === null ? "" : (100 * value).toFixed(1));
   const columns = ["sentence", "students", "with each other", ...names.map((name) => `with ${name}`)];
-  const rows = sentences.map(({ text, students, between, others }) => [text, String(students), percent(between), ...names.map((name) => percent(others[name]))]);
+  const rows = sentences.map(({ text, students, between, others }) => [
+    text,
+    String(students),
+    percent(between),
+    ...names.map((name) => percent(others[name])),
+  ]);
   return [
-    element("p", { class: "note" }, `${students.length} ${students.length === 1 ? "file" : "files"}: ${students.map(({ name }) => name).join(", ")}.`),
+    element(
+      "p",
+      { class: "note" },
+      `${students.length} ${students.length === 1 ? "file" : "files"}: ${students.map(({ name }) => name).join(", ")}.`,
+    ),
     table("Mean F1 of the students' trees, in percent", columns, rows),
     button("Save as TSV", () => save("class.tsv", toTsv([columns, ...rows]), "text/tab-separated-values")),
     element("h3", {}, "Constituents that students drew"),
-    element("ul", { class: "votes" }, sentences.map(({ words, students, votes }) => element("li", {}, element("span", { class: "help" }, `${words.join(" ")}: `),
-      votes.slice(0, 12).map(({ span: [start, end], count }) => element("span", { class: "vote" }, `${words.slice(start, end).join(" ")} ${count} of ${students}`))))),
+    element(
+      "ul",
+      { class: "votes" },
+      sentences.map(({ words, students, votes }) =>
+        element(
+          "li",
+          {},
+          element("span", { class: "help" }, `${words.join(" ")}: `),
+          votes
+            .slice(0, 12)
+            .map(({ span: [start, end], count }) =>
+              element("span", { class: "vote" }, `${words.slice(start, end).join(" ")} ${count} of ${students}`),
+            ),
+        ),
+      ),
+    ),
   ];
 }

@@ -7,7 +7,9 @@ import { columnsOf, Picture } from "./figure.js";
 
 // Shows the words and lets the reader bracket them. `changed` is told each new tree.
 export function bracketEditor(words, spans, width, changed) {
-  let tree = treeOf(words, spans), first = null, focused = 0;
+  let tree = treeOf(words, spans),
+    first = null,
+    focused = 0;
   const history = [];
   const box = element("div", { class: "editor", role: "group", "aria-label": `Brackets of: ${words.join(" ")}` });
   const say = element("output", { class: "said" });
@@ -34,7 +36,13 @@ export function bracketEditor(words, spans, width, changed) {
     }
     replace(treeOf(words, [...tree.spans.filter((other) => !crosses(other, span)), span]));
   };
-  const remove = (span) => replace(treeOf(words, tree.spans.filter((other) => key(other) !== key(span))));
+  const remove = (span) =>
+    replace(
+      treeOf(
+        words,
+        tree.spans.filter((other) => key(other) !== key(span)),
+      ),
+    );
 
   const undo = button("Undo", () => {
     if (!history.length) return;
@@ -46,7 +54,8 @@ export function bracketEditor(words, spans, width, changed) {
   const clear = button("Remove all", () => replace(treeOf(words, [])));
 
   const draw = () => {
-    const columns = columnsOf(words, width), picture = new Picture(columns, `Your tree: ${toBrackets(tree)}`);
+    const columns = columnsOf(words, width),
+      picture = new Picture(columns, `Your tree: ${toBrackets(tree)}`);
     picture.tree(tree);
     picture.words();
     const svg = picture.finish();
@@ -59,10 +68,19 @@ export function bracketEditor(words, spans, width, changed) {
       word.addEventListener("click", () => pick(Number(word.dataset.index)));
     }
     const inner = tree.spans.filter(([start, end]) => end - start < words.length);
-    const list = words.map((word, index) => button(word, () => pick(index), {
-      "aria-pressed": first === index, class: "pick", tabindex: index === focused ? 0 : -1, dir: "auto",
-    }));
-    const row = element("div", { class: "picks", role: "toolbar", "aria-label": "Words: choose the first and the last of a constituent" }, list);
+    const list = words.map((word, index) =>
+      button(word, () => pick(index), {
+        "aria-pressed": first === index,
+        class: "pick",
+        tabindex: index === focused ? 0 : -1,
+        dir: "auto",
+      }),
+    );
+    const row = element(
+      "div",
+      { class: "picks", role: "toolbar", "aria-label": "Words: choose the first and the last of a constituent" },
+      list,
+    );
     row.addEventListener("keydown", (event) => {
       const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
       if (!move) return;
@@ -73,15 +91,30 @@ export function bracketEditor(words, spans, width, changed) {
       list[focused].focus();
     });
     const hadFocus = box.contains(document.activeElement);
-    box.replaceChildren(element("div", { class: "figure-box" }, svg), row,
-      element("div", { class: "tools" }, undo, clear, inner.map((span) =>
-        button(`× ${words.slice(...span).join(" ")}`, () => remove(span), { class: "chip", dir: "auto", "aria-label": `Remove the brackets around: ${words.slice(...span).join(" ")}` }))),
-      say);
+    box.replaceChildren(
+      element("div", { class: "figure-box" }, svg),
+      row,
+      element(
+        "div",
+        { class: "tools" },
+        undo,
+        clear,
+        inner.map((span) =>
+          button(`× ${words.slice(...span).join(" ")}`, () => remove(span), {
+            class: "chip",
+            dir: "auto",
+            "aria-label": `Remove the brackets around: ${words.slice(...span).join(" ")}`,
+          }),
+        ),
+      ),
+      say,
+    );
     undo.disabled = !history.length;
     if (hadFocus) list[focused].focus();
-    say.textContent = first === null
-      ? "Choose the first word of a constituent, then its last word. Choose a line or an × to take brackets away."
-      : `From “${words[first]}” to …: choose the last word.`;
+    say.textContent =
+      first === null
+        ? "Choose the first word of a constituent, then its last word. Choose a line or an × to take brackets away."
+        : `From “${words[first]}” to …: choose the last word.`;
   };
   draw();
   return box;

@@ -4,7 +4,10 @@ import { shape, visible } from "../dom.js";
 import { key, keysOf, nest } from "../trees/spans.js";
 
 export const FAMILY = getComputedStyle(document.body).fontFamily;
-const SMALLEST = 16, LARGEST = 34, MARGIN = 12, MEASURE_HEIGHT = 84;
+const SMALLEST = 16,
+  LARGEST = 34,
+  MARGIN = 12,
+  MEASURE_HEIGHT = 84;
 const canvas = document.createElement("canvas").getContext("2d");
 
 export function textWidth(text, size, weight = "normal") {
@@ -16,7 +19,8 @@ export function textWidth(text, size, weight = "normal") {
 // is the middle of the gap before word i.
 export function columnsOf(words, width, { spacing = 1, left = 0 } = {}) {
   const shown = words.map(visible);
-  const natural = (size) => shown.reduce((sum, word) => sum + Math.max(textWidth(word, size), size) + gapOf(size, spacing), 0);
+  const natural = (size) =>
+    shown.reduce((sum, word) => sum + Math.max(textWidth(word, size), size) + gapOf(size, spacing), 0);
   const available = width - 2 * MARGIN - left;
   const fitting = Math.floor((SMALLEST * available) / Math.max(natural(SMALLEST), 1));
   const size = Math.min(Math.max(fitting, SMALLEST), Math.min(LARGEST, 18 + width / 120));
@@ -81,14 +85,25 @@ export class Picture {
       const y = bottom - level * step;
       const names = labels.get(key(span)) ?? [];
       const places = parts.map((part) => ({ x: part.x, y: bottom - part.level * step }));
-      const kind = kindOf(span), [start, end] = span;
-      const group = shape("g", {
-        class: `node ${kind}`, "data-start": start, "data-end": end, "data-panel": panel,
-      }, shape("path", { d: bracketPath(y, places, Math.min(6, step / 2)) }));
+      const kind = kindOf(span),
+        [start, end] = span;
+      const group = shape(
+        "g",
+        {
+          class: `node ${kind}`,
+          "data-start": start,
+          "data-end": end,
+          "data-panel": panel,
+        },
+        shape("path", { d: bracketPath(y, places, Math.min(6, step / 2)) }),
+      );
       if (names.length) {
-        const label = names.join(" "), width = textWidth(label, 14, "bold");
-        group.append(shape("rect", { x: x - width / 2 - 3, y: y - 9, width: width + 6, height: 18, class: "paper" }),
-          shape("text", { x, y: y + 5, "font-size": 14, class: "label" }, label));
+        const label = names.join(" "),
+          width = textWidth(label, 14, "bold");
+        group.append(
+          shape("rect", { x: x - width / 2 - 3, y: y - 9, width: width + 6, height: 18, class: "paper" }),
+          shape("text", { x, y: y + 5, "font-size": 14, class: "label" }, label),
+        );
       }
       this.add(group);
     }
@@ -99,14 +114,22 @@ export class Picture {
     const { size, words, centers } = this.columns;
     const baseline = this.bottom + size;
     words.forEach((word, index) => {
-      const width = Math.max(textWidth(word, size), size * 0.8), x = centers[index];
+      const width = Math.max(textWidth(word, size), size * 0.8),
+        x = centers[index];
       const group = shape("g", { class: isUnknown[index] ? "word unknown" : "word", "data-index": index });
       if (surprisals) {
         const opacity = 0.45 * Math.min(surprisals[index] / 16, 1);
-        group.append(shape("rect", {
-          x: x - width / 2 - 4, y: baseline - size, width: width + 8, height: size * 1.4, rx: 4, class: "shade",
-          "fill-opacity": opacity.toFixed(3),
-        }));
+        group.append(
+          shape("rect", {
+            x: x - width / 2 - 4,
+            y: baseline - size,
+            width: width + 8,
+            height: size * 1.4,
+            rx: 4,
+            class: "shade",
+            "fill-opacity": opacity.toFixed(3),
+          }),
+        );
       }
       group.append(shape("text", { x, y: baseline, "font-size": size }, word));
       if (isUnknown[index]) {
@@ -121,20 +144,30 @@ export class Picture {
   measure({ name, values, kind = "pins", unit = "", unused = -1 }) {
     const { centers, edges, axis, right, left } = this.columns;
     this.caption(name);
-    const top = this.bottom + 6, base = top + MEASURE_HEIGHT - 26;
-    const ticks = ticksOf(values), largest = ticks.at(-1);
+    const top = this.bottom + 6,
+      base = top + MEASURE_HEIGHT - 26;
+    const ticks = ticksOf(values),
+      largest = ticks.at(-1);
     const y = (value) => base - ((base - top) * value) / largest;
     for (const tick of ticks) {
       this.add(shape("path", { d: `M${axis - 4} ${y(tick)}H${right}`, class: tick ? "grid" : "grid base" }));
-      this.text(`${tick}${tick === largest && unit ? ` ${unit}` : ""}`, left, y(tick) + 5, { "font-size": 14, class: "tick" });
+      this.text(`${tick}${tick === largest && unit ? ` ${unit}` : ""}`, left, y(tick) + 5, {
+        "font-size": 14,
+        class: "tick",
+      });
     }
     values.forEach((value, word) => {
       const x = kind === "pins" ? edges[word] : centers[word];
       if (!Number.isFinite(value)) return;
-      this.add(shape("g", { class: `pin ${kind} ${word === unused ? "unused" : ""}`, "data-word": word, "data-value": value },
-        kind === "pins"
-          ? [shape("path", { d: `M${x} ${base}V${y(value)}` }), shape("circle", { cx: x, cy: y(value), r: 5 })]
-          : shape("rect", { x: x - 8, y: y(value), width: 16, height: Math.max(base - y(value), 1), rx: 2 })));
+      this.add(
+        shape(
+          "g",
+          { class: `pin ${kind} ${word === unused ? "unused" : ""}`, "data-word": word, "data-value": value },
+          kind === "pins"
+            ? [shape("path", { d: `M${x} ${base}V${y(value)}` }), shape("circle", { cx: x, cy: y(value), r: 5 })]
+            : shape("rect", { x: x - 8, y: y(value), width: 16, height: Math.max(base - y(value), 1), rx: 2 }),
+        ),
+      );
     });
     this.bottom = base + 14;
   }
@@ -143,16 +176,26 @@ export class Picture {
   difference(name, values, matter) {
     const { centers, axis, right, left } = this.columns;
     this.caption(name);
-    const largest = ticksOf(values.map(Math.abs)).at(-1), half = MEASURE_HEIGHT * 0.6, zero = this.bottom + 6 + half;
+    const largest = ticksOf(values.map(Math.abs)).at(-1),
+      half = MEASURE_HEIGHT * 0.6,
+      zero = this.bottom + 6 + half;
     const y = (value) => zero - (half * value) / largest;
     for (const tick of [largest, 0, -largest]) {
       this.add(shape("path", { d: `M${axis - 4} ${y(tick)}H${right}`, class: tick ? "grid" : "grid base" }));
       this.text(String(tick).replace("-", "−"), left, y(tick) + 5, { "font-size": 14, class: "tick" });
     }
-    values.forEach((value, index) => this.add(shape("rect", {
-      x: centers[index] - 9, y: Math.min(y(value), zero), width: 18, height: Math.max(Math.abs(y(value) - zero), 1), rx: 2,
-      class: `difference ${value >= 0 ? "up" : "down"} ${matter[index] ? "matters" : ""}`,
-    })));
+    values.forEach((value, index) =>
+      this.add(
+        shape("rect", {
+          x: centers[index] - 9,
+          y: Math.min(y(value), zero),
+          width: 18,
+          height: Math.max(Math.abs(y(value) - zero), 1),
+          rx: 2,
+          class: `difference ${value >= 0 ? "up" : "down"} ${matter[index] ? "matters" : ""}`,
+        }),
+      ),
+    );
     this.bottom = zero + half + 14;
   }
 
@@ -165,17 +208,27 @@ export class Picture {
         x = this.columns.left;
         this.bottom += 24;
       }
-      this.add(shape("g", { class: kind === "unknown" ? "word unknown" : `node ${kind}` },
-        shape("path", { d: `M${x} ${this.bottom + 10}h34`, class: kind === "unknown" ? "underline" : null }),
-        shape("text", { x: x + 44, y: this.bottom + 15, "font-size": 15, class: "legend" }, KINDS[kind])));
+      this.add(
+        shape(
+          "g",
+          { class: kind === "unknown" ? "word unknown" : `node ${kind}` },
+          shape("path", { d: `M${x} ${this.bottom + 10}h34`, class: kind === "unknown" ? "underline" : null }),
+          shape("text", { x: x + 44, y: this.bottom + 15, "font-size": 15, class: "legend" }, KINDS[kind]),
+        ),
+      );
       x += width;
     }
     if (kinds.length) this.bottom += 26;
   }
 
   finish() {
-    const { width } = this.columns, height = Math.ceil(this.bottom + MARGIN);
-    for (const [name, value] of Object.entries({ width: Math.ceil(width), height, viewBox: `0 0 ${Math.ceil(width)} ${height}` })) {
+    const { width } = this.columns,
+      height = Math.ceil(this.bottom + MARGIN);
+    for (const [name, value] of Object.entries({
+      width: Math.ceil(width),
+      height,
+      viewBox: `0 0 ${Math.ceil(width)} ${height}`,
+    })) {
       this.root.setAttribute(name, value);
     }
     return this.root;
@@ -192,7 +245,8 @@ export const KINDS = {
 // How the constituents of a tree compare with those of another one.
 export function kindsAgainst(other, mine = "one") {
   if (!other) return () => "plain";
-  const spans = keysOf(other.spans), whole = key([0, other.words.length]);
+  const spans = keysOf(other.spans),
+    whole = key([0, other.words.length]);
   return (span) => (key(span) === whole ? "plain" : spans.has(key(span)) ? "both" : mine);
 }
 
@@ -202,7 +256,12 @@ function layOut(tree, centers) {
   const visit = ({ span, children }) => {
     if (!children.length) return { x: centers[span[0]], level: 0 };
     const parts = children.map(visit);
-    const node = { span, parts, x: (parts[0].x + parts.at(-1).x) / 2, level: 1 + Math.max(...parts.map(({ level }) => level)) };
+    const node = {
+      span,
+      parts,
+      x: (parts[0].x + parts.at(-1).x) / 2,
+      level: 1 + Math.max(...parts.map(({ level }) => level)),
+    };
     nodes.push(node);
     return node;
   };
@@ -213,14 +272,19 @@ function layOut(tree, centers) {
 
 // A line over the parts of a constituent with rounded corners, and one down to each of them.
 function bracketPath(y, places, radius) {
-  const [left, ...middle] = [...places].sort((a, b) => a.x - b.x), right = middle.pop();
+  const [left, ...middle] = [...places].sort((a, b) => a.x - b.x),
+    right = middle.pop();
   const corner = Math.min(radius, (right.x - left.x) / 2);
-  return `M${left.x} ${left.y}V${y + corner}Q${left.x} ${y} ${left.x + corner} ${y}H${right.x - corner}` +
-    `Q${right.x} ${y} ${right.x} ${y + corner}V${right.y}` + middle.map((part) => `M${part.x} ${y}V${part.y}`).join("");
+  return (
+    `M${left.x} ${left.y}V${y + corner}Q${left.x} ${y} ${left.x + corner} ${y}H${right.x - corner}` +
+    `Q${right.x} ${y} ${right.x} ${y + corner}V${right.y}` +
+    middle.map((part) => `M${part.x} ${y}V${part.y}`).join("")
+  );
 }
 
 function ticksOf(values) {
   const largest = Math.max(...values.filter(Number.isFinite), 0) || 1;
-  const power = 10 ** Math.floor(Math.log10(largest)), step = [1, 2, 2.5, 5, 10].find((size) => size * power >= largest) * power;
+  const power = 10 ** Math.floor(Math.log10(largest)),
+    step = [1, 2, 2.5, 5, 10].find((size) => size * power >= largest) * power;
   return [0, Number((step / 2).toPrecision(3)), Number(step.toPrecision(3))];
 }

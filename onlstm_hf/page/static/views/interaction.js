@@ -5,7 +5,11 @@ import { nest } from "../trees/spans.js";
 
 // A figure that answers: to a pointer, a tap and the arrow keys with the constituent or word that is there, in words.
 export function interactive(svg, words, say) {
-  const group = element("div", { class: "figure-box", role: "group", tabindex: "0", "aria-label": `Figure of: ${words.join(" ")}` }, svg);
+  const group = element(
+    "div",
+    { class: "figure-box", role: "group", tabindex: "0", "aria-label": `Figure of: ${words.join(" ")}` },
+    svg,
+  );
   const nodes = () => [...svg.querySelectorAll(".node[data-start]:not(.later)")];
   const numbers = (node) => [Number(node.dataset.start), Number(node.dataset.end)];
 
@@ -27,7 +31,8 @@ export function interactive(svg, words, say) {
   const at = ({ clientX: x, clientY: y, target }) => {
     const word = target.closest(".word[data-index], .pin");
     if (word) return chooseWord(word);
-    const around = nodes().map((node) => ({ node, box: node.getBoundingClientRect() }))
+    const around = nodes()
+      .map((node) => ({ node, box: node.getBoundingClientRect() }))
       .filter(({ box }) => box.left <= x && x <= box.right && box.top <= y && y <= box.bottom)
       .sort((a, b) => a.box.width * a.box.height - b.box.width * b.box.height);
     if (around.length) choose(around[0].node);
@@ -59,15 +64,21 @@ function neighbour(nodes, current, arrow, numbers) {
   if (arrow === "ArrowDown") {
     return others.filter((node) => start <= node.dataset.start && node.dataset.end <= end).sort(byPlace)[0];
   }
-  if (arrow === "ArrowLeft") return others.filter((node) => node.dataset.end <= start).sort(byPlace).at(-1);
+  if (arrow === "ArrowLeft")
+    return others
+      .filter((node) => node.dataset.end <= start)
+      .sort(byPlace)
+      .at(-1);
   return others.filter((node) => node.dataset.start >= end).sort(byPlace)[0];
 }
 
 // The tree as nested lists, a word a line.
 export function outline(tree, describe = (word) => visible(tree.words[word])) {
-  const item = ({ span: [start], children }) => children.length
-    ? element("li", {}, element("ul", {}, children.map(item)))
-    : element("li", {}, describe(start));
-  return element("ul", { class: "outline", dir: "auto", "aria-label": "The tree as an outline", tabindex: "0" },
-    nest(tree).children.map(item));
+  const item = ({ span: [start], children }) =>
+    children.length ? element("li", {}, element("ul", {}, children.map(item))) : element("li", {}, describe(start));
+  return element(
+    "ul",
+    { class: "outline", dir: "auto", "aria-label": "The tree as an outline", tabindex: "0" },
+    nest(tree).children.map(item),
+  );
 }

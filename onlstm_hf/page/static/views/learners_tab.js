@@ -18,27 +18,50 @@ export function learnersTab(sentence) {
   const update = async () => {
     result.setAttribute("aria-busy", "true");
     try {
-      const learners = await learnersOf(sentence, [...others, ...Object.keys(BASELINES)].filter((name) => chosen.has(name)));
+      const learners = await learnersOf(
+        sentence,
+        [...others, ...Object.keys(BASELINES)].filter((name) => chosen.has(name)),
+      );
       result.replaceChildren(...shown(sentence, learners));
     } catch (error) {
       result.replaceChildren(message(error.message));
     }
     result.removeAttribute("aria-busy");
   };
-  const box = (name) => element("label", {}, element("input", {
-    type: "checkbox", checked: chosen.has(name), onchange: ({ target }) => {
-      if (target.checked) chosen.add(name);
-      else chosen.delete(name);
-      update();
-    },
-  }), ` ${name}`);
+  const box = (name) =>
+    element(
+      "label",
+      {},
+      element("input", {
+        type: "checkbox",
+        checked: chosen.has(name),
+        onchange: ({ target }) => {
+          if (target.checked) chosen.add(name);
+          else chosen.delete(name);
+          update();
+        },
+      }),
+      ` ${name}`,
+    );
   update();
-  return element("div", { class: "learners-tab" },
-    element("fieldset", {}, element("legend", {}, `Beside ${sentence.checkpoint.name}`), [...others, ...Object.keys(BASELINES)].map(box)),
-    element("p", { class: "help" }, sentence.analysis.gold
-      ? "Lines that are not in the gold tree are dashed."
-      : "Lines that are not in the first tree are dashed. With a gold tree in brackets the learners are compared with that."),
-    result);
+  return element(
+    "div",
+    { class: "learners-tab" },
+    element(
+      "fieldset",
+      {},
+      element("legend", {}, `Beside ${sentence.checkpoint.name}`),
+      [...others, ...Object.keys(BASELINES)].map(box),
+    ),
+    element(
+      "p",
+      { class: "help" },
+      sentence.analysis.gold
+        ? "Lines that are not in the gold tree are dashed."
+        : "Lines that are not in the first tree are dashed. With a gold tree in brackets the learners are compared with that.",
+    ),
+    result,
+  );
 }
 
 async function learnersOf({ checkpoint: own, tree, part, analysis, rule }, names) {
@@ -63,7 +86,10 @@ async function learnersOf({ checkpoint: own, tree, part, analysis, rule }, names
 function shown({ analysis: { words }, width }, learners) {
   if (!learners.length) return [element("p", { class: "help" }, "Choose a learner.")];
   const [[, reference]] = learners;
-  const picture = new Picture(columnsOf(words, width), learners.map(([name, tree]) => `${name}: ${toBrackets(tree)}`).join("; "));
+  const picture = new Picture(
+    columnsOf(words, width),
+    learners.map(([name, tree]) => `${name}: ${toBrackets(tree)}`).join("; "),
+  );
   learners.forEach(([name, tree], index) => {
     picture.caption(index ? `${name}: F1 ${f1(tree, reference)} against ${learners[0][0]}` : name);
     picture.tree(tree, { kindOf: index ? kindsAgainst(reference) : () => "plain", labels: tree.labels, panel: index });
@@ -75,8 +101,14 @@ function shown({ analysis: { words }, width }, learners) {
     say,
     interactive(svg, words, ({ words: phrase, word }) => (say.textContent = phrase ? phrase.join(" ") : words[word])),
     element("h4", {}, "F1 of each against each"),
-    table("F1 of each tree against each other one", ["tree of", ...learners.map(([name]) => name)],
-      learners.map(([name, tree], row) => [name, ...learners.map(([, other], column) => (row === column ? "–" : f1(tree, other)))])),
+    table(
+      "F1 of each tree against each other one",
+      ["tree of", ...learners.map(([name]) => name)],
+      learners.map(([name, tree], row) => [
+        name,
+        ...learners.map(([, other], column) => (row === column ? "–" : f1(tree, other))),
+      ]),
+    ),
   ];
 }
 

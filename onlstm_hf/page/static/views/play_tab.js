@@ -10,16 +10,37 @@ const MILLISECONDS_A_STEP = 1600;
 const NAMES = { right: "the papers' rule", none: "the rule without bias", ranges: "the rule of ranges" };
 
 export function playTab(sentence) {
-  if (!sentence.tree) return element("p", { class: "help" }, "This model induces no trees, so there are no distances to play.");
-  const { analysis: { words, distances }, layer, width } = sentence;
-  let rule = sentence.rule, step = 0, timer = null;
+  if (!sentence.tree)
+    return element("p", { class: "help" }, "This model induces no trees, so there are no distances to play.");
+  const {
+    analysis: { words, distances },
+    layer,
+    width,
+  } = sentence;
+  let rule = sentence.rule,
+    step = 0,
+    timer = null;
   let splits, svg;
-  const box = element("div", { class: "figure-box", role: "group", tabindex: "0", "aria-label": "The splits, step by step" });
+  const box = element("div", {
+    class: "figure-box",
+    role: "group",
+    tabindex: "0",
+    "aria-label": "The splits, step by step",
+  });
   const say = element("output", { class: "said" });
-  const slider = element("input", { type: "range", min: 0, value: 0, "aria-label": "Step", oninput: () => show(Number(slider.value)) });
+  const slider = element("input", {
+    type: "range",
+    min: 0,
+    value: 0,
+    "aria-label": "Step",
+    oninput: () => show(Number(slider.value)),
+  });
   const play = button("▶ Play", () => (timer ? pause() : start()), { class: "main" });
-  const rules = element("div", { class: "tools", role: "group", "aria-label": "Rule" },
-    Object.entries(NAMES).map(([name, text]) => button(text, () => choose(name), { "data-rule": name })));
+  const rules = element(
+    "div",
+    { class: "tools", role: "group", "aria-label": "Rule" },
+    Object.entries(NAMES).map(([name, text]) => button(text, () => choose(name), { "data-rule": name })),
+  );
 
   const choose = (name) => {
     pause();
@@ -40,7 +61,10 @@ export function playTab(sentence) {
   const start = () => {
     if (step >= splits.length) show(0);
     play.textContent = "❚❚ Pause";
-    timer = setInterval(() => (box.isConnected && step < splits.length ? show(step + 1) : pause()), MILLISECONDS_A_STEP);
+    timer = setInterval(
+      () => (box.isConnected && step < splits.length ? show(step + 1) : pause()),
+      MILLISECONDS_A_STEP,
+    );
   };
   const pause = () => {
     clearInterval(timer);
@@ -58,12 +82,26 @@ export function playTab(sentence) {
     move(to);
   });
   choose(rule);
-  return element("div", { class: "play-tab" },
-    element("p", { class: "help" }, "A distance says how much ends before a word. The largest one splits the sentence first."),
+  return element(
+    "div",
+    { class: "play-tab" },
+    element(
+      "p",
+      { class: "help" },
+      "A distance says how much ends before a word. The largest one splits the sentence first.",
+    ),
     rules,
-    element("div", { class: "tools", role: "group", "aria-label": "Steps" }, play,
-      button("◀ Back", () => move(step - 1)), button("Next ▶", () => move(step + 1)), slider),
-    say, box);
+    element(
+      "div",
+      { class: "tools", role: "group", "aria-label": "Steps" },
+      play,
+      button("◀ Back", () => move(step - 1)),
+      button("Next ▶", () => move(step + 1)),
+      slider,
+    ),
+    say,
+    box,
+  );
 }
 
 function draw(words, tree, width, rule) {
@@ -80,7 +118,8 @@ function draw(words, tree, width, rule) {
 }
 
 function paint(svg, splits, step, words, say, rule) {
-  const done = splits.slice(0, step), latest = splits[step - 1];
+  const done = splits.slice(0, step),
+    latest = splits[step - 1];
   const made = new Set(done.flatMap((split) => split.made.map(key)));
   const last = new Set(latest?.made.map(key) ?? []);
   for (const node of svg.querySelectorAll(".node[data-start]")) {
@@ -97,13 +136,22 @@ function paint(svg, splits, step, words, say, rule) {
   // A card lies under each stretch of words that is not split yet, or not any more.
   const borders = new Set([0, words.length, ...done.flatMap(({ parts }) => parts.flat())]);
   const edges = [...borders].sort((a, b) => a - b);
-  const cards = svg.querySelector(".cards"), { edges: places, gap } = svg.columns;
-  cards.replaceChildren(...edges.slice(1).map((end, index) => {
-    const [left, right] = [places[edges[index]], places[end]].sort((a, b) => a - b);
-    const inLatest = latest && latest.span[0] <= edges[index] && end <= latest.span[1];
-    return shape("rect", { x: left + gap * 0.2, y: cards.dataset.top, width: right - left - gap * 0.4,
-      height: cards.dataset.height, rx: 8, class: inLatest ? "card fresh" : "card" });
-  }));
+  const cards = svg.querySelector(".cards"),
+    { edges: places, gap } = svg.columns;
+  cards.replaceChildren(
+    ...edges.slice(1).map((end, index) => {
+      const [left, right] = [places[edges[index]], places[end]].sort((a, b) => a - b);
+      const inLatest = latest && latest.span[0] <= edges[index] && end <= latest.span[1];
+      return shape("rect", {
+        x: left + gap * 0.2,
+        y: cards.dataset.top,
+        width: right - left - gap * 0.4,
+        height: cards.dataset.height,
+        rx: 8,
+        class: inLatest ? "card fresh" : "card",
+      });
+    }),
+  );
   for (const word of svg.querySelectorAll(".word[data-index]")) {
     word.classList.toggle("chosen", Boolean(latest) && Number(word.dataset.index) === latest.word);
   }

@@ -14,9 +14,13 @@ const LONG = 25; // words, from which on the outline is shown beside the figure
 export function treeTab(sentence) {
   const { analysis, tree, width } = sentence;
   const parts = element("div", { class: "tree-tab" });
-  const say = element("output", { class: "said" }, tree
-    ? "Point at a constituent, tap it, or walk with the arrow keys."
-    : "This model induces no trees; the bars are the surprisals of the words.");
+  const say = element(
+    "output",
+    { class: "said" },
+    tree
+      ? "Point at a constituent, tap it, or walk with the arrow keys."
+      : "This model induces no trees; the bars are the surprisals of the words.",
+  );
   let allLayers = false;
   const box = element("div", {});
   const draw = () => {
@@ -25,20 +29,40 @@ export function treeTab(sentence) {
   };
   draw();
   sentence.figure = () => box.querySelector("svg");
-  const tools = element("div", { class: "tools", role: "group", "aria-label": "Figure" },
-    sentence.checkpoint.about.layers.length > 1 && button("All layers", (event) => {
-      allLayers = !allLayers;
-      event.target.setAttribute("aria-pressed", allLayers);
-      draw();
-    }, { "aria-pressed": "false" }),
-    button("Full screen", () => fullScreen(parts, sentence, draw)));
+  const tools = element(
+    "div",
+    { class: "tools", role: "group", "aria-label": "Figure" },
+    sentence.checkpoint.about.layers.length > 1 &&
+      button(
+        "All layers",
+        (event) => {
+          allLayers = !allLayers;
+          event.target.setAttribute("aria-pressed", allLayers);
+          draw();
+        },
+        { "aria-pressed": "false" },
+      ),
+    button("Full screen", () => fullScreen(parts, sentence, draw)),
+  );
   parts.append(say, box, tools);
   if (tree) {
-    const words = outline(tree, (word) => element("span", { class: marks(sentence, word) }, analysis.words[word],
-      analysis.isUnknown[word] && element("span", { class: "mark" }, " unknown")));
+    const words = outline(tree, (word) =>
+      element(
+        "span",
+        { class: marks(sentence, word) },
+        analysis.words[word],
+        analysis.isUnknown[word] && element("span", { class: "mark" }, " unknown"),
+      ),
+    );
     const isLong = analysis.words.length > LONG;
-    parts.append(element("details", { class: "as-outline", open: isLong || width < 640 },
-      element("summary", {}, "The tree as an outline"), words));
+    parts.append(
+      element(
+        "details",
+        { class: "as-outline", open: isLong || width < 640 },
+        element("summary", {}, "The tree as an outline"),
+        words,
+      ),
+    );
   }
   if (analysis.gold) parts.append(againstGold(sentence));
   parts.append(numbers(sentence), tree && exportsOf(sentence));
@@ -48,7 +72,10 @@ export function treeTab(sentence) {
 function drawSentence({ analysis, tree, checkpoint, layer, rule, width, caption }, allLayers) {
   const { words, gold, surprisals, isUnknown, distances } = analysis;
   const columns = columnsOf(words, width, { left: 44 });
-  const picture = new Picture(columns, tree ? `Tree of ${words.join(" ")}: ${toBrackets(tree)}` : `Words: ${words.join(" ")}`);
+  const picture = new Picture(
+    columns,
+    tree ? `Tree of ${words.join(" ")}: ${toBrackets(tree)}` : `Words: ${words.join(" ")}`,
+  );
   if (gold && tree) {
     picture.caption("gold tree");
     picture.tree(gold, { kindOf: kindsAgainst(tree, "gold"), labels: gold.labels, panel: 0 });
@@ -65,7 +92,12 @@ function drawSentence({ analysis, tree, checkpoint, layer, rule, width, caption 
   shownLayers.sort((a, b) => (b === layer) - (a === layer) || a - b); // the one that makes the tree is next to it
   for (const index of shownLayers) {
     const name = checkpoint.about.layers[index];
-    const makes = index === layer ? (distances.length > 1 ? `distances of ${name}, which make the tree` : "distances, which make the tree") : `distances of ${name}`;
+    const makes =
+      index === layer
+        ? distances.length > 1
+          ? `distances of ${name}, which make the tree`
+          : "distances, which make the tree"
+        : `distances of ${name}`;
     picture.measure({ name: makes, values: distances[index], unused: rule === "right" ? -1 : 0 });
   }
   picture.measure({ name: "surprisal: how unexpected a word is, in bits", values: surprisals, kind: "bars" });
@@ -77,8 +109,10 @@ function described({ analysis, tree, layer }, chosen) {
   if (chosen.word !== undefined) {
     const { word } = chosen;
     const distance = distances.length ? `, distance ${shown(distances[layer][word])}` : "";
-    return `${words[word]}: ${surprisals[word].toFixed(1)} bits${distance}` +
-      (isUnknown[word] ? "; the model does not know this word and reads <unk>" : "");
+    return (
+      `${words[word]}: ${surprisals[word].toFixed(1)} bits${distance}` +
+      (isUnknown[word] ? "; the model does not know this word and reads <unk>" : "")
+    );
   }
   const span = key([chosen.start, chosen.end]);
   const where = gold && tree ? agreement(keysOf(tree.spans).has(span), keysOf(gold.spans).has(span)) : "";
@@ -99,34 +133,63 @@ function marks({ analysis: { gold, isUnknown }, tree }, word) {
 
 function againstGold({ analysis: { words, gold }, tree, checkpoint }) {
   if (!tree) return null;
-  const rows = [[checkpoint.name, tree], ["right branching", rightBranching(words)], ["left branching", leftBranching(words)]]
-    .map(([name, other]) => {
-      const { f1, precision, recall } = score(other, gold);
-      return [name, ...[f1, precision, recall].map((value) => (100 * value).toFixed(1))];
-    });
-  return element("section", { class: "against-gold" }, element("h4", {}, "Against the gold tree"),
+  const rows = [
+    [checkpoint.name, tree],
+    ["right branching", rightBranching(words)],
+    ["left branching", leftBranching(words)],
+  ].map(([name, other]) => {
+    const { f1, precision, recall } = score(other, gold);
+    return [name, ...[f1, precision, recall].map((value) => (100 * value).toFixed(1))];
+  });
+  return element(
+    "section",
+    { class: "against-gold" },
+    element("h4", {}, "Against the gold tree"),
     table("Scores against the gold tree", ["tree of", "F1", "precision", "recall"], rows, { class: "scores" }),
-    element("p", { class: "help" }, "In percent. The whole sentence does not count, as in the papers."));
+    element("p", { class: "help" }, "In percent. The whole sentence does not count, as in the papers."),
+  );
 }
 
 function numbersOf({ analysis, checkpoint }) {
   const { words, distances, surprisals, endSurprisal, isUnknown } = analysis;
-  const columns = ["word", ...checkpoint.about.layers.map((name) => `distance, ${name}`), "surprisal (bits)", "unknown"];
-  const rows = words.map((word, index) =>
-    [word, ...distances.map((layer) => layer[index]), surprisals[index], isUnknown[index] ? "yes" : "no"]);
+  const columns = [
+    "word",
+    ...checkpoint.about.layers.map((name) => `distance, ${name}`),
+    "surprisal (bits)",
+    "unknown",
+  ];
+  const rows = words.map((word, index) => [
+    word,
+    ...distances.map((layer) => layer[index]),
+    surprisals[index],
+    isUnknown[index] ? "yes" : "no",
+  ]);
   return [columns, ...rows, [END, ...distances.map(() => null), endSurprisal, "no"]];
 }
 
 function numbers(sentence) {
   const [columns, ...rows] = numbersOf(sentence);
-  const cells = rows.map((row) => row.map((cell) => (typeof cell === "number" ? shown(cell) : cell ?? "")));
-  return element("details", { class: "numbers" }, element("summary", {}, "The numbers"),
-    element("p", { class: "help" }, `Surprisal of the whole sentence with its end: ${total(sentence.analysis).toFixed(1)} bits.`),
+  const cells = rows.map((row) => row.map((cell) => (typeof cell === "number" ? shown(cell) : (cell ?? ""))));
+  return element(
+    "details",
+    { class: "numbers" },
+    element("summary", {}, "The numbers"),
+    element(
+      "p",
+      { class: "help" },
+      `Surprisal of the whole sentence with its end: ${total(sentence.analysis).toFixed(1)} bits.`,
+    ),
     table(`Numbers of: ${sentence.title}`, columns, cells),
-    element("p", { class: "tools" },
+    element(
+      "p",
+      { class: "tools" },
       button("Copy", (event) => copy(toTsv([columns, ...rows]), event.target), { "aria-label": "Copy the numbers" }),
-      button("Save as TSV", () => save(`${sentence.stem}.tsv`, toTsv([columns, ...rows]), "text/tab-separated-values")),
-      button("Save as JSON", () => save(`${sentence.stem}.json`, recordOf(sentence), "application/json"))));
+      button("Save as TSV", () =>
+        save(`${sentence.stem}.tsv`, toTsv([columns, ...rows]), "text/tab-separated-values"),
+      ),
+      button("Save as JSON", () => save(`${sentence.stem}.json`, recordOf(sentence), "application/json")),
+    ),
+  );
 }
 
 function recordOf(sentence) {
@@ -138,14 +201,29 @@ function recordOf(sentence) {
 
 function exportsOf(sentence) {
   const { tree } = sentence;
-  const forms = { "Brackets": toBrackets, "Square brackets": toSquareBrackets, "LaTeX, qtree": toQtree, "LaTeX, forest": toForest };
-  return element("details", { class: "exports" }, element("summary", {}, "Pictures, brackets and LaTeX"),
-    element("p", { class: "tools" },
+  const forms = {
+    Brackets: toBrackets,
+    "Square brackets": toSquareBrackets,
+    "LaTeX, qtree": toQtree,
+    "LaTeX, forest": toForest,
+  };
+  return element(
+    "details",
+    { class: "exports" },
+    element("summary", {}, "Pictures, brackets and LaTeX"),
+    element(
+      "p",
+      { class: "tools" },
       button("Save as SVG", () => save(`${sentence.stem}.svg`, svgDocument(sentence.figure()), "image/svg+xml")),
       button("Save as PNG", async () => save(`${sentence.stem}.png`, await pngOf(sentence.figure()), "image/png")),
-      button("Print", () => print())),
-    Object.entries(forms).map(([name, write]) => [element("h4", {}, name), element("pre", { tabindex: "0", "aria-label": name }, write(tree)),
-      button("Copy", (event) => copy(write(tree), event.target), { "aria-label": `Copy: ${name}` })]));
+      button("Print", () => print()),
+    ),
+    Object.entries(forms).map(([name, write]) => [
+      element("h4", {}, name),
+      element("pre", { tabindex: "0", "aria-label": name }, write(tree)),
+      button("Copy", (event) => copy(write(tree), event.target), { "aria-label": `Copy: ${name}` }),
+    ]),
+  );
 }
 
 async function copy(text, target) {
@@ -153,7 +231,8 @@ async function copy(text, target) {
     await navigator.clipboard.writeText(text);
     announce("Copied.");
     target.textContent = "Copied";
-  } catch { // without HTTPS a page may only select
+  } catch {
+    // without HTTPS a page may only select
     const shownText = target.parentElement.querySelector("pre, table") ?? target.previousElementSibling;
     if (shownText) getSelection().selectAllChildren(shownText);
   }
