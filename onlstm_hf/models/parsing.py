@@ -173,7 +173,7 @@ class ParsingMixin:
 
 
 class ConstituencyParsingPipeline(Pipeline):
-    """`pipeline("constituency-parsing")`: for each sentence the record of its tree, as the package's pipeline gives it."""
+    """`pipeline("constituency-parsing")`: for each sentence the record of its tree, as the package gives it."""
 
     _load_tokenizer = True
 
