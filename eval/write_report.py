@@ -32,6 +32,7 @@ from eval.report.tasks import (
     UNKNOWN_WORDS,
     WORD_ORDER,
 )
+from eval.report.unseen_trees import unseen_trees
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import run_program
 
@@ -114,6 +115,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
     english = {name: results for name, results in parsed.items() if name not in by_language}
     trained = sections.read_training_runs(folder / "eval" / "results")
     tables = {
+        "unseen-trees": unseen_trees(parsed),
         "language-models": lm and sections.language_models(lm, trained),
         "adaptation": lm and sections.adaptation_settings(lm),
         "parsing": english and sections.parsing(english),

@@ -228,12 +228,13 @@ def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_a
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
 
 
-def test_the_readme_shares_as_it_is_written(hub, client, tmp_path, project_root):
-    (tmp_path / "model_cards").symlink_to(project_root / "model_cards")
+def test_the_guide_shares_as_it_is_written(hub, client, tmp_path, project_root):
+    for folder in ("model_cards", "eval"):
+        (tmp_path / folder).symlink_to(project_root / folder)
     save_logic_run(tmp_path / "runs" / "logic_onlstm", "onlstm")
     pushes = [
         [word.replace("user/", "ada/") for word in program[1:]]
-        for _, content in blocks("README.md", "bash")
+        for _, content in blocks("docs/sharing.md", "bash")
         for program, *_ in commands(content)
         if program[0] == "onlstm-hf" and program[1].startswith("push")
     ]
