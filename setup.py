@@ -18,7 +18,7 @@ X86_FLAGS = {
 }
 
 
-OPERATORS = ("ordered_neurons", "memory_reading")
+OPERATORS = ("onlstm", "prpn")
 FAST_PATH_IS_MISSING = (
     "onlstm_hf: {} of {} compiled CPU operators could not be built (is there a C++ compiler with OpenMP?); "
     "the package works without them, several times slower on CPUs"
@@ -28,9 +28,9 @@ FAST_PATH_IS_MISSING = (
 def library(operator: str, instruction_set: str, flags: list[str]) -> Extension:
     """A library that ctypes loads, not a Python module; without a compiler the package installs without it."""
     return Extension(
-        f"onlstm_hf.ops._{operator}_{instruction_set}",
-        [f"onlstm_hf/ops/csrc/{operator}.cpp"],
-        depends=["onlstm_hf/ops/csrc/native_kernels.h"],
+        f"onlstm_hf.fast._{operator}_{instruction_set}",
+        [f"onlstm_hf/fast/csrc/{operator}.cpp"],
+        depends=["onlstm_hf/fast/csrc/native_kernels.h"],
         language="c++",
         extra_compile_args=["-std=c++17", "-O3", "-fno-math-errno", "-fopenmp", "-g0", *flags],
         extra_link_args=["-fopenmp"],

@@ -28,8 +28,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="what training/train_logic.py wrote")
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="of the runs, in their order")
+    parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="results.json of training/train_logic.py")
+    parser.add_argument("--names", nargs="+", metavar="NAME", help="names of the runs, in their order")
     parser.add_argument("--plot", metavar="FILE", help="the figure; its kind is that of the ending (.png, .svg, .pdf)")
     return parser
 

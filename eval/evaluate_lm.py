@@ -4,6 +4,7 @@
     python eval/evaluate_lm.py MODEL --dataset NAME_OR_FOLDER --split validation test --column text
     python eval/evaluate_lm.py MODEL --files valid.txt test.txt --adapt cache --tune valid.txt
     python eval/evaluate_lm.py SEED1 SEED2 SEED3 --files test.txt
+    python eval/evaluate_lm.py MODEL1 MODEL2 --files valid.txt test.txt --mix --tune valid.txt
 
 Of several checkpoints, such as one model trained with several seeds, the table also has mean and standard deviation.
 """
@@ -13,10 +14,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
+from eval.adaptation.mixture import add_mixture_option, mix, read_mixture
 from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
 from eval.data.columns import read_string_column
 from eval.data.texts import read_sentences
@@ -24,9 +27,10 @@ from eval.report.perplexities import PUBLISHED, load_perplexity, report, score_t
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.scoring.coverage import unknown_words
+from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.text.word_alignment import kept_words
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOLS = {
@@ -62,6 +66,8 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
+    add_implementation_option(parser)
+    add_mixture_option(parser)
     add_adaptation_options(parser)
     return parser
 
@@ -72,18 +78,28 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     if options.adapt and options.protocol != "stream":
         raise ValueError("only a stream is adapted to: sentences that stand alone have no past")
     texts = read_texts(options)
-    adaptation = read_adaptation(options, {**{path: path for path in options.files or ()}, **_splits(options)})
+    names = {**{path: path for path in options.files or ()}, **_splits(options)}
+    mixture, adaptation = read_mixture(options, names), read_adaptation(options, names)
     batch_size = options.batch_size or BATCH_SIZES[options.protocol]
     models, is_english = [], True
+    tokenizers, token_scores = [], []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+        model, tokenizer = load_checkpoint(
+            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
+        )
         # As in training, a line of which the tokenizer keeps nothing is no sentence.
         kept = {text: [line for line in lines if kept_words(tokenizer, line)] for text, lines in texts.items()}
-        scores = {
-            text: score_text(model, tokenizer, lines, options.protocol, batch_size)
-            | {"unknown_words": unknown_words(tokenizer, lines)}
-            for text, lines in kept.items()
-        }
+        if mixture:  # the probabilities of the tokens, which it needs, also give the scores
+            tokenizers.append(tokenizer)
+            check_same_tokens(name, tokenizer, options.models[0], tokenizers[0], kept)
+            log_probabilities = score_streams(model, tokenizer, kept, batch_size)
+            scores = {text: score_tokens(log_probabilities[text], lines, tokenizer) for text, lines in kept.items()}
+        else:
+            scores = {
+                text: score_text(model, tokenizer, lines, options.protocol, batch_size) for text, lines in kept.items()
+            }
+        for text, lines in kept.items():
+            scores[text]["unknown_words"] = unknown_words(tokenizer, lines)
         adapted = None
         if adaptation:
             adapted, log_probabilities = adapt(adaptation, model, tokenizer, kept, batch_size)
@@ -93,13 +109,26 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
                 for text, lines in kept.items()
             }
         models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
+        if mixture:
+            token_scores.append(log_probabilities)
         is_english &= getattr(model.config, "treebank_preprocessing", None) is None
     print(f"{', '.join(options.models)}: {PROTOCOLS[options.protocol]}\n")
-    print(report(models, is_english=is_english))
+    rows, mixed = models, None
+    if mixture:
+        mixed, log_probabilities = mix(mixture, options.models, token_scores)
+        mixed["scores"] = {
+            text: score_tokens(log_probabilities[text], lines, tokenizers[0]) for text, lines in kept.items()
+        }
+        rows = [*models, {"model": f"mixture of {len(models)}", "scores": mixed["scores"], "adaptation": None}]
+    print(report(rows, are_alike=mixture is None, is_english=is_english))
+    if mixed:
+        weights = ", ".join(f"{100 * part['weight']:.1f} % {part['model']}" for part in mixed["weights"])
+        print(f"mixture: {weights}; by {mixed['tuning']['num_tokens']} tokens of {mixed['tuning']['text']}")
     if options.output:
         results = {
             "task": LANGUAGE_MODELLING,
             **(models[0] if len(models) == 1 else {"models": models}),
+            **({"mixture": mixed} if mixed else {}),
             "protocol": {"name": options.protocol, "description": PROTOCOLS[options.protocol]},
             "batch_size": batch_size,
             **({"published": PUBLISHED} if is_english else {}),
@@ -119,8 +148,35 @@ def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
     return texts
 
 
+def check_same_tokens(
+    name: str,
+    tokenizer: PreTrainedTokenizerBase,
+    first_name: str,
+    first: PreTrainedTokenizerBase,
+    texts: dict[str, list[str]],
+) -> None:
+    """Raises a `ValueError` where two models predict other tokens, so that their probabilities cannot be mixed."""
+    same_vocabulary = tokenizer.get_vocab().keys() == first.get_vocab().keys()
+
+    def tokens(of: PreTrainedTokenizerBase, lines: list[str]) -> list[str]:
+        return of.convert_ids_to_tokens(encode_sentence_stream(of, lines).tolist())
+
+    if not same_vocabulary or any(tokens(tokenizer, lines) != tokens(first, lines) for lines in texts.values()):
+        raise ValueError(f"{name} predicts other tokens than {first_name}: models of one vocabulary can be mixed")
+
+
+def score_streams(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, texts: dict[str, list[str]], batch_size: int
+) -> dict[str, torch.Tensor]:
+    """The log probabilities of the tokens of each text, `[N]`."""
+    return {
+        name: stream_log_probabilities(model, encode_sentence_stream(tokenizer, lines), batch_size)
+        for name, lines in texts.items()
+    }
+
+
 def _splits(options: argparse.Namespace) -> dict[str, str]:
-    """For each split that is asked for the name that its text has in the results."""
+    """Returns the name of each split's text in the results."""
     return {split: f"{options.dataset} {split}" for split in options.split} if options.dataset else {}
 
 

@@ -6,6 +6,7 @@
     python eval/evaluate_parsing.py --trees-from seed_1111.trees.jsonl.xz seed_2222.trees.jsonl.xz --treebank wsj.mrg
     python eval/evaluate_parsing.py --trees-from *.trees.jsonl.xz --treebank wsj.mrg --agreement --ensemble
     python eval/evaluate_parsing.py MODEL --treebank trees.mrg --preset universal
+    python eval/evaluate_parsing.py MODEL --treebank gum/ --by-file
 
 Unless options or models say otherwise, words and scores are those of the PRPN and ON-LSTM papers
 (onlstm_hf/trees/treebank.py and onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any
@@ -17,8 +18,10 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
+import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -30,6 +33,7 @@ from eval.report.by_task.parsing import (
     PUBLISHED,
     PUBLISHED_MAX_WORDS,
     PUBLISHED_NOTE,
+    file_table,
     parsing_table,
     published_rows,
     summarize,
@@ -40,14 +44,14 @@ from eval.report.tasks import PARSING
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
-from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
@@ -74,6 +78,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     add_treebank_options(parser)
     parser.add_argument(
+        "--by-file",
+        action="store_true",
+        help="also a table of sentence F1 with a row for each file of the treebank, for instance for each genre",
+    )
+    parser.add_argument(
         "--layer",
         type=layer_number,
         default="all",
@@ -93,6 +102,14 @@ def build_parser() -> argparse.ArgumentParser:
         help="also average the trees of all models and layers: the binary tree that agrees best with all of them",
     )
     parser.add_argument(
+        "--ties",
+        nargs="+",
+        choices=TIES,
+        default=["random", "right"],
+        help="which of equally good trees an average takes, a row each: any of them with the same probability, or the "
+        "one that branches most to the right or to the left (random right)",
+    )
+    parser.add_argument(
         "--agreement",
         action="store_true",
         help="also say how far models and layers agree with one another, which needs no gold tree, and how that goes "
@@ -105,7 +122,7 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="sentences of at most so many words are scored by themselves, too (%(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random baselines and intervals (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="of random baselines, ties and intervals (%(default)s)")
     parser.add_argument(
         "--sentences-read",
         choices=["yes", "no"],
@@ -117,6 +134,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
+    add_implementation_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
     parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
     parser.add_argument(
@@ -145,56 +163,63 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     if not names:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
     treebank = Treebank(options)
+    if options.by_file and not treebank.by_file:
+        raise ValueError(f"--by-file needs files of trees; {treebank.name} is a dataset")
     check_figure_sentence(options, len(treebank.trees) + treebank.num_left_out)
     models, parses = [], []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+        model, tokenizer = load_checkpoint(
+            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
+        )
         gold = treebank.read_for(name, model.config.treebank_preprocessing)
         parses.append(parse_layers(model, tokenizer, gold, options))
         known = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
         models.append(describe_checkpoint(name, model) | known)
     for name in options.trees_from:
         stored = read_tree_file(name)
-        gold = treebank.read_for(name, stored.model.get("treebank_preprocessing"))
-        parses.append(stored_layers(name, stored, gold, options))
+        treebank.read_for(name, stored.model.get("treebank_preprocessing"))
+        parses.append(stored_layers(name, stored, treebank, options))
         known = {key: stored.model.get(key) for key in ("num_parameters", "seed", "unknown_words")}
         models.append({"model": name, **known, "parse_layer": stored.parse_layer})
     gold = treebank.trees
     check_figure_sentence(options, len(gold))
-    limits = {"all": None}
-    if any(len(tree.words) <= options.max_words for tree in gold):
-        limits["short"] = options.max_words
+    parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
+    if short := [index for index, tree in enumerate(gold) if len(tree.words) <= options.max_words]:
+        parts["short"] = short
     for model, trees in zip(models, parses, strict=True):
-        model["scores"] = {part: score(trees, gold, limit, options.seed) for part, limit in limits.items()}
+        model["scores"] = {part: score(trees, gold, indices, options.seed) for part, indices in parts.items()}
     members = [trees for sources in parses for trees in sources.values()]
     if (options.ensemble or options.agreement) and len(members) == 1:
         raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
     agreement = summarize_agreement(names, models, members) if options.agreement else None
     further: Trees = {}
     if options.ensemble:
-        name = f"ensemble of {len(members)}"
-        further[name] = [average_trees(trees) for trees in zip(*members, strict=True)]
+        weightings = {"": None}
         if agreement:
-            weights = [parser[ALL] for parser in agreement["parsers"]]
-            further[f"{name}, by agreement"] = [average_trees(trees, weights) for trees in zip(*members, strict=True)]
-    others = {
-        part: score(further, gold, limit, options.seed) | score_baselines(_short(gold, gold, limit), options.seed)
-        for part, limit in limits.items()
-    }
+            weightings[", by agreement"] = [parser[ALL] for parser in agreement["parsers"]]
+        for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
+            generator = np.random.default_rng(options.seed)
+            further[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
+                average_trees(trees, weights, ties=ties, seed=generator) for trees in zip(*members, strict=True)
+            ]
+    others = {part: score_others(further, gold, indices, options.seed) for part, indices in parts.items()}
     summaries = {
         part: summarize_rows([model["scores"][part] for model in models], rows, options.seed)
         for part, rows in others.items()
     }
+    by_file = summarize_files(treebank, parses, further, options.seed) if options.by_file else None
 
     header, rows = parsing_table(summaries, options.max_words)
     if treebank.is_read_as_in_the_papers:  # other figures are not of this language
-        rows += [[], *published_rows(options.max_words)]
+        rows += [[], *published_rows(options.max_words, len(header))]
     protocol = f"{treebank.describe()}; {PROTOCOL}"
-    print(f"{', '.join(names)} on {options.treebank}: {len(gold)} sentences; {protocol}")
+    print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
     if treebank.num_left_out:
         print(f"{treebank.num_left_out} sentences without a word are left out")
     print("\n" + format_table(header, rows))
     print(f"\n{INTERVAL_NOTE}")
+    if by_file:
+        print(f"\n{format_table(*file_table(by_file))}")
     by_model = ", by model" if len(models) > 1 else ""
     print(f"\nunknown words{by_model}: {', '.join(share(model['unknown_words']) for model in models)}")
     if agreement:
@@ -218,7 +243,8 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
             "others": _as_dictionaries(others),
             **({"agreement": agreement} if agreement else {}),
             "summary": summaries,
-            "treebank": options.treebank,
+            **({"by_file": by_file} if by_file else {}),
+            "treebank": treebank.name,
             "protocol": {
                 "description": protocol,
                 "preprocessing": treebank.preprocessing.to_dict(),
@@ -256,14 +282,14 @@ def parse_layers(
     return dict(zip(map(source_name, layers), trees, strict=True))
 
 
-def stored_layers(name: str, stored: SentenceDistances, gold: list[GoldTree], options: argparse.Namespace) -> Trees:
+def stored_layers(name: str, stored: SentenceDistances, treebank: Treebank, options: argparse.Namespace) -> Trees:
     """The same from the distances in a file.
 
     Raises:
         ValueError: if these are of other sentences, or there is no such layer.
     """
-    if stored.sentences != [tree.words for tree in gold]:
-        raise ValueError(f"{name} has other sentences than {options.treebank}, or other words in them")
+    if stored.sentences != words_of(treebank.trees):
+        raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
     layers = stored.by_layer if options.layer == "all" else [chosen_layer(options, stored.parse_layer)]
     return {source_name(layer): stored.trees(layer, options.branching_bias) for layer in layers}
 
@@ -284,7 +310,7 @@ def summarize_agreement(names: Sequence[str], models: list[dict], members: list[
 
 
 def source_name(layer: int | None) -> str:
-    """What a layer, counted from 0, is called; `None` is a model with the same distances for all layers."""
+    """Returns the name of a layer, counted from 0; `None` is a model with the same distances for all layers."""
     return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
 
 
@@ -304,19 +330,38 @@ def share(fraction: float | None) -> str:
     return "?" if fraction is None else f"{100 * fraction:.1f} %"
 
 
-def score(trees: Trees, gold: list[GoldTree], max_words: int | None, seed: int) -> dict[str, ParsingScores]:
-    """Scores of each source of trees, on the sentences of at most `max_words` words."""
-    chosen_gold = _short(gold, gold, max_words)
+def score(
+    trees: Trees, gold: list[GoldTree], indices: Sequence[int], seed: int, **options: int
+) -> dict[str, ParsingScores]:
+    """Scores of each source of trees on some of the sentences; `options` go to `score_parses`."""
+    chosen_gold = [gold[index] for index in indices]
     return {
-        source: score_parses(_short(induced, gold, max_words), chosen_gold, seed=seed)
+        source: score_parses([induced[index] for index in indices], chosen_gold, seed=seed, **options)
         for source, induced in trees.items()
     }
 
 
-def _short(trees: Sequence, gold: Sequence[GoldTree], max_words: int | None) -> list:
-    return [
-        tree for tree, words in zip(trees, gold, strict=True) if max_words is None or len(words.words) <= max_words
-    ]
+def score_others(
+    further: Trees, gold: list[GoldTree], indices: Sequence[int], seed: int, **options: int
+) -> dict[str, ParsingScores]:
+    """Scores of ensembles and baselines on some of the sentences."""
+    baselines = score_baselines([gold[index] for index in indices], seed, **options)
+    return score(further, gold, indices, seed, **options) | baselines
+
+
+def summarize_files(treebank: Treebank, parses: list[Trees], further: Trees, seed: int) -> dict[str, dict]:
+    """`num_sentences`, `num_words` and the `summary` of `summarize_rows` for each file of a treebank."""
+    gold, summaries = treebank.trees, {}
+    for name, indices in treebank.by_file.items():
+        if indices:
+            of_models = [score(trees, gold, indices, seed, num_resamples=0) for trees in parses]
+            others = score_others(further, gold, indices, seed, num_resamples=0)
+            summaries[name] = {
+                "num_sentences": len(indices),
+                "num_words": sum(len(gold[index].words) for index in indices),
+                "summary": summarize_rows(of_models, others, seed),
+            }
+    return summaries
 
 
 def summarize_rows(

@@ -25,7 +25,7 @@ from onlstm_hf.scoring.prefixes import sequence_log_probabilities
 from onlstm_hf.text.spelling import spell_as_treebank
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (
@@ -68,7 +68,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--max-items",
         type=positive_integer,
         metavar="N",
-        help="of each set, a random sample that is always the same, for a first look; all by default",
+        help="score a fixed random sample of N items of each set (default: all)",
     )
     parser.add_argument(
         "--spelling",
@@ -89,6 +89,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
+    add_implementation_option(parser)
     return parser
 
 
@@ -98,7 +99,12 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
     tests = load_tests(options)
     results = []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, any_causal_model=True, trust_remote_code=options.trust_remote_code)
+        model, tokenizer = load_checkpoint(
+            name,
+            any_causal_model=True,
+            trust_remote_code=options.trust_remote_code,
+            implementation=options.implementation,
+        )
         scores = {
             test: score_items(model, tokenizer, items, options.end == "counted", options.batch_size)
             for test, items in tests.items()

@@ -1,118 +1,169 @@
-"""Collects results files into RESULTS.md: a table a task, and the command, date and machine behind each row.
+"""Writes RESULTS.md, and the tables that other pages show, from the results files.
 
     python eval/write_report.py
-    python eval/write_report.py --results runs/*/results.json --output report.md
 
-The files are what the scripts here write with --output and training/train_logic.py leaves as results.json. To add a
-row, put such a file into eval/results and run this again. Of results of logical inference there is also a figure.
+Results files are what the scripts here write with --output and what training/train_seeds.py leaves with --results. To
+add a row, put such a file into eval/results and run this again. A page has a table of this script between the lines
+`<!-- report: NAME -->` and `<!-- /report -->`.
 """
 
 import argparse
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.by_task.language_models import HEADER as OVERVIEW_HEADER
-from eval.report.by_task.language_models import NOTE as OVERVIEW_NOTE
-from eval.report.by_task.language_models import overview
+from eval.report import sections
 from eval.report.by_task.logic import draw_accuracies
-from eval.report.by_task.training_runs import NOTE as TRAINING_RUNS_NOTE
-from eval.report.by_task.training_runs import read_training_runs, training_table
-from eval.report.results_files import Run, check_writable, read_results
-from eval.report.sections import SECTIONS
+from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN
+from eval.report.results_files import read_results
 from eval.report.tables import markdown_table
-from eval.report.tasks import LANGUAGE_MODELLING, LOGICAL_INFERENCE
+from eval.report.tasks import (
+    LANGUAGE_MODELLING,
+    LISTOPS,
+    LOGICAL_INFERENCE,
+    NARRATIVE_CLOZE,
+    PARSING,
+    PUNCTUATION,
+    SPEED,
+    SYNTAX,
+    TOY_ENGLISH,
+    UNKNOWN_WORDS,
+    WORD_ORDER,
+)
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import run_program
 
-RESULTS = Path("eval", "results")
-
+TASKS = (
+    *(LANGUAGE_MODELLING, PARSING, SYNTAX, WORD_ORDER, LOGICAL_INFERENCE),
+    *(LISTOPS, NARRATIVE_CLOZE, TOY_ENGLISH, PUNCTUATION, UNKNOWN_WORDS, SPEED),
+)
 INTRODUCTION = """\
 # Results
 
-`python eval/write_report.py` makes this file from the files in `eval/results`; nothing in it is typed by hand. A
-number in brackets names the run that a row comes from. Its command, at the end, gives the row again (speed and
-training within what machines, threads and random numbers change), with the data in the folder that the environment
-variable `ONLSTM_SHARED` names: `data/ptb` (the Penn Treebank text for language
-modelling), `data/wsj_sample` (its free sample of trees), `data/syneval` (Marvin & Linzen 2018), `data/blimp`
-(Warstadt et al. 2020) and `data/logic` (Bowman et al. 2015). Rows marked as published are those of others, from
-`onlstm_hf/hub/cards/published.yaml`."""
+`python eval/write_report.py` generates this file. `file` names a file of `eval/results/`: it holds the command that
+reproduces the row, its date, machine and versions, and all figures that are left out here. Commands read data from the
+folder that the environment variable `ONLSTM_SHARED` names. Published rows come from
+`onlstm_hf/hub/cards/published.yaml`; `secondary` ones were not checked against the paper, `computed` ones were
+computed from trees that the source holds. Several seeds have mean ± standard deviation."""
+# Heading, name of the table, and the sentence below the heading.
+LAYOUT = """\
+## Language modelling | language-models | Perplexity of the Penn Treebank text, read as one stream, and after \
+adaptation to the test text. `+` stands before the epochs of a model that started from another one.
+### Adaptation | adaptation | Settings were chosen by the perplexity of validation text.
+## Unsupervised constituency parsing | parsing | Sentence F1 in per cent: measured rows on the WSJ sample (wsj_0001 \
+to wsj_0199), published ones on section 23 and WSJ10. `read` says whether the model was trained on the words of these \
+sentences. NP and PP are recall.
+### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1.
+### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
+### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
+next word by four standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
+## Targeted syntactic evaluation | marvin-linzen | Accuracy on all pairs, and in brackets on those whose words the \
+model knows. The published models were trained on 90 million words of Wikipedia.
+| blimp |
+## Word order | word-order | How often a model prefers a sentence to a random order of its words, in per cent.
+## Logical inference | logical-inference | Accuracy in per cent by number of operators; trained on at most 6.
+## ListOps | listops | Accuracy in per cent by length; trained on at most 100 tokens.
+## Scripts: the narrative cloze | narrative-cloze | Recall at 25 of held-out events in per cent.
+## Toy English | toy-english | Held-out sentences of the corpus of `training/quickstart.py`.
+## Speed | speed | `reference` is the readable loop over time.
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
     options = build_parser().parse_args(arguments)
-    return run_program("write_report.py", lambda: write_report(options))
+    return run_program("write_report.py", lambda: write_report(Path(options.folder)))
 
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--results", nargs="+", metavar="FILE", help="results files (all of eval/results)")
-    parser.add_argument("--output", metavar="FILE", default="RESULTS.md", help="(%(default)s)")
-    parser.add_argument(
-        "--logic-figure", metavar="FILE", default="docs/logic.svg", help="of logical inference (%(default)s)"
-    )
+    parser.add_argument("--folder", default=".", help="the checkout (the current folder)")
     return parser
 
 
-def write_report(options: argparse.Namespace) -> None:
-    """Writes the report and, where there are results of logical inference, their figure."""
-    check_writable(options.output)
-    paths = options.results or sorted(str(path) for path in RESULTS.glob("*.json"))
-    if not paths:
-        raise FileNotFoundError("there are no results: run this in a checkout, or give --results FILE ...")
-    runs = [Run(number, path, read_run(path)) for number, path in enumerate(paths, start=1)]
-    logic = [run.results for run in runs if run.results["task"] == LOGICAL_INFERENCE]
+def write_report(folder: Path) -> None:
+    """Writes RESULTS.md, the figure of logical inference, and the tables in README.md and docs/."""
+    files = {path.stem: read_run(path) for path in sorted((folder / "eval" / "results").glob("*.json"))}
+    if not files:
+        raise FileNotFoundError("there are no results: run this in a checkout, or name one with --folder")
+    tables = report_tables(files, folder)
+    logic = {name: results for name, results in files.items() if results["task"] == LOGICAL_INFERENCE}
     if logic:
-        check_writable(options.logic_figure)
-        draw_accuracies([results["name"] for results in logic], logic, options.logic_figure)
-    trained = {} if options.results else read_training_runs(RESULTS)
-    with written_file(options.output) as file:
-        file.write(report(runs, trained, options.logic_figure))
+        draw_accuracies(list(logic), list(logic.values()), str(folder / "docs" / "logic.svg"))
+    parts = [INTRODUCTION]
+    for heading, name, sentence in ([part.strip() for part in line.split("|")] for line in LAYOUT.splitlines()):
+        if name in tables:
+            parts += [part for part in (heading, sentence, tables[name]) if part]
+    with written_file(folder / "RESULTS.md") as file:
+        file.write("\n\n".join(parts) + "\n")
+    for page in (folder / "README.md", *sorted((folder / "docs").glob("*.md"))):
+        text = page.read_text(encoding="utf-8")
+        if (filled := fill_markers(text, tables)) != text:
+            page.write_text(filled, encoding="utf-8", newline="\n")
 
 
-def read_run(path: str) -> dict:
-    """A results file that says how it came about.
+def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
+    """All tables by name, as Markdown; those of tasks without results are left out."""
+
+    def of(task: str) -> dict[str, dict]:
+        return {name: results for name, results in files.items() if results["task"] == task}
+
+    lm, parsed = of(LANGUAGE_MODELLING), of(PARSING)
+    by_language = {name: results for name, results in parsed.items() if sections.is_by_language(results)}
+    english = {name: results for name, results in parsed.items() if name not in by_language}
+    trained = sections.read_training_runs(folder / "eval" / "results")
+    tables = {
+        "language-models": lm and sections.language_models(lm, trained),
+        "adaptation": lm and sections.adaptation_settings(lm),
+        "parsing": english and sections.parsing(english),
+        "unread-sentences": english and sections.unread_sentences(english),
+        "agreement": english and sections.agreement(english),
+        "languages": by_language and sections.languages(by_language),
+        "marvin-linzen": of(SYNTAX) and sections.syntax(of(SYNTAX), MARVIN_LINZEN),
+        "blimp": of(SYNTAX) and sections.syntax(of(SYNTAX), BLIMP),
+        "word-order": of(WORD_ORDER) and sections.word_order(of(WORD_ORDER)),
+        "logical-inference": of(LOGICAL_INFERENCE) and sections.logical_inference(of(LOGICAL_INFERENCE)),
+        "listops": of(LISTOPS) and sections.listops(of(LISTOPS)),
+        "narrative-cloze": of(NARRATIVE_CLOZE) and sections.narrative_cloze(of(NARRATIVE_CLOZE)),
+        "toy-english": of(TOY_ENGLISH) and sections.toy_english(of(TOY_ENGLISH)),
+        "punctuation": of(PUNCTUATION) and sections.punctuation(of(PUNCTUATION)),
+        "unknown-words": of(UNKNOWN_WORDS) and sections.unknown_words(of(UNKNOWN_WORDS)),
+        "speed": of(SPEED) and sections.speed(of(SPEED)),
+        "released-models": sections.released_models(folder / "model_cards"),
+    }
+    return {name: markdown_table(*table) for name, table in tables.items() if table and table[1]}
+
+
+def fill_markers(text: str, tables: Mapping[str, str]) -> str:
+    """A page with the newest tables between its markers.
 
     Raises:
-        FileNotFoundError: if there is no such file.
+        ValueError: if a marker names a table that does not exist.
+    """
+
+    def table(match: re.Match) -> str:
+        if match["name"] not in tables:
+            raise ValueError(f"there is no table {match['name']}; the tables are {', '.join(tables)}")
+        return f"{match['start']}\n{tables[match['name']]}\n{match['end']}"
+
+    pattern = r"(?P<start><!-- report: (?P<name>\S+) -->)\n.*?(?P<end><!-- /report -->)"
+    return re.sub(pattern, table, text, flags=re.DOTALL)
+
+
+def read_run(path: Path) -> dict:
+    """Reads a results file and checks that it has its provenance.
+
+    Raises:
         ValueError: if it is of no task that has a table, or does not say so.
     """
-    results = read_results(path, SECTIONS)
+    results = read_results(path, TASKS)
     for field in ("command", "date", "machine", "versions"):
         if field not in results:
             raise ValueError(f"{path} does not say its {field}: an older version wrote it; run its script again")
     return results
-
-
-def report(runs: Sequence[Run], trained: Mapping[str, Sequence[dict]], logic_figure: str) -> str:
-    """The whole report; `trained` is what `read_training_runs` gives."""
-    parts = [INTRODUCTION]
-    for task, (heading, section) in SECTIONS.items():
-        of_task = [run for run in runs if run.results["task"] == task]
-        if of_task:
-            parts += [f"## {heading}", section(of_task)]
-            if task == LANGUAGE_MODELLING:
-                parts.insert(-1, f"{OVERVIEW_NOTE}.\n\n{markdown_table(OVERVIEW_HEADER, overview(of_task, trained))}")
-            if task == LOGICAL_INFERENCE:
-                parts.append(f"![Accuracy by number of operators]({logic_figure})")
-    if trained:
-        parts += ["## Training", f"{TRAINING_RUNS_NOTE}.\n\n{markdown_table(*training_table(trained))}"]
-    return "\n\n".join([*parts, "## Runs", *map(describe_run, runs)]) + "\n"
-
-
-def describe_run(run: Run) -> str:
-    """How a results file came about."""
-    results, machine = run.results, run.results["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
-    where = f"{machine.get('gpu', machine['cpu'])}, {machine['cores']} cores, {machine['threads']} in use"
-    note = f" Note: {results['note']}." if results.get("note") else ""
-    return (
-        f"[{run.number}] `{run.path}`, {results['date'][:10]}, {where}; {versions}.{note}\n\n"
-        f"```bash\n{results['command']}\n```"
-    )
 
 
 if __name__ == "__main__":

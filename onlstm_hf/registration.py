@@ -30,7 +30,7 @@ from .models.modeling_tree_lstm import (
 )
 from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 
-# Of two classes the one that a checkpoint names is taken, and the first for a checkpoint of another kind of model.
+# A checkpoint names one of two classes; the first one is the default for a checkpoint of another kind of model.
 MODEL_CLASSES = {
     ONLSTMConfig: {
         AutoModel: ONLSTMModel,

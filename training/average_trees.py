@@ -1,18 +1,22 @@
 """Averages the trees that several models find in a text, for another model to learn: no gold tree is needed.
 
     python training/average_trees.py SEED1 SEED2 SEED3 --files train.txt --output-dir runs/averaged
+    python training/average_trees.py SEED1 runs/grammar/text.ranks.xz --files train.txt --output-dir runs/averaged
+    python training/average_trees.py SEED1 --files train.txt --output-dir runs/ranks --only-ranks
 
 Each sentence gets the binary tree that agrees best with those of all models and layers, found exactly: of the trees
 that the rule of splitting by distances can make, because distances will have to make it. The folder gets
     averaged.jsonl.xz   the averaged trees, which `train_lm.py --target_trees` draws a model to
-    HASH.jsonl.xz       the distances of every layer of each model (by the hash of its weights), from which the same
-                        command goes on after an interruption, and another one with further models
+    HASH.ranks.xz       the trees of each model (by the hash of its weights) as ranks of its distances, without the
+                        words: the same command goes on from them after an interruption, and another one with further
+                        models. Such a file may also be named in the place of a model
 """
 
 import argparse
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,16 +25,17 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
-from onlstm_hf.trees.averaging import average_trees
-from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.text.word_alignment import encode_sentence
+from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.induced_tree import InducedTree
-from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_tree_file
+from onlstm_hf.trees.rank_files import SUFFIX, read_rank_file, read_trees_of_text, write_rank_file
+from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from onlstm_hf.utils.checkpoints import checkpoint_hash, load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, run_program
+from onlstm_hf.utils.files import fingerprint
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program
 from onlstm_hf.utils.results_file import portable
 from training.language_models.text_batches import TextLines
-from training.language_models.validation import distances_of_all_layers
-from training.loop.task import fingerprint
+from training.language_models.validation import distances_of_layers
 
 AVERAGED = "averaged.jsonl.xz"
 # Agreement is measured on so many sentences, spread evenly over the text.
@@ -45,84 +50,123 @@ class Member:
         model: as it was named.
         model_type: its type.
         layer: counted from 0; `None` for a model with the same distances for all layers.
-        distances: of the words of each sentence.
+        trees: of all sentences.
     """
 
     model: str
     model_type: str
     layer: int | None
-    distances: list[list[float]]
+    trees: list[InducedTree]
 
 
 def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Parses the text with every model, averages the trees, and writes the file."""
-    text = fingerprint(TextLines(options.files))
     options.output_dir.mkdir(parents=True, exist_ok=True)
-    sentences, members = read_members(options, text)
-
-    def trees_of(index: int) -> list[InducedTree]:
-        bias = options.branching_bias
-        return [tree_from_distances(member.distances[index], sentences[index], bias) for member in members]
-
+    if options.only_ranks:
+        for name in options.models:
+            _, path = parsed_text(name, options)
+            print(f"trees of {name} in {path}")
+        return
+    members = read_members(options)
+    sentences = [tree.words for tree in members[0].trees]
     chosen = range(0, len(sentences), max(1, len(sentences) // AGREEMENT_SENTENCES))
-    matrix = tree_agreement(list(zip(*map(trees_of, chosen), strict=True)))
+    matrix = tree_agreement([[member.trees[index] for index in chosen] for member in members])
     agreements = mean_agreement(matrix, np.ones_like(matrix, dtype=bool)).tolist()
     weights = agreements if options.by_agreement else [1] * len(members)
-    averages = (average_trees(trees_of(index), weights, options.branching_bias) for index in range(len(sentences)))
+    generator = np.random.default_rng(options.seed)
+    averages = (
+        average_trees(trees, weights, options.branching_bias, options.ties, generator)
+        for trees in zip(*(member.trees for member in members), strict=True)
+    )
     known = {
         "averaged": [
             {"model": member.model, "model_type": member.model_type, "layer": member.layer, "weight": weight}
             for member, weight in zip(members, weights, strict=True)
         ],
-        "branching_bias": options.branching_bias,
-        "text": text,
+        "ties": options.ties,
+        "seed": options.seed if options.ties == "random" else None,
+        "text": fingerprint(TextLines(options.files)),
         "command": shlex.join(portable(["python", "training/average_trees.py", *arguments])),
     }
     path = options.output_dir / AVERAGED
-    write_tree_file(
-        path, SentenceDistances(sentences, {None: [list(tree.distances) for tree in averages]}, None, known)
-    )
+    distances = [list(tree.distances) for tree in averages]
+    write_tree_file(path, SentenceDistances(sentences, {None: distances}, None, known, options.branching_bias))
     for member, agreement in zip(members, agreements, strict=True):
         layer = "" if member.layer is None else f", layer {member.layer + 1}"
         print(f"{100 * agreement:5.1f} mean agreement (F1) with the others: {member.model}{layer}")
     print(f"{len(sentences)} averaged trees in {path}")
 
 
-def read_members(options: argparse.Namespace, text: str) -> tuple[list[tuple[str, ...]], list[Member]]:
-    """The sentences, and what each layer that is asked for makes of them.
+def read_members(options: argparse.Namespace) -> list[Member]:
+    """Each layer that is asked for, with its trees.
 
     Raises:
         ValueError: if the models split the text into other words, lack the layer, or are one layer in all.
     """
-    lines = [line for line in TextLines(options.files) if line.strip()]
-    sentences, members = None, []
+    models, files = ([name for name in options.models if is_file_of_trees(name) == stored] for stored in (False, True))
+    by_name: dict[str, SentenceDistances] = {}
+    for name in models:
+        by_name[name], _ = parsed_text(name, options)
+        if by_name[name].sentences != by_name[models[0]].sentences:
+            raise ValueError(f"{name} splits the text into other words than {models[0]}")
+    sentences = by_name[models[0]].sentences if models else [tuple(line.split()) for line in lines_with_words(options)]
+    by_name |= {name: read_trees_of_text(name, sentences) for name in files}
+    members = []
     for name in options.models:
-        stored = parsed_text(name, lines, text, options)
-        if sentences is not None and stored.sentences != sentences:
-            raise ValueError(f"{name} splits the text into other words than {options.models[0]}")
-        sentences = stored.sentences
-        layers = {"all": list(stored.by_layer), "own": [stored.parse_layer]}.get(options.layer, [options.layer])
-        for layer in layers:
+        stored = by_name[name]
+        model_type = stored.model.get("model_type", "unknown")
+        for layer in asked_layers(stored.by_layer, stored.parse_layer, options):
             if layer not in stored.by_layer:
                 raise ValueError(f"{name} has no layer {layer}; layers: {', '.join(map(str, stored.by_layer))}")
-            members.append(Member(portable(name), stored.model["model_type"], layer, stored.by_layer[layer]))
+            trees = stored.trees(layer, options.branching_bias)
+            members.append(Member(portable(name), model_type, layer, trees))
     if len(members) < 2:
         raise ValueError("one layer of one model is no ensemble: give several models, or --layer all")
-    return sentences, members
+    return members
 
 
-def parsed_text(name: str, lines: list[str], text: str, options: argparse.Namespace) -> SentenceDistances:
-    """The distances of all layers of a checkpoint: from its file in the folder, or computed and then stored there."""
-    model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
-    path = options.output_dir / f"{checkpoint_hash(model, tokenizer)[:16]}.jsonl.xz"
+def is_file_of_trees(name: str) -> bool:
+    """Returns whether a name is that of a file of trees, and not of a checkpoint."""
+    return name.endswith(".xz")
+
+
+def lines_with_words(options: argparse.Namespace) -> list[str]:
+    """The lines of the text that are not blank."""
+    return [line for line in TextLines(options.files) if line.strip()]
+
+
+def asked_layers(
+    layers: Iterable[int | None], parse_layer: int | None, options: argparse.Namespace
+) -> list[int | None]:
+    """The layers that `--layer` asks a model for, even if it lacks them."""
+    return {"all": list(layers), "own": [parse_layer]}.get(options.layer, [options.layer])
+
+
+def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
+    """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there.
+
+    Raises:
+        ValueError: if the model lacks the layer that is asked for.
+    """
+    model, tokenizer = load_checkpoint(
+        name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
+    )
+    known_layers = [None] if model.parse_layer is None else list(range(model.config.num_hidden_layers))
+    layers = asked_layers(known_layers, model.parse_layer, options)
+    if missing := set(layers) - set(known_layers):
+        raise ValueError(f"{name} has no layer {missing.pop()}; layers: {', '.join(map(str, known_layers))}")
+    lines = lines_with_words(options)
+    path = options.output_dir / f"{checkpoint_hash(model, tokenizer)[:16]}{SUFFIX}"
     if path.exists():
-        stored = read_tree_file(path)
-        if stored.model.get("text") == text:
-            return stored
+        sentences = [encode_sentence(tokenizer, line)[0] for line in lines]
+        with suppress(ValueError):  # of another text, or an earlier version: it is written anew
+            stored = read_rank_file(path, sentences)
+            if set(layers) <= set(stored.by_layer):
+                return stored, path
     print(f"{name} reads {len(lines)} sentences")
-    stored = distances_of_all_layers(model, tokenizer, lines, text=text)
-    write_tree_file(path, stored)
-    return stored
+    stored = distances_of_layers(model, tokenizer, lines, layers)
+    write_rank_file(path, stored)
+    return stored, path
 
 
 def layer_number(text: str) -> int | str:
@@ -134,7 +178,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument(
+        "models", nargs="+", metavar="MODEL", help="checkpoint folder, name on the Hub, or file of trees; several"
+    )
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the text, one sentence a line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")
     parser.add_argument(
@@ -151,11 +197,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="the rule by which distances become trees, for the models and for the one that learns (%(default)s)",
     )
     parser.add_argument(
+        "--ties",
+        choices=TIES,
+        default="random",
+        help="which of equally good trees is taken: any of them with the same probability, or the one that branches "
+        "most to the right or to the left (%(default)s)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random choice (%(default)s)")
+    parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model, and average nothing")
+    parser.add_argument(
         "--by-agreement",
         action="store_true",
         help="let each model and layer count by its mean agreement with all others, instead of all the same",
     )
     add_code_option(parser)
+    add_implementation_option(parser)
     options = parser.parse_args(arguments)
     return run_program("average_trees.py", lambda: average_text(options, arguments))
 

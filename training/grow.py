@@ -20,8 +20,8 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
+from onlstm_hf.models.dropout import drop_connect_scale
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
-from onlstm_hf.ops.dropout import drop_connect_scale
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import run_program
 from training.language_models.recipe import ARGUMENTS
@@ -149,7 +149,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder or name on the Hub, of an ON-LSTM")
     parser.add_argument("recipe", type=Path, metavar="RECIPE", help="YAML file with the sizes to grow to")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--seed", type=int, default=1111, help="of the new weights (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1111, help="seed of the new weights (%(default)s)")
     options = parser.parse_args(arguments)
     return run_program("grow.py", lambda: write_grown(options))
 

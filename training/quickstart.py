@@ -23,6 +23,7 @@ from onlstm_hf.trees.baselines import right_branching_tree
 from onlstm_hf.trees.drawing import save_figure, tree_to_text
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets
+from onlstm_hf.utils.files import split_lines
 from onlstm_hf.utils.results_file import write_results
 from training import train_lm
 from training.loop.training_log import TrainingDiverged
@@ -46,7 +47,7 @@ def main(arguments: list[str] | None = None) -> dict:
         "--output-dir",  # an option of train_lm.py has both spellings, too
         type=Path,
         default=Path("runs/quickstart"),
-        help="where everything is written",
+        help="folder to write to",
     )
     options, overrides = parser.parse_known_args(arguments)
 
@@ -56,6 +57,7 @@ def main(arguments: list[str] | None = None) -> dict:
     training = train_lm.main([str(RECIPE), *data, *overrides])
 
     model = AutoModelForCausalLM.from_pretrained(run / "best")
+    model.set_implementation(training["recipe"]["implementation"])
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     gold = gold_trees_from_brackets(load_dataset(str(corpus), split="test")["tree"])
     sentences = [list(tree.words) for tree in gold]
@@ -71,7 +73,7 @@ def main(arguments: list[str] | None = None) -> dict:
         print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
     shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]
     drawings = [_drawings(gold[index], induced[index]) for index in shown]
-    print("".join(f"\n{_shown_together(drawing)}\n" for drawing in drawings))
+    print("".join(f"\n{_stacked_drawings(drawing)}\n" for drawing in drawings))
 
     figures = [
         _draw(model, tokenizer, induced[index], options.output_dir / f"tree-{number}.svg")
@@ -105,9 +107,9 @@ def _drawings(gold: GoldTree, induced: InducedTree) -> dict[str, str]:
     return {title: tree_to_text(tree) for title, tree in trees.items()}
 
 
-def _shown_together(drawings: dict[str, str]) -> str:
+def _stacked_drawings(drawings: dict[str, str]) -> str:
     """Drawings with their titles: side by side where the terminal is wide."""
-    drawn = {title: text.splitlines() for title, text in drawings.items()}
+    drawn = {title: split_lines(text) for title, text in drawings.items()}
     widths = [max(map(len, lines)) for lines in drawn.values()]
     if sum(widths) + len(GAP) * (len(widths) - 1) > shutil.get_terminal_size((80, 24)).columns:
         return "\n\n".join(f"{title}\n{text}" for title, text in drawings.items())
@@ -121,7 +123,7 @@ def _shown_together(drawings: dict[str, str]) -> str:
 
 
 def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: InducedTree, path: Path) -> Path:
-    """Writes the tree with the distances of every layer below it, as SVG and, where the extra is installed, PNG."""
+    """Writes the tree and the distances of every layer as SVG and, if the extra is installed, PNG."""
     svg = model.draw_distances(list(tree.words), tokenizer)
     save_figure(svg, path)
     with contextlib.suppress(ImportError):

@@ -146,7 +146,7 @@ def export(
 
 
 def _read_data(options: argparse.Namespace) -> dict:
-    """What is to be said of the text and, where trees are scored, of the gold trees.
+    """Returns the description of the text and, where trees are scored, of the gold trees.
 
     Raises:
         ValueError: if something is missing.
@@ -167,7 +167,7 @@ def _machine() -> str:
 
 
 def _read_treebank(path: str | None, model: PreTrainedModel) -> list[GoldTree] | None:
-    """The gold trees, read as the model's configuration says, without sentences that have no word.
+    """Reads the gold trees with the preprocessing of the model, without sentences of punctuation alone.
 
     Raises:
         ValueError: if there are some, and the model induces no trees.
@@ -234,7 +234,7 @@ def read_unread_scores(path: Path, config: PreTrainedConfig) -> dict:
 
 
 def _overrides(name: str, run: dict) -> str:
-    """What the run was given beside its recipe: the fields that count for its weights, as options of a command.
+    """Returns the fields that the run overrode in its recipe and that affect its weights, as command options.
 
     Raises:
         ValueError: if there is no such recipe.
@@ -263,7 +263,7 @@ def _as_argument(value: object) -> str:
 def _without_paths(training: dict) -> dict:
     """The training results without scores of other weights, and without the places where files lay.
 
-    Of `init_from` the place stays: that there is one says that the run goes on from another model.
+    `init_from` keeps its path: it says that the run began with another model.
     """
     recipe = {
         name: portable(value)
@@ -286,11 +286,11 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         type=Path,
         required=True,
         metavar="YAML",
-        help="what the card says of the training text and the gold trees, for instance "
+        help="description of the training text and the gold trees for the card, for instance "
         "training/texts/penn_treebank.yaml",
     )
     parser.add_argument("--validation_files", nargs="+", required=True)
-    parser.add_argument("--test_files", nargs="+", help="if the description of the text names a test text")
+    parser.add_argument("--test_files", nargs="+", help="test text, if the description of the text names one")
     parser.add_argument(
         "--treebank",
         help="Penn-style gold trees, a .mrg file or a folder of them, for the card to state parsing scores",
@@ -299,8 +299,8 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         "--unread_results",
         type=Path,
         metavar="FILE",
-        help="where this model has read the sentences of the treebank: what eval/evaluate_parsing.py wrote to "
-        "eval/results of runs of the recipe that have not, for the card to state before its own scores",
+        help="for a model that has read the sentences of the treebank: a results file of eval/evaluate_parsing.py for "
+        "runs of the recipe that have not, which the card states first",
     )
     parser.add_argument(
         "--mean_with",
@@ -313,9 +313,9 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="type of the weights (%(default)s)")
     parser.add_argument(
-        "--max_shard_size", metavar="SIZE", help="largest file of weights, such as 19MB, if they shall be several"
+        "--max_shard_size", metavar="SIZE", help="split the weights into files of at most this size, such as 19MB"
     )
-    parser.add_argument("--note", help="what else the card should say about the training")
+    parser.add_argument("--note", help="a remark on the training for the card")
     return parser.parse_args(arguments)
 
 

@@ -22,7 +22,7 @@ from onlstm_hf.utils.files import written_file
 # The expansions of each symbol with their relative weights. A symbol is LABEL-kind.number; a tree shows its label, and
 # nothing of a symbol in small letters. The number is `sg` or `pl`, for verbs also `base` (the infinitive). In a rule
 # `.n` and `.m` stand for either number and `.v` for any verb form, each the same throughout the rule: so verbs agree.
-# Of the kinds, `who` are people and animals, `what` are things and `where` are places; verbs are named by an example.
+# Kinds of nouns: `who` are people and animals, `what` are things, `where` are places. An example names a kind of verb.
 GRAMMAR = {
     "S": {"clause": 76, "SBAR-when clause": 12, "S-plain CC-but S-plain": 12},
     "S-plain": {"clause": 1},
@@ -154,7 +154,7 @@ def generate_toy_treebank(num_sentences: int, seed: int = 0, max_words: int = 20
         Trees in Penn Treebank brackets, such as `(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))`.
 
     Raises:
-        ValueError: The grammar does not have so many different sentences of that length.
+        ValueError: The grammar has fewer different sentences of that length.
     """
     trees = list(islice(_distinct_trees(seed, max_words), num_sentences))
     if len(trees) < num_sentences:
@@ -191,7 +191,7 @@ def write_toy_corpus(
         The folder.
 
     Raises:
-        ValueError: A split would be empty, or the grammar does not have so many different sentences.
+        ValueError: A split would be empty, or the grammar has fewer different sentences.
     """
     if min(num_train, num_validation, num_test) < 1:
         raise ValueError(f"each split needs a sentence; got sizes {num_train}, {num_validation} and {num_test}")

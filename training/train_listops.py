@@ -10,34 +10,30 @@ A run leaves in its `output_dir`:
     results.json  accuracy of best/ on the test expressions by depth and length, how well its trees fit, and the recipe
 """
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
-
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.logic.listops import VALUES
-from onlstm_hf.models.recurrent.sequence_classification import ForSequenceClassification
 from onlstm_hf.scoring.listops import score_listops, score_listops_trees
+from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.task import Classification, predict_labels
 from training.listops.expressions import build_listops_tokenizer, encode_expressions, load_listops_splits
 from training.listops.recipe import ListOpsRecipe, parse_listops_recipe
 from training.listops.trees import induced_trees
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import fingerprint
 
 
 class ListOps(Classification):
     """Tells what an expression comes to."""
 
     name, unit, script = "listops", "expressions", "train_listops.py"
-    labels, base_class = VALUES, ForSequenceClassification
+    labels, takes_pairs = VALUES, False
     recipe: ListOpsRecipe
 
     def build_tokenizer(self) -> PreTrainedTokenizerBase:

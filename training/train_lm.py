@@ -10,15 +10,13 @@ A run leaves in its `output_dir`:
 Both checkpoints hold the weights that are evaluated: the averaged ones once averaging has begun.
 """
 
-import os
 import sys
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
-
 import torch
+from accelerate import PartialState
 from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -29,7 +27,7 @@ from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.trees.treebank import Preprocessing
-from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.training_stages import stages_before, training_stages
 from training.distillation.target_trees import TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
@@ -53,11 +51,13 @@ from training.language_models.validation import (
     load_held_out_text,
     treebank_preprocessing,
 )
+from training.loop.checkpointing import file_checksum
+from training.loop.model_setup import choose_implementation
 from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import BatchSource, Share, Task, fingerprint
+from training.loop.task import BatchSource, Share, Task
 
-# Of streamed text the fingerprint is of its beginning: all of it may be more than anyone reads.
+# Rows of a streamed dataset that its fingerprint is made of: all of them may be more than anyone downloads twice.
 NUM_STREAMED_LINES = 10_000
 
 
@@ -73,6 +73,11 @@ class LanguageModeling(Task):
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         data, arguments = self.recipe.data, self.recipe.model
         if checkpoint is not None:
+            if data.streaming and data.dataset is not None:
+                PartialState().print(
+                    f"of {data.dataset}, which is streamed, only the first {NUM_STREAMED_LINES:,} rows are compared "
+                    "with those that the run began with"
+                )
             data, arguments = replace(data, tokenizer=str(checkpoint)), ModelArguments(init_from=str(checkpoint))
         check_model_arguments(arguments)
         self.tokenizer = build_tokenizer(data, arguments.init_from)
@@ -110,8 +115,8 @@ class LanguageModeling(Task):
             "training text": islice(train, NUM_STREAMED_LINES) if data.streaming else train,
             "validation text": self.validation.sentences,
         }
-        if data.streaming and data.train_files:  # most changes behind the beginning show in it
-            parts["size of the training text"] = (str(Path(name).stat().st_size) for name in data.train_files)
+        if data.streaming and data.train_files:
+            parts["bytes of the training text"] = map(file_checksum, map(Path, data.train_files))
         if self.test:
             parts["test text"] = self.test.sentences
         if self.treebank:
@@ -165,6 +170,7 @@ class LanguageModeling(Task):
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         run = self.recipe.run
         model = AutoModelForCausalLM.from_pretrained(output_dir / "best").to(device)
+        choose_implementation(model, self.recipe.model.implementation)
         results = {
             "validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity,
             "validation_unknown_words": unknown_words(self.tokenizer, self.validation.sentences),

@@ -9,13 +9,10 @@ A run leaves in its `output_dir`:
     results.json  the scores of best/ on the test pairs by number of operators, with the recipe
 """
 
-import os
 import sys
 from itertools import chain
 from pathlib import Path
 from typing import Any
-
-os.environ["ONLSTM_STARTED_BY"] = str(os.getppid())  # before imports that take seconds, see `end_with_parent`
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
@@ -23,20 +20,19 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
-from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
+from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.task import Classification, predict_labels
 from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits
 from training.logic.recipe import LogicRecipe, parse_logic_recipe
 from training.loop.run import TrainingRun, run_script
-from training.loop.task import fingerprint
 
 
 class LogicalInference(Classification):
     """Tells the relation of two formulas of propositional logic."""
 
     name, unit, script = "logical_inference", "pairs", "train_logic.py"
-    labels, base_class = RELATIONS, ForSequencePairClassification
+    labels, takes_pairs = RELATIONS, True
     recipe: LogicRecipe
 
     def build_tokenizer(self) -> PreTrainedTokenizerBase:

@@ -1,7 +1,7 @@
 """Trains one recipe with several seeds: `python training/train_seeds.py RECIPE.yaml --seeds 1111 2222 [options]`.
 
 Each run is one of train_lm.py, in a folder of its own below the recipe's output_dir (seed_1111, ...), which also gets
-what it printed (output.txt). The same command goes on after any interruption: runs that are finished stay as they are,
+what it printed (output.txt). The same command continues after any interruption: finished runs are kept,
 the others are resumed. Options that are not listed here are passed on to train_lm.py.
 """
 
@@ -36,19 +36,19 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         print(f"\n{results_table(results)}")
     if failed:
         seeds = ", ".join(str(run.seed) for run in failed)
-        print(f"\nnot finished: {seeds}; the same command goes on with them", file=sys.stderr)
+        print(f"\nnot finished: {seeds}; the same command resumes them", file=sys.stderr)
     return 1 if failed else 0
 
 
 def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Sequence[str]) -> list[SeedRun]:
-    """Starts what is not finished, so many at a time, and returns the runs that failed."""
+    """Starts the unfinished runs, `--at-once` at a time, and returns the ones that failed."""
     at_once = min(options.at_once, len(runs))
     num_threads = runs[0].recipe.run.num_threads or max(1, _num_cpus() // at_once)
     reporter, running, failed = Reporter(), [], []
     waiting = [run for run in runs if not run.results()]
 
     def finish(run: SeedRun, message: str) -> None:
-        reporter.say(message)
+        reporter.print_line(message)
         if options.results:
             run.copy_results(options.results)
 
@@ -67,8 +67,8 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
                     finish(run, f"{run.progress()}; finished")
                 else:
                     failed.append(run)
-                    reporter.say(run.failure())
-            reporter.show(running)
+                    reporter.print_line(run.failure())
+            reporter.print_progress(running)
     finally:
         for run in running:
             run.stop()
@@ -102,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="runs at the same time, each with its share of the CPU's threads (%(default)s)",
     )
     parser.add_argument(
-        "--results", type=Path, metavar="FOLDER", help="copy the results, log and trees of each finished run there"
+        "--results", type=Path, metavar="FOLDER", help="copy the results and trees of each finished run there"
     )
     options, others = parser.parse_known_args(arguments)
     try:
@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"train_seeds.py: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("train_seeds.py: interrupted; the same command goes on", file=sys.stderr)
+        print("train_seeds.py: interrupted; the same command resumes the runs", file=sys.stderr)
         return 130
 
 

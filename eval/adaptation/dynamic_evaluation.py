@@ -9,8 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from eval.adaptation.cache_pointer import CachePointer, CacheWindow
-from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
-from onlstm_hf.ops.vocabulary_loss import next_token_loss
+from onlstm_hf.models.heads import next_token_loss
 from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 
@@ -48,7 +47,7 @@ class DynamicEvaluation(NamedTuple):
 
 
 def dynamic_log_probabilities(
-    model: RecurrentForCausalLM,
+    model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
     settings: DynamicEvaluation,
     gradient_rms: Sequence[torch.Tensor] | None = None,
@@ -91,7 +90,7 @@ def dynamic_log_probabilities(
 
 
 def dynamic_cached_log_probabilities(
-    model: RecurrentForCausalLM,
+    model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
     settings: DynamicEvaluation,
     caches: Sequence[CachePointer],
@@ -173,7 +172,7 @@ def gradient_root_mean_squares(
     """The root of the mean square of the gradient of each weight, over batches of the training text.
 
     Args:
-        model: a language model that returns a `state`. Its weights stay as they are; it runs without dropout.
+        model: a language model that returns a `state`. Its weights are not changed; it runs without dropout.
         input_ids: `[N]` token ids of training text.
         batch_size: rows that the text is cut into.
         chunk_length: tokens of a row in a batch.

@@ -1,4 +1,4 @@
-"""Adaptation of a model while a text is scored, as options of evaluate_lm.py: a method, and its settings' search."""
+"""Adaptation of a model to the text that it scores: methods, their options, and the search for settings."""
 
 import argparse
 import math
@@ -17,7 +17,6 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_cached_log_probabilities,
     gradient_root_mean_squares,
 )
-from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
 from eval.data.texts import read_sentences
 from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
 from onlstm_hf.utils.programs import positive_integer
@@ -35,7 +34,7 @@ class DynamicCache(NamedTuple):
         self.cache.check()
 
 
-Settings = CachePointer | DynamicCache | NGramInterpolation
+Settings = CachePointer | DynamicCache
 
 
 class Method(NamedTuple):
@@ -85,12 +84,6 @@ SINGLE_METHODS = {
         },
         needs_training_text=True,
     ),
-    "ngrams": Method(
-        "interpolation with modified Kneser-Ney n-grams (Chen & Goodman 1999)",
-        NGramInterpolation,
-        {"order": [5], "ngram_weight": [0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5]},
-        needs_training_text=True,
-    ),
 }
 
 
@@ -114,8 +107,6 @@ OPTIONS = {
     "learning_rate": (float, "eta"),
     "decay": (float, "lambda, the share of the way back to the model's own weights that an update goes"),
     "segment_length": (positive_integer, "tokens between two updates"),
-    "order": (positive_integer, "words of the longest n-grams"),
-    "ngram_weight": (float, "the share of the n-grams in a probability"),
     "epsilon": (float, "added to the root mean squares of the gradients, in units of their mean"),
 }
 
@@ -145,23 +136,23 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
             help=f"{description} ({users})",
         )
     group.add_argument(
-        "--tune", metavar="TEXT", help="one of the files or splits, for validation: what scores it best scores all"
+        "--tune",
+        metavar="TEXT",
+        help="one of the files or splits, for validation: what scores it best (also the weights of --mix) scores all",
     )
-    group.add_argument(
-        "--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens alone (all)"
-    )
+    group.add_argument("--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens (all)")
     group.add_argument(
         "--training-text",
         "--gradient-text",
         metavar="FILE",
-        help="for the mean squares of the gradients (dynamic-rms), or the counts (ngrams)",
+        help="training text for the mean squares of gradients (dynamic-rms)",
     )
     group.add_argument(
         "--gradient-tokens",
         type=positive_integer,
         default=100_000,
         metavar="N",
-        help="dynamic-rms: only the first N tokens of it (%(default)s)",
+        help="dynamic-rms: read only its first N tokens (%(default)s)",
     )
 
 
@@ -186,10 +177,10 @@ class Adaptation(NamedTuple):
 
 
 def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Adaptation | None:
-    """Checks the options, and returns the adaptation that they ask for; `None` where they ask for none.
+    """Checks the options, and returns the adaptation that they name, or `None`.
 
     Args:
-        options: with those that `add_adaptation_options` adds.
+        options: with those that `add_adaptation_options` and `add_mixture_option` add.
         names: the name of every text, by what the command line calls it.
 
     Raises:
@@ -197,7 +188,8 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     """
     given = {option: values for option in OPTIONS if (values := getattr(options, option)) is not None}
     if options.adapt is None:
-        for option in (*given, *(name for name in ("tune", "tune_tokens", "training_text") if getattr(options, name))):
+        of_adaptation = ("training_text",) if options.mix else ("tune", "tune_tokens", "training_text")
+        for option in (*given, *(name for name in of_adaptation if getattr(options, name))):
             raise ValueError(f"--{option.replace('_', '-')} is a setting of --adapt, which is not given")
         return None
     method = METHODS[options.adapt]
@@ -252,20 +244,15 @@ def adapt(
     method = METHODS[adaptation.name]
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
     candidates = [method.settings(*candidate) for candidate in adaptation.candidates]
-    gradient_rms = ngrams = None
+    gradient_rms = None
     if adaptation.training_lines is not None:
         training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)
-        if isinstance(candidates[0], NGramInterpolation):
-            ngrams = count_ngrams(model, training_text, candidates)
-        else:
-            training_text = training_text[: adaptation.gradient_tokens]
-            gradient_rms = gradient_root_mean_squares(model, training_text)
+        training_text = training_text[: adaptation.gradient_tokens]
+        gradient_rms = gradient_root_mean_squares(model, training_text)
 
     def score(stream: torch.Tensor, settings: Sequence[Settings]) -> list[torch.Tensor | None]:
         if isinstance(settings[0], CachePointer):
             return cached_log_probabilities(model, stream, settings, batch_size)
-        if isinstance(settings[0], NGramInterpolation):
-            return interpolated_log_probabilities(model, stream, ngrams, settings, batch_size)
         return _dynamic_scores(model, stream, settings, gradient_rms, batch_size)
 
     description = {"method": adaptation.name, "description": method.description, "tuning": None}
@@ -301,7 +288,7 @@ def _dynamic_scores(
     gradient_rms: Sequence[torch.Tensor] | None,
     batch_size: int,
 ) -> list[torch.Tensor | None]:
-    """The log probabilities by each of the settings, `None` for those of several that diverged.
+    """Returns the log probabilities for each of the settings, `None` for settings that diverged.
 
     The model runs once for all caches beside the same dynamic evaluation.
     """

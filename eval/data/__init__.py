@@ -1,1 +1,1 @@
-"""What models are evaluated on: columns of data sets, and minimal pairs."""
+"""Evaluation data: columns of data sets, treebanks, and minimal pairs."""

@@ -2,12 +2,14 @@
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from random import Random
-from typing import IO, NamedTuple
+from typing import NamedTuple
 
 from eval.extras import import_extra
+from onlstm_hf.utils.files import read_lines
 
 
 class Item(NamedTuple):
@@ -103,7 +105,7 @@ def load_blimp(source: str, max_items: int | None = None) -> list[Item]:
 
 
 def _read_sets(
-    source: str, suffix: str, read: Callable[[IO[str]], Iterable[dict]], columns: Sequence[str]
+    source: str, suffix: str, read: Callable[[Iterable[str]], Iterable[dict]], columns: Sequence[str]
 ) -> dict[str, list[dict]]:
     """The rows of each file of a folder, or of each configuration of a dataset, by its name."""
     folder = Path(source)
@@ -114,10 +116,10 @@ def _read_sets(
         raise FileNotFoundError(f"{source} has no files that end in {suffix} or {suffix}.gz")
     sets = {}
     for path in files:
-        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             try:
-                sets[path.name.removesuffix(".gz").removesuffix(suffix)] = list(read(file))
-            except ValueError as error:
+                sets[path.name.removesuffix(".gz").removesuffix(suffix)] = list(read(read_lines(file, "the file")))
+            except (ValueError, EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise ValueError(f"{path}: {error}") from error
     return sets
 
@@ -140,7 +142,7 @@ def _read_configurations(source: str, columns: Sequence[str]) -> dict[str, list[
 
 def _read_tsv(lines: Iterable[str]) -> Iterable[dict]:
     for number, line in enumerate(lines, start=1):
-        condition, *sentences = line.rstrip("\r\n").split("\t")
+        condition, *sentences = line.split("\t")
         if len(sentences) not in (2, 3) or not all(sentences):
             raise ValueError(
                 f"line {number} has {len(sentences)} sentences, expected condition, grammatical, (intrusive,) "
@@ -164,5 +166,5 @@ def _read_jsonl(lines: Iterable[str]) -> Iterable[dict]:
 
 
 def _sample(rows: list[dict], number: int | None) -> list[dict]:
-    """At most so many rows; at random, as the templates make the rows repeat themselves at regular distances."""
+    """Draws at most `number` rows at random, since the templates repeat at regular distances."""
     return rows if number is None or number >= len(rows) else Random(0).sample(rows, number)

@@ -14,19 +14,22 @@ from onlstm_hf.trees.treebank import (
     gold_trees_from_brackets,
     preprocessing_of,
     read_treebank,
+    treebank_files,
 )
 
+SUFFIXES = (".mrg", ".mrg.gz")
 PAPERS_PROTOCOL = "words only (no punctuation, currency signs, empty elements), lower case, N for digits"
 
 
 def add_treebank_options(parser: argparse.ArgumentParser) -> None:
-    """The options that say where gold trees are and how they are read."""
+    """Adds options for the place and the preprocessing of gold trees."""
     parser.add_argument(
         "--treebank",
+        nargs="+",
         required=True,
         metavar="PATH",
-        help="Penn-style bracketed trees: a file, or a folder with .mrg files; otherwise the folder or Hub name of a "
-        "Hugging Face dataset",
+        help="Penn-style bracketed trees: files, or folders with .mrg or .mrg.gz files; otherwise the folder or Hub "
+        "name of a Hugging Face dataset",
     )
     parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
     parser.add_argument("--split", default="test", help="split of the dataset (%(default)s)")
@@ -38,7 +41,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
         "--preset",
         choices=list(PRESETS),
         help="ptb: the papers' protocol; ctb: the Chinese Treebank; universal: punctuation has the tag PUNCT; plain: "
-        "every leaf is a word as it is written",
+        "every leaf is a word, unchanged",
     )
     reading.add_argument(
         "--dropped-tags",
@@ -55,7 +58,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Treebank:
-    """The gold trees that the options name, without sentences that have no word, such as those of punctuation.
+    """Reads the gold trees that the options name, without sentences of punctuation alone.
 
     They are read when this is made, so that a file that cannot be read is no surprise after a model has been loaded;
     and once more where the model reads treebanks in another way than the options or the papers.
@@ -65,13 +68,16 @@ class Treebank:
         ValueError: if they cannot be read.
 
     Attributes:
+        name: the paths, or that of the dataset.
         trees: the trees.
+        by_file: the indices of the trees of each file, by its name without suffixes; files of one name are one. A
+            dataset has no files.
         num_left_out: how many sentences have no word.
         preprocessing: how they were read.
     """
 
     def __init__(self, options: argparse.Namespace):
-        self.options = options
+        self.options, self.name = options, " ".join(options.treebank)
         self._is_of_a_model = False
         self._read(self._chosen(None))
 
@@ -94,7 +100,7 @@ class Treebank:
             self._read(preprocessing)
         self._is_of_a_model = True
         if not self.trees:
-            raise ValueError(f"no sentence of {self.options.treebank} has a word, read in this way")
+            raise ValueError(f"no sentence of {self.name} has a word, read in this way")
         return self.trees
 
     def _chosen(self, known: Mapping[str, Any] | None) -> Preprocessing:
@@ -109,21 +115,27 @@ class Treebank:
         )
 
     def _read(self, preprocessing: Preprocessing) -> None:
-        options, path = self.options, Path(self.options.treebank)
-        if path.is_file() or path.suffix.lower() == ".mrg" or any(path.rglob("*.[mM][rR][gG]")):
-            trees = read_treebank(path, preprocessing)
+        options = self.options
+        if len(options.treebank) > 1 or _has_trees(Path(options.treebank[0])):
+            named = [(_part(file), read_treebank(file, preprocessing)) for file in treebank_files(options.treebank)]
         else:
-            rows = read_string_column(options.treebank, options.config, options.split, options.column)
-            trees = gold_trees_from_brackets(rows, preprocessing)
-        self.trees, self.preprocessing = [tree for tree in trees if tree.words], preprocessing
-        self.num_left_out = len(trees) - len(self.trees)
+            rows = read_string_column(options.treebank[0], options.config, options.split, options.column)
+            named = [(None, gold_trees_from_brackets(rows, preprocessing))]
+        self.trees, self.by_file, self.num_left_out, self.preprocessing = [], {}, 0, preprocessing
+        for name, trees in named:
+            kept = [tree for tree in trees if tree.words]
+            if name is not None:
+                indices = range(len(self.trees), len(self.trees) + len(kept))
+                self.by_file.setdefault(name, []).extend(indices)
+            self.trees += kept
+            self.num_left_out += len(trees) - len(kept)
 
     @property
     def is_read_as_in_the_papers(self) -> bool:
         return self.preprocessing == Preprocessing()
 
     def describe(self) -> str:
-        """How the words came about, in a few words."""
+        """Returns a short description of the preprocessing."""
         if self.is_read_as_in_the_papers:
             return PAPERS_PROTOCOL
         preprocessing = self.preprocessing
@@ -132,3 +144,17 @@ class Treebank:
         parts.append("lower case" if preprocessing.lowercase else "case as written")
         parts.append({"runs": "N for digits", "numbers": "N for numbers", "keep": "digits kept"}[preprocessing.digits])
         return ", ".join(parts)
+
+
+def _has_trees(path: Path) -> bool:
+    """Returns whether a path is a file of trees or a folder of such files, and not a dataset."""
+    return (
+        path.is_file()
+        or path.name.lower().endswith(SUFFIXES)
+        or any(file.name.lower().endswith(SUFFIXES) for file in path.rglob("*"))
+    )
+
+
+def _part(file: Path) -> str:
+    """A file's name without suffixes."""
+    return file.name.partition(".")[0]

@@ -7,7 +7,7 @@ ROUNDING = 1e-4
 
 
 def compare(doc: dict, results: Sequence[tuple[float, bool]]) -> dict[str, float]:
-    """Whether the grammatical sentence of a pair is the more probable one, and whether both are equally probable.
+    """Returns whether the grammatical sentence of a pair is more probable, and whether both are equally probable.
 
     The harness's own `acc` gives a tie to the first sentence, which is the grammatical one: to a model of words, pairs
     that differ in words outside its vocabulary are the same sentence twice.

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parent
 def score(lines: str) -> dict:
     """Scores lines of a predicted relation, the gold one and the number of operators."""
     try:
-        rows = [line.split() for line in lines.splitlines() if line.strip()]
+        rows = [line.split() for line in lines.split("\n") if line.strip()]
         if any(len(row) != 3 for row in rows):
             raise ValueError("each line must have a predicted relation, the gold one and the number of operators")
         predictions, references, numbers = zip(*rows, strict=True) if rows else ((), (), ())

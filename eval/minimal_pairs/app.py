@@ -12,8 +12,8 @@ FOLDER = Path(__file__).resolve().parent
 def score(log_probabilities: str, conditions: str) -> dict:
     """Scores items of two or three log probabilities a line, and by condition where each line has one."""
     try:
-        predictions = [[float(number) for number in line.split()] for line in log_probabilities.splitlines() if line]
-        names = [line for line in conditions.splitlines() if line.strip()] or None
+        predictions = [[float(number) for number in line.split()] for line in log_probabilities.split("\n") if line]
+        names = [line for line in conditions.split("\n") if line.strip()] or None
         metric = evaluate.load(str(FOLDER / "minimal_pairs.py"))
         return metric.compute(predictions=predictions, conditions=names)
     except ValueError as error:

@@ -10,7 +10,7 @@ from eval.narrative_cloze.event_files import Script
 
 
 class Prediction(NamedTuple):
-    """What a model says of one held-out event.
+    """Prediction of a model for one held-out event.
 
     Attributes:
         events: the likeliest events, the best first.
@@ -67,7 +67,7 @@ class CountModel:
         return np.log(probabilities / (counts.sum() + self.prior))
 
     def predict(self, script: Script, count: int) -> Iterator[Prediction]:
-        """For each event after the first the `count` events that are likeliest after those before it."""
+        """Returns the `count` likeliest events for each event after the first."""
         scores = np.zeros(len(self.events))
         for event in script[:-1]:
             scores = scores + self.log_conditionals(event) if self.window else self.frequencies

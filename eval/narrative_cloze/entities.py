@@ -36,7 +36,7 @@ THIRD_PERSON = frozenset({"he", "she", "it", "they"})
 
 
 class Mention(NamedTuple):
-    """An argument: the entity that it names, and the pronouns that may stand for it."""
+    """An argument: its entity, and the pronouns that may refer to it."""
 
     entity: Hashable
     pronouns: frozenset[str]

@@ -1,4 +1,4 @@
-"""Scripts as text: a line a document, five words an event, of which the first letter says what each is."""
+"""Scripts as text: a line a document, five words an event; a word's first letter says its role."""
 
 import os
 from collections import Counter
@@ -11,7 +11,7 @@ from eval.narrative_cloze.heads import noun_lemma, verb_lemma
 from onlstm_hf.utils.files import read_text_file, written_file
 
 PARTS = ("train", "valid", "test")
-# What the five words of an event are: verb, three arguments (subject, object, prepositional object), preposition.
+# The five words of an event: verb, three arguments (subject, object, prepositional object), preposition.
 KINDS = ("v:", "a:", "a:", "a:", "p:")
 RARE = "?"
 Script = list[tuple[str, ...]]  # the events of a document, five words each
@@ -56,7 +56,7 @@ def replace_rare(parts: dict[str, list[Script]], min_count: int) -> dict[str, li
 
 
 def write_scripts(folder: str | os.PathLike, parts: dict[str, list[Script]]) -> None:
-    """Writes `train.txt`, `valid.txt` and `test.txt` into a folder, which is made where there is none."""
+    """Writes `train.txt`, `valid.txt` and `test.txt` into a folder, which is created if needed."""
     Path(folder).mkdir(parents=True, exist_ok=True)
     for part, scripts in parts.items():
         with written_file(Path(folder, f"{part}.txt")) as file:
@@ -82,7 +82,7 @@ def read_scripts(path: str | os.PathLike) -> list[Script]:
 
 
 def describe(scripts: Sequence[Script]) -> dict[str, float]:
-    """How many documents and events there are, and how many events a document has."""
+    """Counts documents, events, and events a document."""
     num_events = sum(map(len, scripts))
     return {
         "num_documents": len(scripts),

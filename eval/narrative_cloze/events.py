@@ -68,7 +68,7 @@ def _event(verb: Node, antecedents: dict[str, Node]) -> Event:
     after = verb.siblings_after()
     subject = _head(_surface_subject(verb), antecedents)
     objects = [part for part in after if part.category == "NP" and not part.functions & NO_OBJECT]
-    # Of two objects the second is the direct one.
+    # The second of two objects is the direct one.
     object_ = _head(objects[-1], antecedents) if objects else None
     if _is_passive(verb):
         object_ = object_ or subject
@@ -96,7 +96,7 @@ def _surface_subject(verb: Node) -> Node | None:
 
 
 def _is_passive(verb: Node) -> bool:
-    """Whether a past participle follows a form of `be` or `get`, or no auxiliary."""
+    """Returns whether a past participle follows a form of `be` or `get`, or no auxiliary."""
     if verb.category != "VBN":
         return False
     node = verb
@@ -129,7 +129,7 @@ def _prepositional_object(phrase: Node, antecedents: dict[str, Node]) -> tuple[N
 
 
 def _head(node: Node | None, antecedents: dict[str, Node]) -> Node | None:
-    """The head of a noun phrase or, where it is empty or a relative pronoun, of what that stands for."""
+    """Returns the head of a noun phrase; that of its antecedent if it is empty or a relative pronoun."""
     seen = set()
     while node is not None and node not in seen:
         seen.add(node)
@@ -162,5 +162,5 @@ def _modified_noun_phrase(relative: Node) -> Node | None:
 
 
 def _has_extraposed_subject(node: Node) -> bool:
-    """Whether a phrase is the `it` of "it is clear that": it has a clause elsewhere."""
+    """Returns whether a phrase is the `it` of "it is clear that": it has a clause elsewhere."""
     return any(part.word is not None and part.word.startswith("*EXP*") for part in node.nodes())

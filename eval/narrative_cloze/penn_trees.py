@@ -41,7 +41,7 @@ class Node:
         Raises:
             ValueError: if a word has no tag or a constituent no label, the outermost one excepted.
         """
-        label, parts = bracket
+        label, parts = bracket.label, bracket.children
         if label is None:
             if len(parts) != 1:
                 raise ValueError("a bracket without a label has several parts; expected ( (S ...) )")
@@ -87,7 +87,7 @@ class Node:
         return next(place for place, node in enumerate(self.parent.children) if node is self)
 
     def empty_element(self) -> str | None:
-        """What stands for a constituent that has no word (`*T*-1`), `None` where it has words."""
+        """Returns the trace of a constituent without words (`*T*-1`), `None` if it has words."""
         if next(self.words(), None) is not None:
             return None
         return next((node.word for node in self.nodes() if node.word is not None), None)

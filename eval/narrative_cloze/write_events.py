@@ -1,4 +1,4 @@
-"""Scripts: the events of the documents of a treebank, as text that language models can be trained on.
+"""Writes the events of a treebank's documents as text for training language models.
 
     python eval/narrative_cloze/write_events.py --treebank wsj/ --output-dir runs/events
 
@@ -38,7 +38,9 @@ def build_parser() -> argparse.ArgumentParser:
         help="Penn-style .mrg files, or folders of them; every file, and every tree after an empty line, begins a "
         "document",
     )
-    parser.add_argument("--output-dir", required=True, metavar="FOLDER", help="older files in it are replaced")
+    parser.add_argument(
+        "--output-dir", required=True, metavar="FOLDER", help="folder to write; older files in it are replaced"
+    )
     parser.add_argument(
         "--min-count",
         type=positive_integer,

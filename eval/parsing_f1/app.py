@@ -15,7 +15,7 @@ EXAMPLE = [
 
 def score(predictions: str, references: str) -> dict:
     """Scores the trees of two texts, one bracketed tree per line."""
-    lines = [[line for line in text.splitlines() if line.strip()] for text in (predictions, references)]
+    lines = [[line for line in text.split("\n") if line.strip()] for text in (predictions, references)]
     try:
         return evaluate.load(str(FOLDER / "parsing_f1.py")).compute(predictions=lines[0], references=lines[1])
     except ValueError as error:

@@ -9,6 +9,7 @@ import datasets
 import evaluate
 
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
+from onlstm_hf.trees.brackets import write_nltk_tree
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, Preprocessing, preprocessing_of
 
@@ -117,7 +118,7 @@ def _for_each(side: str, convert: Callable, *columns: list) -> list:
 
 
 def _write_prediction(tree: Any) -> str:
-    """A predicted tree as bracket string, or as JSON where only its spans are known."""
+    """A predicted tree as a bracket string, or as JSON with spans only."""
     if isinstance(tree, str) and tree.lstrip().startswith(("(", "[")):
         return tree.strip()
     if isinstance(tree, list | tuple) and all(_is_span(item) for item in tree):
@@ -129,16 +130,21 @@ def _write_prediction(tree: Any) -> str:
 
 def _read_prediction(text: str, gold: GoldTree) -> InducedTree:
     if text.startswith("["):
-        return InducedTree.from_spans(gold.words, json.loads(text))
+        spans = json.loads(text)
+        if not spans and len(gold.words) > 1:
+            raise ValueError(f"there is no tree; a flat one of these words is [[0, {len(gold.words)}]]")
+        return InducedTree.from_spans(gold.words, spans)
     return InducedTree.from_bracket(text)
 
 
 def _write_reference(tree: Any) -> str:
-    """A gold tree as bracket string, or as JSON where its words are preprocessed already."""
+    """A gold tree as a bracket string, or as JSON with preprocessed words."""
     if isinstance(tree, GoldTree):
         return json.dumps([tree.words, tree.constituents])
-    if isinstance(tree, str) or hasattr(tree, "leaves"):
-        return str(tree)
+    if isinstance(tree, str):
+        return tree
+    if hasattr(tree, "leaves"):
+        return write_nltk_tree(tree)
     raise ValueError(f"a gold tree must be a bracket string, an nltk.Tree or a GoldTree, got {type(tree).__name__}")
 
 

@@ -12,7 +12,7 @@ FOLDER = Path(__file__).resolve().parent
 def score(log_probabilities: str, protocol: str) -> dict:
     """Scores natural log probabilities, one sequence per line, separated by spaces."""
     try:
-        predictions = [[float(number) for number in line.split()] for line in log_probabilities.splitlines() if line]
+        predictions = [[float(number) for number in line.split()] for line in log_probabilities.split("\n") if line]
         return evaluate.load(str(FOLDER / "perplexity.py")).compute(predictions=predictions, protocol=protocol)
     except ValueError as error:
         raise gr.Error(str(error)) from error

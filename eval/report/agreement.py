@@ -1,4 +1,4 @@
-"""How far models and layers agree on the trees of sentences, and whether that tells which of them are right."""
+"""Agreement of models and layers, and its rank correlation with F1 against gold trees."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import pandas as pd
 
 from onlstm_hf.scoring.agreement import mean_agreement
 
-# Whom a parser is compared to.
+# Groups of parsers that a parser is compared with.
 SAME_LAYER, OWN_LAYERS, ALL = "same layer of other models", "other layers of its model", "all others"
 FEWEST_RANKS = 3
 

@@ -1,29 +1,14 @@
-"""Files of results: whether they can be written, what they say of a checkpoint, and reading them back."""
+"""Results files: reading them, and what they say of a checkpoint."""
 
 import json
 import os
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import NamedTuple
 
 from transformers import PreTrainedModel
 
 TREES_OF_SEED = re.compile(r"seed_\d+\.trees\.jsonl\.xz")
-
-
-class Run(NamedTuple):
-    """One results file.
-
-    Attributes:
-        number: by which rows refer to it.
-        path: where it is in the checkout.
-        results: what is in it.
-    """
-
-    number: int
-    path: str
-    results: dict
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:
@@ -33,8 +18,8 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
             raise FileNotFoundError(f"cannot write {path}: its folder does not exist")
 
 
-def read_results(path: str, tasks: Collection[str]) -> dict:
-    """A results file.
+def read_results(path: str | os.PathLike, tasks: Collection[str]) -> dict:
+    """Reads a results file.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -52,7 +37,7 @@ def read_results(path: str, tasks: Collection[str]) -> dict:
 
 
 def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:
-    """What a results file says of a checkpoint: its name, its size, and the seed that it was trained with.
+    """Returns what a results file says of a checkpoint: its name, its size, and the seed that it was trained with.
 
     Args:
         name: checkpoint folder, or name on the Hub.
@@ -82,8 +67,3 @@ def short_name(path: str) -> str:
     place = Path(path)
     is_part = place.name in ("best", "last") or TREES_OF_SEED.fullmatch(place.name) is not None
     return place.parent.name if is_part and place.parent.name else place.name
-
-
-def text_name(path: str) -> str:
-    """The last two parts of a path, as the folder says what text it is and the file says which part of it."""
-    return "/".join(Path(path).parts[-2:])

@@ -1,330 +1,385 @@
-"""The sections of RESULTS.md: for each task one Markdown table of what was measured and what was published."""
+"""The tables of RESULTS.md, and those that other pages show between markers: a function a task.
 
-from collections.abc import Sequence
+A function takes the results files of its task by name (`{"lm_kneser_ney": {...}}`) and returns header and rows.
+"""
 
-from eval.report.agreement import agreement_table
-from eval.report.by_task.languages import NOTE as LANGUAGES_NOTE
-from eval.report.by_task.languages import is_by_language, language_table
-from eval.report.by_task.listops import PUBLISHED_NOTE as LISTOPS_NOTE
-from eval.report.by_task.listops import accuracy_table, depth_table, trees_table
-from eval.report.by_task.logic import PUBLISHED as PUBLISHED_ACCURACIES
-from eval.report.by_task.logic import PUBLISHED_NOTE as LOGIC_NOTE
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+
+from eval.report.agreement import ALL
 from eval.report.by_task.logic import logic_table
-from eval.report.by_task.narrative_cloze import NOTE as NARRATIVE_CLOZE_NOTE
 from eval.report.by_task.narrative_cloze import cloze_table
-from eval.report.by_task.parsing import INTERVAL_NOTE, PUBLISHED_MAX_WORDS, parsing_table, published_rows
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
-from eval.report.by_task.syntax import PUBLISHED_NOTE as SYNTAX_NOTE
-from eval.report.perplexities import settings_at_an_edge
-from eval.report.results_files import Run, short_name, text_name
-from eval.report.tables import markdown_table
-from eval.report.tasks import (
-    LANGUAGE_MODELLING,
-    LISTOPS,
-    LOGICAL_INFERENCE,
-    NARRATIVE_CLOZE,
-    PARSING,
-    PUNCTUATION,
-    SPEED,
-    SYNTAX,
-    TOY_ENGLISH,
-    UNKNOWN_WORDS,
-    WORD_ORDER,
-)
-from eval.speed.rows import HEADER as SPEED_HEADER
-from eval.speed.rows import SETTINGS_NOTE, Row, with_rows_over_all_runs
+from eval.report.results_files import short_name
+from eval.report.tasks import LANGUAGE_MODELLING, LISTOPS, PARSING
 from onlstm_hf.hub.cards.published import citation, published_figures
+from onlstm_hf.utils.training_stages import epochs_of, training_stages
 
-PUBLISHED_PARSING_NOTE = (
-    "Rows marked as published: sentence F1 over several seeds, on the WSJ test set (section 23), on WSJ10 or on short "
-    "sentences of the sample, each with its source; `secondary` are those that were taken from a list of reference "
-    "figures and not checked against the paper, `computed` those that were computed for this project, by the papers' "
-    "rule and the authors' sentence F1, from trees that the source holds. Systems other than ON-LSTM and PRPN read "
-    "the text of sections 2 to 21"
-)
+Table = tuple[list[str], list[list[str]]]
+Results = Mapping[str, dict]
 
-AGREEMENT_NOTE = (
-    "What can be told without gold trees: mean sentence F1, in per cent, of the trees of each model and layer with "
-    "those of others in the place of gold trees, and Spearman's rank correlation of that with F1 against gold trees"
-)
+UNBIASED = "F1, unbiased rule"
+# Rows of the results files that the tables leave out.
+LEFT_OUT = ("random (uniform splits)", ", by agreement")
+MAIN_LAYER, RANDOM = "layer 2 (--layer 1)", "random (uniform trees)"
 
 
-def language_modelling(runs: Sequence[Run]) -> str:
-    """A row for each text and model, as it is and with adaptation; runs that scored the same share it."""
-    rows = {}
-    models = [(run.number, model) for run in runs for model in run.results.get("models", [run.results])]
-    coverage = {  # what any run found of a model and text
-        (model["model"], text): score["unknown_words"]
-        for _, model in models
-        for text, score in model["scores"].items()
-        if "unknown_words" in score
-    }
-    for run_number, results in models:
-        adapted = results["adaptation"]
-        scored = [("", results["scores"])]
-        if adapted:
-            settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
-            scored.append((f"{adapted['method']}: {settings}{_tuning(adapted)}", adapted["scores"]))
-        for adaptation, scores in scored:
-            for text, score in scores.items():
-                row = (
-                    short_name(results["model"]),
-                    _cell(results["seed"]),
-                    f"{results['num_parameters']:,}",
-                    text_name(text),
-                    adaptation,
-                    f"{score['perplexity']:.2f}",
-                    f"{score['word_perplexity']:.2f}",
-                    f"{score['bits_per_character']:.3f}",
-                    _share(coverage.get((results["model"], text))),
-                )
-                rows.setdefault(row, []).append(f"[{run_number}]")
-    measured = [[*row, " ".join(numbers)] for row, numbers in rows.items()]
-    units = ["perplexity", "per word", "bits per character", "unknown words"]
-    header = ["model", "seed", "parameters", "text", "adaptation", *units, "run"]
-    table = markdown_table(header, measured)
-    return (
-        "Each text is one stream here. The model cards cut the validation text into ten rows, as the papers do, which "
-        f"gives slightly other figures ([why](docs/evaluation.md#perplexity)).\n\n{table}"
-    )
-
-
-def _tuning(adapted: dict) -> str:
-    tuning = adapted["tuning"]
-    if tuning is None:
+def spread(values: Iterable[float], digits: int = 1) -> str:
+    """Mean and, of several values, the standard deviation of the sample; empty without values."""
+    values = list(values)
+    if not values:
         return ""
-    edges = settings_at_an_edge(adapted)
-    beyond = f"; none beyond this {' and '.join(edges)} was tried" if edges else ""
-    tokens = f"{tuning['num_tokens']:,} tokens of {text_name(tuning['text'])}"
-    return f" (best of {len(tuning['grid'])} on {tokens}{beyond})"
+    return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
-def _share(fraction: float | None) -> str:
-    return "" if fraction is None else f"{100 * fraction:.1f} %"
+def per_cent(fraction: float | None) -> str:
+    return "" if fraction is None else f"{100 * fraction:.1f}"
 
 
-def parsing(runs: Sequence[Run]) -> str:
-    """The table of English, and that of other languages where there are such runs."""
-    by_language = [run for run in runs if is_by_language(run)]
-    english = [run for run in runs if not is_by_language(run)]
-    sections = [_parsing_of_english(english)] if english else []
-    compared = [_agreement(run) for run in english if "agreement" in run.results]
-    if compared:
-        sections += ["### Agreement of models and layers", f"{AGREEMENT_NOTE}.", *compared]
-    if by_language:
-        sections.append(f"### Other languages\n\n{LANGUAGES_NOTE}.\n\n{markdown_table(*language_table(by_language))}")
-    return "\n\n".join(sections)
+def is_by_language(results: dict) -> bool:
+    """Returns whether the treebank lies in a folder of its language, such as `languages/nl/test.mrg`."""
+    return Path(results["treebank"]).parent.parent.name == "languages"
 
 
-def _parsing_of_english(runs: Sequence[Run]) -> str:
-    """A row for each layer and ensemble, then one for each baseline; figures of several checkpoints are means.
+def read_training_runs(folder: Path) -> dict[str, list[dict]]:
+    """The results of all seeds below a folder, by the name of the folder that they lie in."""
+    runs: dict[str, list[dict]] = {}
+    for path in sorted(folder.rglob("seed_*.json")):
+        runs.setdefault(path.parent.relative_to(folder).as_posix(), []).append(json.loads(path.read_text("utf-8")))
+    return runs
 
-    Short sentences are those of the papers' WSJ10; runs with others have no figures for them. What scores the same in
-    several runs has one row. Models that have not read the sentences come first.
+
+def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Table:
+    """A row for each model of the Penn Treebank text, then one for each published system.
+
+    Args:
+        files: results of language modelling.
+        trained: what `read_training_runs` gives, for recipes of which no checkpoint was scored.
     """
-    measured, baselines = {}, {}
-    for run in sorted(runs, key=lambda run: run.results.get("sentences_read") != "no"):
-        results = run.results
-        read = results.get("sentences_read") or ""
-        summary = results["summary"]
-        if results["max_words"] != PUBLISHED_MAX_WORDS:
-            summary = {"all": summary["all"]}
-        header, table = parsing_table(summary, PUBLISHED_MAX_WORDS)
-        for name, *figures in table:
-            place, number = text_name(results["treebank"]), f"[{run.number}]"
-            is_of_all = name.startswith("ensemble")
-            models = [model for model in results["models"] if is_of_all or name in model["scores"]["all"]]
-            if models:
-                names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
-                seeds = ", ".join(_cell(model["seed"]) for model in models)
-                unknown = ", ".join(dict.fromkeys(_share(model.get("unknown_words")) for model in models))
-                rule = "" if results["protocol"]["branching_bias"] == "right" else ", no branching bias"
-                measured.setdefault((f"{name}{rule}", names, seeds, place, read, *figures, unknown), []).append(number)
-            else:
-                baselines.setdefault((name, "", "", place, "", *figures, ""), []).append(number)
-    rows = [[*row, " ".join(numbers)] for row, numbers in (measured | baselines).items()]
-    published = published_figures(PARSING)
-    for row, (name, *figures) in zip(published, published_rows(PUBLISHED_MAX_WORDS, published), strict=True):
-        place = "WSJ section 23" if "wsj" in row else "wsj_0001-0199.mrg"
-        rows.append([name, "", "", place, "", *figures, "", citation(row)])
-    columns = ["model", "seed", "treebank", "read in training", *header[1:], "unknown words", "run"]
-    table = markdown_table([header[0], *columns], rows)
-    return f"In per cent, but for the depth; {INTERVAL_NOTE}. {PUBLISHED_PARSING_NOTE}.\n\n{table}"
-
-
-def _agreement(run: Run) -> str:
-    """The table of one run, with the short names of its models."""
-    results = run.results
-    names = {model["model"]: f"{short_name(model['model'])}, {_cell(model['seed'])}" for model in results["models"]}
-    parsers = [parser | {"model": names[parser["model"]]} for parser in results["agreement"]["parsers"]]
-    rule = "" if results["protocol"]["branching_bias"] == "right" else ", no branching bias"
-    header, rows = agreement_table(results["agreement"] | {"parsers": parsers})
-    return markdown_table([f"run [{run.number}]{rule}", *header[1:]], rows)
-
-
-def syntax(runs: Sequence[Run]) -> str:
-    """A table for each test, with a column for each model; of BLiMP one row a phenomenon."""
-    columns = [(run, model) for run in runs for model in run.results["models"]]
-    tables = []
-    for test in (MARVIN_LINZEN, BLIMP):
-        chosen = [(run, model) for run, model in columns if test in model["scores"]]
-        if not chosen:
+    header = ["model", "parameters", "epochs", "validation", "test", "test, adapted", "unknown words", "file"]
+    rows: dict[str, dict[str, str]] = {}
+    adapted: dict[str, list[tuple[float, str]]] = {}
+    for name, results in files.items():
+        for model in results.get("models", [results]):
+            row = rows.setdefault(short_name(model["model"]), {"parameters": f"{model['num_parameters']:,}"})
+            row["file"] = f"{row.get('file', '')} {name}".strip()
+            row["epochs"] = _epochs_of_release(model["model"])
+            for text, score in model["scores"].items():
+                part = {"valid.txt": "validation", "test.txt": "test"}.get(Path(text).name, "")
+                row[part] = f"{score['perplexity']:.2f}"
+                if part == "test" and "unknown_words" in score:
+                    row["unknown words"] = per_cent(score["unknown_words"])
+            if adaptation := model["adaptation"]:
+                scores = {Path(text).name: score["perplexity"] for text, score in adaptation["scores"].items()}
+                adapted.setdefault(short_name(model["model"]), []).append((scores["test.txt"], adaptation["method"]))
+    for name, found in adapted.items():
+        rows[name]["test, adapted"] = "{:.2f} ({})".format(*min(found))
+    for name, seeds in trained.items():
+        if "/" in name:  # another language
             continue
-        scores = [model["scores"][test] for _, model in chosen]
-        published = PUBLISHED_SYNTAX if test == MARVIN_LINZEN else ()
-        header = [test, *(short_name(model["model"]) for _, model in chosen)]
-        rows = [
-            ["seed", *(_cell(model["seed"]) for _, model in chosen), *[""] * len(published)],
-            ["run", *(f"[{run.number}]" for run, _ in chosen), *["published"] * len(published)],
-        ]
-        names = dict.fromkeys(name for score in scores for name in score["by_group"])
-        sections = marvin_linzen_sections(names) if test == MARVIN_LINZEN else {"": sorted(names)}
-        for section, groups in sections.items():
-            if section:
-                rows.append([f"*{section}*", *[""] * (len(chosen) + len(published))])
-            for name in groups:
-                figures = published_accuracies(name) if published else []
-                rows.append([name, *(_accuracy(score["by_group"].get(name)) for score in scores), *figures])
-        rows.append(["all", *map(_accuracy, scores), *[""] * len(published)])
-        tables.append(markdown_table([*header, *(f"{model['system']} (published)" for model in published)], rows))
-    note = f"Accuracy on all pairs, and in brackets on those whose words a model knows; {SYNTAX_NOTE}."
-    return "\n\n".join([note, *tables])
+        row = rows.setdefault(name, {"parameters": f"{seeds[0]['parameters']:,}", "file": f"{name}/"})
+        row["epochs"] = epochs_of(training_stages(seeds[0]))
+        for part in ("validation", "test"):
+            row.setdefault(part, spread((s[f"{part}_perplexity"] for s in seeds if f"{part}_perplexity" in s), 2))
+        row.setdefault("unknown words", per_cent(seeds[-1].get("test_unknown_words")))
+    for published in published_figures(LANGUAGE_MODELLING):
+        row = rows.setdefault(f"{published['system']} (published)", {"file": citation(published)})
+        part = {"valid": "validation", "test": "test"}[published["text"].split()[-1]]
+        row |= {part: f"{published['perplexity']:.2f}"}
+        row |= {column: str(published[column]) for column in ("parameters", "epochs") if column in published}
+        if adaptation := published.get("adapted"):
+            row["test, adapted"] = f"{adaptation['perplexity']:.2f} ({adaptation['method']})"
+    return header, [[name, *(row.get(column, "") for column in header[1:])] for name, row in rows.items()]
 
 
-def _accuracy(score: dict | None) -> str:
-    return "-" if score is None else "{} ({})".format(*accuracies(score))
+def _epochs_of_release(name: str) -> str:
+    """Epochs of a released model, whose results lie in its folder of this checkout."""
+    path = Path(name, "results.json")
+    return epochs_of(training_stages(json.loads(path.read_text(encoding="utf-8")))) if path.is_file() else ""
 
 
-def logical_inference(runs: Sequence[Run]) -> str:
-    """Accuracy by number of operators, a column for each run."""
-    header, rows = logic_table([run.results["name"] for run in runs], [run.results for run in runs])
-    empty = [""] * len(PUBLISHED_ACCURACIES)
-    rows.append(["seed", "", *(_cell(run.results["recipe"]["seed"]) for run in runs), *empty])
-    rows.append(["run", "", *(f"[{run.number}]" for run in runs), *["published"] * len(empty)])
-    return f"Accuracy in per cent; {LOGIC_NOTE}.\n\n{markdown_table(header, rows)}"
+def adaptation_settings(files: Results) -> Table:
+    """The settings that each adaptation was tuned to, and what it was tuned on."""
+    rows = []
+    for name, results in files.items():
+        if adaptation := results.get("adaptation"):
+            settings = ", ".join(f"{key} {value:g}" for key, value in adaptation["settings"].items())
+            figures = [f"{score['perplexity']:.2f}" for score in adaptation["scores"].values()]
+            tuning = adaptation["tuning"]
+            grid = f"{len(tuning['grid'])} on {tuning['num_tokens']:,}" if tuning else ""
+            rows.append([short_name(results["model"]), adaptation["method"], settings, grid, *figures, name])
+    return ["model", "adaptation", "settings", "tried, on tokens", "validation", "test", "file"], rows
 
 
-def listops(runs: Sequence[Run]) -> str:
-    """Accuracy by length and by depth, and the F1 of induced trees."""
-    names, results = [run.results["name"] for run in runs], [run.results for run in runs]
-    tables = [
-        accuracy_table(names, results, [f"[{run.number}]" for run in runs]),
-        trees_table(names, results),
-        depth_table(names, results),
-    ]
-    return "\n\n".join([f"In per cent; {LISTOPS_NOTE}.", *(markdown_table(*table) for table in tables)])
-
-
-def narrative_cloze(runs: Sequence[Run]) -> str:
-    """A row for each kind of arguments and system, then the published ones."""
-    results = [run.results for run in runs]
-    documents = "; ".join(
-        f"{part}: {numbers['num_documents']} documents, {numbers['num_events']:,} events, "
-        f"{numbers['events_a_document']:.0f} a document"
-        for part, numbers in results[0]["documents"].items()
-    )
-    table = markdown_table(*cloze_table(results, [f"[{run.number}]" for run in runs]))
-    return f"{NARRATIVE_CLOZE_NOTE}. Of the runs, {documents}.\n\n{table}"
-
-
-def speed(runs: Sequence[Run]) -> str:
-    """The rows of the benchmark's summary, and of what several runs measured rows over all their rounds."""
-    rows = [
-        (Row.from_dict(row), f"[{run.number}]", run.results["machine"]["cpu"])
-        for run in runs
-        for row in run.results["rows"]
-    ]
-    table = [[*row.cells(), number] for row, number in with_rows_over_all_runs(rows)]
-    return f"{SETTINGS_NOTE}.\n\n{markdown_table([*SPEED_HEADER, 'run'], table)}"
-
-
-def toy_english(runs: Sequence[Run]) -> str:
-    """A row for each layer of each model, then one for each baseline; those of several runs are the same."""
-    rows, baselines = [], {}
-    for run in runs:
-        results, number = run.results, f"[{run.number}]"
-        perplexity, seconds = f"{results['test_perplexity']:.2f}", f"{results['cpu_seconds']:.0f}"
-        for name, f1 in results["sentence_f1"].items():
-            figure = f"{100 * f1:.1f}"
-            if name.startswith("layer") or name == "induced trees":
-                rows.append([results["model_type"], str(results["seed"]), perplexity, seconds, name, figure, number])
+def parsing(files: Results) -> Table:
+    """English: a row for each model and layer by both rules, then baselines and published systems."""
+    header = ["trees", "model", "seeds", "read", "F1", "max", "F1, at most 10 words", UNBIASED, "NP", "PP", "file"]
+    rows: dict[tuple, dict[str, str]] = {}
+    for name, results in sorted(files.items(), key=lambda item: item[1].get("sentences_read") != "no"):
+        is_biased = results["protocol"]["branching_bias"] == "right"
+        for trees, scores in results["summary"]["all"].items():
+            models = [m for m in results["models"] if trees.startswith("ensemble") or trees in m["scores"]["all"]]
+            if trees.endswith(LEFT_OUT) or (trees.startswith("layer") and len(models) == 1 and trees != MAIN_LAYER):
+                continue
+            names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
+            seeds = [str(model["seed"]) for model in models if model["seed"] is not None]
+            seeds = f"{len(seeds)}" if len(seeds) > 1 else "".join(seeds)
+            if not models:
+                names = seeds = read = ""
             else:
-                baselines.setdefault(("", "", "", "", name, figure), []).append(number)
-    rows += [[*row, " ".join(numbers)] for row, numbers in baselines.items()]
-    header = ["model", "seed", "perplexity", "seconds of the CPU", "trees", "sentence F1", "run"]
-    return (
-        "Held-out sentences of the toy corpus of `training/quickstart.py`. The seconds are those that the processor "
-        f"worked for the whole command.\n\n{markdown_table(header, rows)}"
-    )
+                read = results.get("sentences_read") or ""
+            # The same seed was trained twice on different machines, so that its name does not tell the runs apart.
+            place = name if "/best" in "".join(m["model"] for m in models) else ""
+            row = rows.setdefault((not models, trees, names, seeds, read, place), {})
+            f1 = scores["sentence_f1"]
+            if not is_biased:
+                row[UNBIASED] = _f1(f1)
+            else:
+                row |= {"F1": _f1(f1), "max": per_cent(f1["max"]) if f1["standard_deviation"] is not None else ""}
+                if results["max_words"] == 10:
+                    row["F1, at most 10 words"] = _f1(results["summary"]["short"][trees]["sentence_f1"])
+                recall = scores["label_recall"]
+                row |= {label: per_cent(recall[label]["mean"]) for label in ("NP", "PP") if label in recall}
+            if models:
+                row["file"] = " ".join(dict.fromkeys(f"{row.get('file', '')} {name}".split()))
+    table = [
+        [*key[1:5], *(row.get(column, "") for column in header[4:])]
+        for key, row in sorted(rows.items(), key=lambda item: item[0][0])
+    ]
+    for row in published_figures(PARSING):
+        wsj, short = row.get("wsj", {}), row.get("wsj10", row.get("sample10", {}))
+        figures = [_published(wsj), _maximum(wsj), _published(short) or _maximum(short)]
+        table.append([f"{row['system']} (published)", "", "", "", *figures, "", "", "", citation(row)])
+    return header, table
 
 
-def word_order(runs: Sequence[Run]) -> str:
-    """A row for each model and text: how often it prefers a sentence to its words in another order."""
+def unread_sentences(files: Results) -> Table:
+    """The rows of `parsing` for several seeds, averages and released models that have not read the sentences."""
+    header, rows = parsing(files)
+    columns = [
+        header.index(name) for name in ("trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED)
+    ]
+    read, f1 = header.index("read"), header.index("F1")
+    chosen = [
+        row
+        for row in rows
+        if (
+            row[read] == "no"
+            and row[0].startswith((MAIN_LAYER, "induced", "ensemble"))
+            and ("±" in row[f1] or "-" in row[1] or row[0].startswith("ensemble"))
+        )
+        or row[0] == "right branching"
+    ]
+    return [header[column] for column in columns], [[row[column] for column in columns] for row in chosen]
+
+
+def _f1(figure: Mapping) -> str:
+    deviation = figure["standard_deviation"]
+    return per_cent(figure["mean"]) + ("" if deviation is None else f" ± {per_cent(deviation)}")
+
+
+def _published(figure: Mapping) -> str:
+    if "mean" not in figure:
+        return spread(figure.get("runs", ()))
+    deviation = figure.get("standard_deviation")
+    return f"{figure['mean']:.1f}" + ("" if deviation is None else f" ± {deviation:.1f}")
+
+
+def _maximum(figure: Mapping) -> str:
+    return f"{figure['max']:.1f}" if "max" in figure else f"{max(figure['runs']):.1f}" if "runs" in figure else ""
+
+
+def agreement(files: Results) -> Table:
+    """Spearman's rank correlation of a parser's mean agreement with all others and its F1 against gold trees."""
+    kinds = ["all", "layer 1 (--layer 0)", MAIN_LAYER, "layer 3 (--layer 2)", "induced trees"]
+    rows: dict[str, dict[str, str]] = {}
+    for name, results in files.items():
+        if "agreement" in results:
+            row = rows.setdefault(name.removesuffix("_no_bias"), {"parsers": len(results["agreement"]["parsers"])})
+            rule = {"right": "", "none": ", unbiased"}[results["protocol"]["branching_bias"]]
+            for kind, correlation in results["agreement"]["rank_correlation"][ALL].items():
+                row[kind + rule] = "" if correlation is None else f"{correlation:.2f}"
+    header = ["parsers", *kinds, "all, unbiased"]
+    return ["file", *header], [[name, *(str(row.get(column, "")) for column in header)] for name, row in rows.items()]
+
+
+def languages(files: Results) -> Table:
+    """Other languages: a column a treebank, a row for each kind of model and baseline.
+
+    A cell has F1 by the papers' rule and by the unbiased one, and the number of seeds.
+    """
+    measured: dict[str, dict[str, dict[str, str]]] = {}
+    baselines: dict[str, dict[str, str]] = {}
+    for results in files.values():
+        language = Path(results["treebank"]).parent.name
+        for trees, summary in results["summary"]["all"].items():
+            if trees.endswith(LEFT_OUT):
+                continue
+            models = [model for model in results["models"] if trees in model["scores"]["all"]]
+            if not models:
+                baselines.setdefault(trees, {})[language] = per_cent(summary["sentence_f1"]["mean"])
+                continue
+            system = short_name(models[0]["model"]).replace(f"_{language}", "")
+            cell = measured.setdefault(f"{system}, {trees}", {}).setdefault(language, {"seeds": f"({len(models)})"})
+            cell[results["protocol"]["branching_bias"]] = _f1(summary["sentence_f1"])
+            _, _, tokens = system.partition("_")
+            unknown = baselines.setdefault(f"unknown words, models of {tokens or 'words'}", {})
+            unknown[language] = per_cent(mean(model["unknown_words"] for model in models))
+    columns = sorted({language for row in baselines.values() for language in row})
+    cells = {
+        name: {language: f"{cell['right']} / {cell['none']} {cell['seeds']}" for language, cell in row.items()}
+        for name, row in sorted(measured.items())
+    }
+    rows = [[name, *(row.get(column, "") for column in columns)] for name, row in (cells | baselines).items()]
+    return ["trees", *columns], rows
+
+
+def syntax(files: Results, test: str) -> Table:
+    """Accuracy by test case on all pairs, and in brackets on those whose words the model knows."""
+    models = [model for results in files.values() for model in results["models"] if test in model["scores"]]
+    scores = [model["scores"][test] for model in models]
+    published = PUBLISHED_SYNTAX if test == MARVIN_LINZEN else ()
+    names = dict.fromkeys(name for score in scores for name in score["by_group"])
+    sections = marvin_linzen_sections(names) if test == MARVIN_LINZEN else {BLIMP: sorted(names)}
     rows = [
         [
-            short_name(model["model"]),
-            _cell(model["seed"]),
-            ", ".join(map(text_name, run.results["files"])),
-            str(run.results["num_sentences"]),
-            f"{100 * model['accuracy']:.1f}",
-            str(model["num_ties"]),
-            f"[{run.number}]",
+            name,
+            *("{} ({})".format(*accuracies(score["by_group"][name])) for score in scores),
+            *(published_accuracies(name) if published else ()),
         ]
-        for run in runs
-        for model in run.results["models"]
+        for groups in sections.values()
+        for name in groups
     ]
-    return markdown_table(["model", "seed", "text", "sentences", "accuracy", "ties", "run"], rows)
+    rows.append(["all", *("{} ({})".format(*accuracies(score)) for score in scores), *[""] * len(published)])
+    columns = [short_name(model["model"]) for model in models]
+    return [test, *columns, *(f"{model['system']} (published)" for model in published)], rows
 
 
-def punctuation(runs: Sequence[Run]) -> str:
-    """A row for each treebank, model and rule: F1 without marks, and with marks as cues of each strength."""
-    strengths = sorted({strength for run in runs for strength in run.results["strengths"]})
+def word_order(files: Results) -> Table:
+    """Accuracy of preferring a sentence to its words in another order."""
     rows = [
-        [
-            text_name(run.results["treebank"]),
-            short_name(model["model"]),
-            rule,
-            *(f"{100 * scores[f'{k:g}']:.1f}" if f"{k:g}" in scores else "" for k in strengths),
-            f"[{run.number}]",
-        ]
-        for run in runs
-        for model in run.results["models"]
-        for rule, scores in model["sentence_f1"].items()
+        [short_name(model["model"]), str(results["num_sentences"]), per_cent(model["accuracy"]), name]
+        for name, results in files.items()
+        for model in results["models"]
     ]
-    header = ["treebank", "model", "rule", *(f"k = {k:g}" if k else "no marks" for k in strengths), "run"]
-    note = (
-        "Sentence F1 where marks raise the distance of the next word by k standard deviations (docs/text.md): not the "
-        "papers' protocol, which has no punctuation"
+    return ["model", "sentences", "accuracy", "file"], rows
+
+
+def punctuation(files: Results) -> Table:
+    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model.
+
+    Files with further strengths, from which the strength was chosen, are left out.
+    """
+    rows = []
+    for name, results in files.items():
+        if len(results["strengths"]) != 2:
+            continue
+        without, strength = (f"{value:g}" for value in results["strengths"])
+        kinds: dict[str, list[Mapping]] = {}
+        for model in results["models"]:
+            kind = short_name(model["model"].removesuffix("/trees.jsonl.xz"))
+            kinds.setdefault(kind, []).append(model["sentence_f1"])
+        treebank = Path(results["treebank"])
+        place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
+        for kind, scores in kinds.items():
+            cells = [
+                spread(100 * score[rule][value] for score in scores)
+                for rule in ("right", "none")
+                for value in (without, strength)
+            ]
+            rows.append([place, f"{kind} ({len(scores)})", *cells, name])
+    return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
+
+
+def unknown_words(files: Results) -> Table:
+    """The share of unknown words of ordinary sentences: a row for each model and door."""
+    rows = [
+        [short_name(results["model"]), door, f"{per_cent(share)} %", name]
+        for name, results in files.items()
+        for door, share in results["unknown_words"].items()
+    ]
+    return ["model", "read by", "unknown words", "file"], rows
+
+
+def logical_inference(files: Results) -> Table:
+    """Accuracy by number of operators, from the most that were trained on, a column for each run."""
+    trained = min(results["recipe"]["max_train_operators"] for results in files.values())
+    header, rows = logic_table(list(files), list(files.values()))
+    return header, [row for row in rows if row and not (row[0].isdigit() and int(row[0]) < trained)]
+
+
+def listops(files: Results) -> Table:
+    """Accuracy by length, and how many lists induced trees find, then the baselines of that and published systems."""
+    lengths = sorted(
+        {n for run in files.values() for n in run["test"]["by_length"]}, key=lambda n: int(n.split("-")[0])
     )
-    return f"{note}.\n\n{markdown_table(header, rows)}"
+    header = ["model", "parameters", "epochs", "accuracy", *(f"{length} tokens" for length in lengths)]
+    rows, baselines = [], {}
+    for name, run in files.items():
+        groups = [run["test"]["by_length"].get(length) for length in lengths]
+        cells = [per_cent(group and group["accuracy"]) for group in groups]
+        trees = run["trees"] or {}
+        recall = per_cent(trees["induced"]["list_recall"]) if trees else ""
+        figures = [f"{run['parameters']:,}", str(run["epochs"]), per_cent(run["test"]["accuracy"])]
+        rows.append([name, *figures, *cells, recall, name])
+        if trees:
+            baselines[RANDOM] = per_cent(trees[RANDOM]["list_recall"])
+    rows += [[name, *[""] * (len(header) - 1), recall, ""] for name, recall in baselines.items()]
+    for row in published_figures(LISTOPS):
+        deviation = row["accuracy"].get("standard_deviation")
+        figure = f"{row['accuracy']['mean']}" + (f" ± {deviation}" if deviation else "")
+        rows.append([f"{row['system']} (published)", "", "", figure, *[""] * (len(lengths) + 1), citation(row)])
+    return [*header, "recall of lists", "file"], rows
 
 
-def unknown_words(runs: Sequence[Run]) -> str:
-    """A row for each model and door: the share of unknown words of ordinary sentences."""
+def narrative_cloze(files: Results) -> Table:
+    """Recall of held-out events, a row for each kind of arguments and system."""
+    header, rows = cloze_table(list(files.values()), list(files))
+    return [*header[:-1], "file"], rows
+
+
+def toy_english(files: Results) -> Table:
+    """Perplexity and F1 on held-out sentences of the toy corpus, a row a layer, then the baselines."""
+    rows, baselines = [], {}
+    for name, results in files.items():
+        for trees, f1 in results["sentence_f1"].items():
+            if trees.startswith("layer") or trees == "induced trees":
+                rows.append([results["model_type"], trees, f"{results['test_perplexity']:.2f}", per_cent(f1), name])
+            elif not trees.endswith(LEFT_OUT):
+                baselines[trees] = ["", trees, "", per_cent(f1), ""]
+    return ["model", "trees", "perplexity", "F1", "file"], [*rows, *baselines.values()]
+
+
+def speed(files: Results) -> Table:
+    """Ratios and times of the benchmark: median and quartiles over its rounds."""
     rows = [
-        [short_name(run.results["model"]), door, f"{100 * share:.1f} %", f"[{run.number}]"]
-        for run in runs
-        for door, share in run.results["unknown_words"].items()
+        [row["case"], row["figure"], row["spread"], results["machine"].get("gpu", results["machine"]["cpu"]), name]
+        for name, results in files.items()
+        for row in results["rows"]
     ]
-    return markdown_table(["model", "read by", "unknown words", "run"], rows)
+    return ["case", "figure", "median (quartiles)", "machine", "file"], rows
 
 
-# By the task that a results file names: the heading, and what writes the section.
-SECTIONS = {
-    LANGUAGE_MODELLING: ("Language modelling", language_modelling),
-    PARSING: ("Unsupervised constituency parsing", parsing),
-    SYNTAX: ("Targeted syntactic evaluation", syntax),
-    WORD_ORDER: ("Word order", word_order),
-    PUNCTUATION: ("Punctuation as a cue", punctuation),
-    UNKNOWN_WORDS: ("Unknown words of ordinary text", unknown_words),
-    LOGICAL_INFERENCE: ("Logical inference", logical_inference),
-    LISTOPS: ("ListOps", listops),
-    NARRATIVE_CLOZE: ("Scripts: the narrative cloze", narrative_cloze),
-    TOY_ENGLISH: ("Toy English", toy_english),
-    SPEED: ("Speed", speed),
-}
-
-
-def _cell(value: object) -> str:
-    return "" if value is None else str(value)
+def released_models(folder: Path) -> Table:
+    """The released models of English: perplexity, and F1 of the trees that `parse` gives."""
+    header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", "F1, at most 10 words", UNBIASED]
+    rows, baseline = [], []
+    for path in sorted(folder.glob("*/results.json")):
+        results = json.loads(path.read_text(encoding="utf-8"))
+        if "perplexity" not in results or results["data"]["text"]["language"] != "en":
+            continue
+        name = path.parent.name
+        link, size = f"[{name}]({folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
+        figures = ["no trees", "", ""]
+        if scores := results.get("parsing"):
+            (unbiased,) = [row for row in scores["all"] if row.endswith(", no branching bias")]
+            main = unbiased.removesuffix(", no branching bias")
+            f1 = [scores["all"][main], scores["short"][main], scores["all"][unbiased]]
+            figures = [per_cent(score["sentence_f1"]) for score in f1]
+            right = [per_cent(scores[part]["right branching"]["sentence_f1"]) for part in ("all", "short", "all")]
+            baseline = [["right branching", "", "", *right]]
+        rows.append([link, size, f"{results['perplexity']['test']:.2f}", *figures])
+    return header, rows + baseline

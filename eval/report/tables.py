@@ -1,25 +1,10 @@
-"""Tables as text, Markdown, LaTeX and CSV: a header and rows of cells, the first column flush left.
+"""Tables as text, Markdown, LaTeX and CSV: a header and rows of cells, the first column flush left."""
 
-The writers of pandas know no rows that part a table, and need one more library for Markdown.
-"""
-
-import csv
-import io
 import os
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from onlstm_hf.utils.files import written_file
-
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "±": r"$\pm$",
-} | {character: f"\\{character}" for character in "&%$#_{}"}
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -43,21 +28,20 @@ def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A `tabular` for the package booktabs. An empty row becomes a rule."""
-    lines = [rf"\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}", r"\toprule", _latex_row(header), r"\midrule"]
-    lines += [_latex_row(row) if row else r"\midrule" for row in rows]
-    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}"])
-
-
-def _latex_row(cells: Sequence[str]) -> str:
-    return " & ".join(re.sub(r"[\\~^<>±&%$#_{}]", lambda match: _LATEX[match[0]], cell) for cell in cells) + r" \\"
+    """A `tabular` for the package booktabs. Empty rows are left out."""
+    columns = "l" + "r" * (len(header) - 1)
+    return _frame(header, rows).to_latex(index=False, escape=True, column_format=columns).rstrip()
 
 
 def csv_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Comma-separated values. Empty rows are left out."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([header, *(row for row in rows if row)])
-    return text.getvalue().rstrip("\n")
+    return _frame(header, rows).to_csv(index=False).rstrip()
+
+
+def _frame(header: Sequence[str], rows: Sequence[Sequence[str]]):
+    import pandas
+
+    return pandas.DataFrame([row for row in rows if row], columns=list(header))
 
 
 FORMATS = {".txt": format_table, ".md": markdown_table, ".tex": latex_table, ".csv": csv_table}

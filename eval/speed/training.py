@@ -2,7 +2,6 @@
 
 import io
 import math
-import random
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
@@ -17,7 +16,6 @@ from training.train_lm import LanguageModeling
 
 RECIPES = Path(__file__).resolve().parents[2] / "training" / "recipes"
 MIXED_PRECISION = {"float32": "no", "bf16": "bf16"}
-WORDS_PER_LINE = 20
 
 
 def start_training(
@@ -43,19 +41,10 @@ def start_training(
         return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))
 
 
-def write_random_text(path: Path, vocab_size: int, num_tokens: int) -> None:
-    """Words drawn at random, every word of the vocabulary at least once."""
-    generator = random.Random(0)
-    words = [f"w{number}" for number in range(vocab_size)]
-    words += generator.choices(words, k=max(0, num_tokens - vocab_size))
-    lines = (words[start : start + WORDS_PER_LINE] for start in range(0, len(words), WORDS_PER_LINE))
-    path.write_text("\n".join(map(" ".join, lines)), encoding="utf-8")
-
-
 def step_contestants(
     run: TrainingRun, implementations: Sequence[str], precision: str
 ) -> dict[str, Callable[[], None]]:
-    """For every path a function that makes the run's own update, always of the same batch; by `"PATH PRECISION"`."""
+    """Returns for every path a function that makes the run's own update of one batch; by `"PATH PRECISION"`."""
     batch = next(run.batches.batches(0))
     model = run.accelerator.unwrap_model(run.model)
 

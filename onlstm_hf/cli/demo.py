@@ -1,30 +1,28 @@
-"""`onlstm-hf demo`: the web page."""
+"""`onlstm-hf demo`: the web page, shown on this machine."""
 
 import argparse
+import tempfile
+from pathlib import Path
 
 from ..utils.programs import port_number
+from .page import add_models
 
 DESCRIPTION = """\
-Shows a web page for sentences that you type: their trees, the distances of every layer and the surprisal of every
-word. It needs pip install "onlstm_hf[demo]". The page asks no other server for anything.
+Shows the web page on this machine until Ctrl-C ends it: trees of the sentences that you type, step by step, with the
+gates of the model, its guesses at the next word, minimal pairs and exercises. The browser computes all of it.
 """
 EXAMPLES = """\
 examples:
   onlstm-hf demo
   onlstm-hf demo model_cards/onlstm-ptb-small runs/my-model/best --port 8080
-  onlstm-hf demo --host 0.0.0.0 --allowed-host parser.example.org
+  onlstm-hf demo --host 0.0.0.0
 """
 
 
 def add_parser(commands: argparse._SubParsersAction) -> None:
     """Adds `demo` to the subcommands."""
-    parser = commands.add_parser("demo", help="web page", description=DESCRIPTION, epilog=EXAMPLES)
-    parser.add_argument(
-        "models",
-        nargs="*",
-        metavar="PATH_OR_NAME",
-        help="models for the page to choose from (default: see `onlstm-hf --help`)",
-    )
+    parser = commands.add_parser("demo", help="web page on this machine", description=DESCRIPTION, epilog=EXAMPLES)
+    add_models(parser)
     parser.add_argument(
         "--host",
         default="127.0.0.1",
@@ -34,19 +32,18 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--port", type=port_number, default=7860, metavar="N", help="port to listen on (default: %(default)s)"
     )
-    parser.add_argument(
-        "--allowed-host",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="host name under which others reach this machine; repeat the option for several names; addresses such as "
-        "192.0.2.1 need none",
-    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Serves the page until the process is ended."""
-    from ..demo.app import serve
+    """Writes the page into a temporary folder and serves that until the process is ended."""
+    from ..page.serving import build_server
+    from ..page.site import write_page
+    from ..utils.checkpoints import default_model
 
-    serve(options.models, options.host, options.port, options.allowed_host)
+    with tempfile.TemporaryDirectory(prefix="onlstm-hf-page-") as temporary:
+        folder = Path(temporary, "page")
+        write_page(folder, options.models or [default_model()], precision="float32", offline=False)
+        with build_server(folder, options.host, options.port) as server:
+            print(f"The page is at http://{options.host}:{server.server_port}/ until Ctrl-C ends it.", flush=True)
+            server.serve_forever()

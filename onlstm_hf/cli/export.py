@@ -4,7 +4,7 @@ import argparse
 
 DESCRIPTION = """\
 Writes a checkpoint into a new folder as `onlstm-hf push` would upload it, with its code, so that Transformers loads it
-with trust_remote_code=True where this package is not installed. The weights are copied as they are.
+with trust_remote_code=True where this package is not installed. The weights are copied unchanged.
 """
 EXAMPLES = """\
 examples:

@@ -8,13 +8,14 @@ from functools import partial
 from importlib import import_module
 
 from ..utils.programs import run_program
-from . import convert, demo, export, parse, parse_corpus, push, score
+from . import compare, convert, demo, export, page, parse, parse_corpus, push, score
 from .version import VersionAction
 
 DESCRIPTION = "Finds constituency trees in raw text with language models such as the ON-LSTM, and scores sentences."
 EXAMPLES = """\
 examples:
   onlstm-hf parse "the old cat sat on the mat"
+  onlstm-hf compare trees.txt gold.mrg
   onlstm-hf score --file sentences.txt
   onlstm-hf demo
   onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
@@ -28,7 +29,7 @@ current directory or of the checkout that this package was installed from, and e
 weights, which is inside the package.
 """
 # In the order of the help.
-SUBCOMMANDS = (parse, parse_corpus, score, demo, convert, export, push)
+SUBCOMMANDS = (parse, compare, parse_corpus, score, demo, page, convert, export, push)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

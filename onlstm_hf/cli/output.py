@@ -1,4 +1,4 @@
-"""Files that the subcommands write: new ones only, complete ones only, and what is there of those that are not."""
+"""Output files of the subcommands: new ones only, complete ones only, and resumable partial output."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def partial_output(
 ) -> Iterator[PartialOutput]:
     """An output that gets its name once the block has ended without an error, and otherwise waits to be gone on with.
 
-    Until then it lies in the folder `PATH.partial`. The same command, called again, goes on after what is done.
+    Until then it lies in the folder `PATH.partial`, and the same command resumes it.
 
     Args:
         path: the output, a text file or a folder of pictures, which does not exist yet.
@@ -60,14 +60,14 @@ def partial_output(
         raise ValueError(f"another process is writing {path}") from error
     with held:
         output = PartialOutput(folder, settings, is_folder)
-        output.go_on(sentences)
+        output.resume(sentences)
         try:
             yield output
         except BaseException as error:
             if not output.has_answers():
                 shutil.rmtree(folder)
                 raise
-            kept = f"what is done is in {folder}, and the same command goes on from there"
+            kept = f"partial results are kept in {folder}; the same command resumes"
             if isinstance(error, ValueError | OSError):
                 raise ValueError(f"{error}; {kept}") from error
             print(f"onlstm-hf: {kept}", file=sys.stderr)
@@ -77,7 +77,7 @@ def partial_output(
 
 
 class PartialOutput:
-    """What is done of an output: `output`, a text file or a folder of pictures, and `progress.json`.
+    """Partial output: `output`, a text file or a folder of pictures, and `progress.json`.
 
     `progress.json` says what the output is made with, and up to where it counts. What it has beyond that, because the
     command was killed before it could say so, is removed and made again.
@@ -92,25 +92,53 @@ class PartialOutput:
         self.answers, self._progress = folder / "output", folder / "progress.json"
         self.num_sentences, self._num_bytes, self._hash = 0, 0, hashlib.sha256()
 
-    def go_on(self, sentences: Iterator[str]) -> None:
+    def resume(self, sentences: Iterator[str]) -> None:
         """Finds what is done, removes what is beyond it, and reads the sentences that it answers."""
         if self._progress.exists() and self.answers.exists():
-            progress = json.loads(self._progress.read_text(encoding="utf-8"))
+            progress = self._read_progress()
             self._check("another", [name for name in self._settings if progress.get(name) != self._settings[name]])
             for sentence in islice(sentences, progress["sentences"]):
                 self._add(sentence)
             self._check("other", ["sentences"] if self._hash.hexdigest() != progress["hash of sentences"] else [])
             self._num_bytes = progress["bytes"]
+            self._check_answers()
             print(f"onlstm-hf: going on after {self.num_sentences} sentences in {self._folder}", file=sys.stderr)
         if not self._is_folder:
             with open(self.answers, "ab") as file:
                 file.truncate(self._num_bytes)
             return
         self.answers.mkdir(exist_ok=True)
-        done = {f"{number}.svg" for number in range(1, self.num_sentences + 1)}
+        done = self._pictures()
         for file in self.answers.iterdir():
             if file.name not in done:
                 file.unlink()
+
+    def _read_progress(self) -> dict[str, Any]:
+        try:
+            progress = json.loads(self._progress.read_text(encoding="utf-8"))
+            if missing := {"sentences", "hash of sentences", "bytes"} - progress.keys():
+                raise ValueError(f"it lacks {', '.join(sorted(missing))}")
+        except (ValueError, AttributeError) as error:  # of JSON, of UTF-8, or JSON of something else
+            raise ValueError(f"{self._progress} is damaged ({error}); remove {self._folder} to begin anew") from error
+        return progress
+
+    def _pictures(self) -> set[str]:
+        """The names of the pictures of the sentences that are done."""
+        return {f"{number}.svg" for number in range(1, self.num_sentences + 1)}
+
+    def _check_answers(self) -> None:
+        """Raises a `ValueError` if some of what is done is no longer there."""
+        if self._is_folder:
+            missing = len(self._pictures() - {file.name for file in self.answers.iterdir()})
+            problem = f"lacks {missing} of {self.num_sentences} pictures" if missing else None
+        else:
+            size = self.answers.stat().st_size
+            problem = f"has {size} of {self._num_bytes} bytes" if size < self._num_bytes else None
+        if problem is not None:
+            raise ValueError(
+                f"{self.answers} is damaged: it {problem} that {self._progress} counts; remove {self._folder} to "
+                "begin anew"
+            )
 
     def write(self, text: str) -> None:
         """Adds to the text file."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..utils.programs import add_code_option, positive_integer
+from ..utils.programs import add_code_option, positive_integer, thread_count
 from .sentences import add_dtype_option, add_punctuation_option, add_splitting_options
 
 DESCRIPTION = """\
@@ -137,7 +137,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     )
     engine.add_argument(
         "--threads",
-        type=positive_integer,
+        type=thread_count,
         metavar="N",
         help="threads, and with Ray and Slurm CPUs, of a worker (default: 1; locally the cores shared out)",
     )
@@ -172,11 +172,11 @@ def run(options: argparse.Namespace) -> None:
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
         reader = DatasetReader(options.input, {"split": options.split}, streaming=True, **keys)
-        corpus = {"dataset": options.input, "split": options.split, **keys}
+        files, corpus = None, {"dataset": options.input, "split": options.split, **keys}
     else:
         files = find_files(options.input, options.kind, options.glob)
         reader = files.reader(**keys)
-        corpus = {"kind": files.kind, "bytes": files.num_bytes, "fingerprint": files.fingerprint, **keys}
+        corpus = {"kind": files.kind, **keys}
     sbatch = dict(option.partition("=")[::2] for option in options.sbatch)
     sbatch |= {"partition": options.partition, "time": options.time}
     counts = parse_corpus(
@@ -188,6 +188,7 @@ def run(options: argparse.Namespace) -> None:
             language=options.language if options.split_sentences else None,
             **{name: getattr(options, name) for name in ParseOptions._fields if name != "language"},
         ),
+        files=files,
         output_format=options.output_format,
         engine=choose_engine(
             options.engine,

@@ -35,12 +35,12 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "push-metric", help="share a metric folder as a Space", description=METRIC_DESCRIPTION, epilog=EXAMPLES
     )
     for parser in (model, metric):
-        parser.add_argument("folder", metavar="FOLDER", help="what to upload")
-        parser.add_argument("repository", metavar="USER/NAME", help="where to; it is created if it does not exist")
+        parser.add_argument("folder", metavar="FOLDER", help="folder to upload")
+        parser.add_argument("repository", metavar="USER/NAME", help="repository; it is created if it does not exist")
         parser.add_argument(
             "--private",
             action="store_true",
-            help="let nobody else see the repository; one that exists must be private already",
+            help="make the repository private; an existing one must be private already",
         )
         parser.add_argument(
             "--revision", metavar="BRANCH", help="branch to commit to; it is created if need be (default: main)"

@@ -1,4 +1,4 @@
-"""What the subcommands that read sentences share: where the sentences come from, and the model that reads them."""
+"""Sentences and model of the subcommands that read sentences."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BYTES_AT_A_TIME = 1 << 20
+PROGRESS_AFTER_SECONDS = 2.0
 # So many lines with several sentences are named.
 MAX_WARNINGS = 10
 # The share of unknown words above which a command says so.
@@ -137,6 +138,19 @@ class Sentences:
         if batch:
             yield batch
 
+    def batches_with_progress(self, size: int, wait: bool = False) -> Iterator[list[Sentence]]:
+        """The lists of `batches`, with a count of the sentences on the terminal if the work takes over two seconds.
+
+        There is none where the terminal shows the answers themselves.
+        """
+        from tqdm import tqdm
+
+        is_hidden = True if sys.stdout.isatty() and not wait else None  # None: hidden where there is no terminal
+        with tqdm(unit=" sentences", delay=PROGRESS_AFTER_SECONDS, disable=is_hidden) as bar:
+            for batch in self.batches(size, wait):
+                yield batch
+                bar.update(len(batch))
+
 
 def add_sentence_options(parser: argparse.ArgumentParser) -> None:
     """Adds the sentences, the model, and how many sentences it reads at a time."""
@@ -219,6 +233,8 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
     """
     split = sentence_splitter(options.language) if options.split_sentences else None
     if _reads_standard_input(options):
+        if sys.stdin is None:
+            raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
         return _arriving_sentences(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line, split)

@@ -6,10 +6,10 @@ import ctypes
 import importlib.util
 from pathlib import Path
 
-from ..ops.recurrence.library_search import find_library
+from ..fast.recurrence.library_search import find_library
 from ..version import __version__
 
-OPERATORS = {"ON-LSTM": "ordered_neurons", "PRPN": "memory_reading"}
+OPERATORS = {"ON-LSTM": "onlstm", "PRPN": "prpn"}
 FAST_PATH_IS_MISSING = (
     "on CPUs: PyTorch operations; the compiled operators, which are several times faster, are not installed or do not "
     "run here (they are built with the package where there is a C++ compiler)"
@@ -36,7 +36,7 @@ def describe_paths() -> str:
 
 
 def _load_openmp_of_pytorch() -> None:
-    """Loads the OpenMP that the operators will run with, as importing PyTorch does: a system may have no other."""
+    """Loads PyTorch's OpenMP, which the operators use; a system may have no other."""
     torch = importlib.util.find_spec("torch")
     for folder in torch.submodule_search_locations if torch else ():
         for path in Path(folder, "lib").glob("libgomp*.so*"):

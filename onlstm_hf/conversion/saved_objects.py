@@ -188,14 +188,14 @@ class _Storages:
 
 
 class _Storage:
-    """Wraps a storage, so that code which expects tensors does not take it for one."""
+    """Wrapper of a storage that is not mistaken for a tensor."""
 
     def __init__(self, elements: torch.Tensor):
         self.elements = elements
 
 
 def _part_of(elements: torch.Tensor, view: Any) -> torch.Tensor:
-    """The part of a storage that the older format treats as another one: (key, offset, size)."""
+    """Returns a view of a storage in the older format: (key, offset, size)."""
     if type(view) is not tuple or len(view) != 3 or not _is_size(view[1]) or not _is_size(view[2]):
         raise ValueError("the pickle is damaged: expected the offset and size of a part of a storage")
     _key, offset, size = view

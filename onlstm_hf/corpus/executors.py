@@ -44,7 +44,7 @@ class Engine(NamedTuple):
     start_method: str = "forkserver"
 
     def executor(self, pipeline: list[PipelineStep], tasks: int, logging_dir: DataFolder) -> PipelineExecutor:
-        """The executor that runs these steps in so many tasks and keeps its records in that folder."""
+        """Returns the executor that runs these steps in `tasks` tasks and keeps its records in `logging_dir`."""
         common = {"pipeline": pipeline, "tasks": tasks, "workers": self.workers, "logging_dir": logging_dir}
         if self.name == "local":
             return WorkerPoolExecutor(**common, start_method=self.start_method)
@@ -121,7 +121,7 @@ class WorkerPoolExecutor(LocalPipelineExecutor):
                 raise
             except BrokenProcessPool as error:
                 raise ChildProcessError(
-                    "a worker was killed, perhaps for lack of memory; the same command goes on"
+                    "a worker was killed, perhaps for lack of memory; the same command resumes the run"
                 ) from error
 
 
@@ -155,7 +155,7 @@ class RayTasksExecutor(RayPipelineExecutor):
 
 
 def _run_tasks(submit: Callable[[int], Future], ranks: list[int], workers: int) -> None:
-    """Runs tasks, so many at a time; a `ChildProcessError` at the end if some failed."""
+    """Runs tasks, `workers` at a time; raises a `ChildProcessError` at the end if some failed."""
     waiting, running, errors = iter(ranks), {}, {}
     while True:
         running |= {submit(rank): rank for rank in islice(waiting, workers - len(running))}

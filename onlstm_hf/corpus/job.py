@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections import Counter
+from typing import NamedTuple
 
 import torch
 from datatrove.io import DataFolder
@@ -11,54 +12,113 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..utils.tokenizer_check import tokenizer_fingerprint
 from ..version import __version__
+from .inputs import CorpusFiles
 from .parse_documents import STEP_NAME
+from .readers import file_parts
 from .rows import SCHEMA_VERSION
 
-# What is no output; `datasets.load_dataset` does not look into folders with such a name.
+# Folder of records that are no output; `datasets.load_dataset` ignores folders with such a name.
 RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
-def begun_with(output: DataFolder) -> dict:
-    """The settings that the job in this folder was begun with and its number of `"tasks"`, or nothing."""
-    if not output.exists(MANIFEST):
-        return {}
-    with output.open(MANIFEST, "r") as file:
-        manifest = json.load(file)
-    return manifest["settings"] | {"tasks": manifest["tasks"]}
+class Job(NamedTuple):
+    """Division of the work on a folder into tasks.
+
+    Attributes:
+        tasks: their number.
+        files: paths and sizes of the files by which they are shared out: the sizes that the job was begun with.
+        mended: the files that changed after the job was begun, or after they were mended before.
+        again: the complete tasks that run again, as they had read these.
+    """
+
+    tasks: int
+    files: list[tuple[str, int]]
+    mended: list[str]
+    again: list[int]
 
 
-def begin_job(output: DataFolder, settings: dict, tasks: int | None, default_tasks: int) -> int:
-    """Begins a job, or goes on with the one that was begun in this folder with the same settings.
+def recorded_settings(output: DataFolder) -> dict:
+    """The settings that the job in this folder was begun with, or nothing."""
+    return _read_manifest(output).get("settings", {})
+
+
+def begin_job(
+    output: DataFolder, settings: dict, tasks: int | None, default_tasks: int, files: CorpusFiles | None = None
+) -> Job:
+    """Begins a job, or resumes the one that was begun in this folder with the same settings.
 
     Args:
         output: the folder.
-        settings: all that the rows depend on, as JSON can hold it.
+        settings: all that the rows depend on but the content of the files, as JSON can hold it.
         tasks: their number, if it was asked for.
         default_tasks: their number for a new job, otherwise.
-
-    Returns:
-        The number of tasks.
+        files: those that are read, if it is files.
 
     Raises:
-        ValueError: if the job was begun with other settings, or the folder has other files.
+        ValueError: if the job was begun with other settings or with other files, or the folder has other files. A file
+            of the same name that has changed is none: what was read of it before is forgotten.
     """
     settings = {"schema_version": SCHEMA_VERSION, **settings}
-    known = begun_with(output)
-    if not known:
+    now = {} if files is None else {name: (size, files.fingerprints[name]) for name, size in files.files}
+    manifest = _read_manifest(output)
+    if not manifest:
         if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
             raise ValueError(f"{output.path} has files that are not from parse-corpus; name a new folder")
         tasks = tasks or default_tasks
-        manifest = {"settings": settings, "tasks": tasks, "begun_with": f"onlstm_hf {__version__}"}
-        with output.open(f"{MANIFEST}.new", "w") as file:
-            json.dump(manifest, file, indent=2, ensure_ascii=False)
-        output.mv(f"{MANIFEST}.new", MANIFEST)
-        return tasks
+        manifest = {"settings": settings, "tasks": tasks, "files": now, "begun_with": f"onlstm_hf {__version__}"}
+        _write_manifest(output, manifest)
+        return Job(tasks, [] if files is None else files.files, [], [])
+    known = manifest["settings"] | {"tasks": manifest["tasks"]}
     asked = settings | {"tasks": tasks or known["tasks"]}
     if changed := [name for name in asked if asked[name] != known.get(name)]:
         changes = ", ".join(f"{name} was {known.get(name)}, not {asked[name]}" for name in changed)
         raise ValueError(f"{output.path} was begun with other settings: {changes}; name a new folder")
-    return known["tasks"]
+    before = {name: (size, fingerprint) for name, (size, fingerprint) in manifest.get("files", {}).items()}
+    if others := sorted(before.keys() ^ now.keys()):
+        shown = ", ".join(f"{name} is {'missing' if name in before else 'new'}" for name in others[:3])
+        raise ValueError(f"{output.path} was begun with other files: {shown}; name a new folder")
+    shares = [(name, size) for name, (size, _) in before.items()]
+    mended = [name for name in before if now[name][1] != before[name][1]]
+    again = _forget(output, shares, mended, known["tasks"]) if mended else []
+    if mended:
+        manifest["files"] = {name: (size, now[name][1]) for name, (size, _) in before.items()}
+        _write_manifest(output, manifest)
+    return Job(known["tasks"], shares, mended, again)
+
+
+def _forget(output: DataFolder, shares: list[tuple[str, int]], mended: list[str], tasks: int) -> list[int]:
+    """Makes complete tasks that read one of these files incomplete, and removes what they wrote; returns them."""
+    readers = {name: set() for name in mended}
+    for rank in range(tasks):
+        for name, *_ in file_parts(shares, rank, tasks):
+            readers.get(name, set()).add(rank)
+    for name, ranks in readers.items():
+        if not ranks:
+            raise ValueError(f"{name} was empty when {output.path} was begun, and is not now; name a new folder")
+    again = []
+    for rank in sorted(set().union(*readers.values())):
+        completion = f"{RUN_FOLDER}/completions/{rank:05d}"
+        if output.exists(completion):
+            again.append(rank)
+            output.rm(completion)  # first, so that the task runs again wherever this is interrupted
+        for path in [f"{RUN_FOLDER}/stats/{rank:05d}.json", *output.glob(f"{rank:05d}.*")]:
+            if output.exists(path):
+                output.rm(path)
+    return again
+
+
+def _read_manifest(output: DataFolder) -> dict:
+    if not output.exists(MANIFEST):
+        return {}
+    with output.open(MANIFEST, "r") as file:
+        return json.load(file)
+
+
+def _write_manifest(output: DataFolder, manifest: dict) -> None:
+    with output.open(f"{MANIFEST}.new", "w") as file:
+        json.dump(manifest, file, indent=2, ensure_ascii=False)
+    output.mv(f"{MANIFEST}.new", MANIFEST)
 
 
 def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
@@ -74,7 +134,7 @@ def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:
-    """How many sentences the complete tasks parsed, and how many they did not, by the reason."""
+    """Counts the sentences that the complete tasks parsed, and those that they did not, by reason."""
     counts: Counter[str] = Counter()
     for path in output.list_files(f"{RUN_FOLDER}/stats"):
         with output.open(path, "r") as file:

@@ -25,12 +25,12 @@ SENTENCES_PER_WINDOW = 1 << 12
 CHARACTERS_PER_WINDOW = 1 << 20
 # A sentence of more characters a word than this is none: text without spaces, or data.
 CHARACTERS_PER_WORD = 20
-# What datatrove's statistics call the step.
+# Name of the step in datatrove's statistics.
 STEP_NAME = "🌳 - PARSER: constituency trees"
 
 
 class ParseOptions(NamedTuple):
-    """What is computed for every sentence.
+    """Options of the parse of every sentence.
 
     Attributes:
         language: split documents into sentences by the rules of this language (a code such as `"en"`, see
@@ -65,7 +65,7 @@ class ParseOptions(NamedTuple):
 
 
 class Sentence(NamedTuple):
-    """A sentence that is read, with its place and, where it cannot be parsed, the reason."""
+    """A sentence with its place in the text and, if it cannot be parsed, the reason."""
 
     document: str
     position: int
@@ -114,12 +114,14 @@ class ParseDocuments(PipelineStep):
         documents = progress.follow(data)
         for window in _windows(_sentences(documents, split, self.options.max_words)):
             with self.track_time("window"):
-                rows = list(self._rows(window, model, tokenizer))
+                rows = []
+                for row in self._rows(window, model, tokenizer):
+                    rows.append(row)
+                    progress.add(1)
             for reason, number in Counter(sentence.reason or "parsed" for sentence in window).items():
                 self.stat_update(reason, value=number, unit="window")
             for sentence, row in zip(window, rows, strict=True):
                 yield Document(text=sentence.text, id=sentence.document, metadata={"row": row})
-            progress.add(len(window))
         progress.finish()
 
     def _rows(self, window: list[Sentence], model, tokenizer) -> Iterator[dict]:
@@ -178,7 +180,7 @@ def _lines(text: str) -> list[tuple[int, int]]:
 def _sentences(
     documents: Iterable[Document], split: Callable[[str], Iterable[tuple[int, int]]], max_words: int
 ) -> Iterator[Sentence]:
-    """The sentences of each document that have a word; of a document without one, one that says why."""
+    """Yields the sentences of each document; a document without words yields one that says why."""
     for document in documents:
         if reason := document.metadata.get("reason"):
             yield Sentence(document.id, 0, 0, "", reason)
@@ -186,13 +188,13 @@ def _sentences(
         places = split(document.text)
         for position, (start, end) in enumerate(places):
             text = document.text[start:end]
-            reason = _why_not(text, max_words)
+            reason = _skip_reason(text, max_words)
             yield Sentence(document.id, position, start, "" if reason else text, reason)
         if not places:
             yield Sentence(document.id, 0, 0, "", "no words")
 
 
-def _why_not(text: str, max_words: int) -> str | None:
+def _skip_reason(text: str, max_words: int) -> str | None:
     """The reason for which a sentence is not parsed, or `None`."""
     if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
         return f"more than {max_words} words"

@@ -4,8 +4,12 @@ Those of datatrove read a file in one task, leave out documents without text and
 file from the first byte on that is not UTF-8; and there is none of plain text.
 """
 
+import codecs
 import io
+import lzma
+import math
 import sys
+import zlib
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 from typing import BinaryIO
@@ -17,6 +21,8 @@ from datatrove.pipeline.readers import HuggingFaceDatasetReader
 from datatrove.pipeline.readers.base import BaseDiskReader
 from fsspec.compression import compr, register_compression
 from fsspec.utils import infer_compression
+from loguru import logger
+from pyarrow import ArrowException, RecordBatch
 from pyarrow.parquet import ParquetFile, RowGroupMetaData
 
 if sys.version_info >= (3, 14):
@@ -30,6 +36,13 @@ register_compression("zstd", zstd.ZstdFile, "zst", force=True)
 # A longer line is no document; of its bytes no more than these are held.
 MAX_LINE_BYTES = 1 << 24
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
+# The formats share no error for a file that is damaged or ends too early. bz2, gzip and pyarrow also raise plain
+# OSErrors for it; those of the system have a number.
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, ArrowException)
+# Why there is nothing of a file, or of a part of it.
+DAMAGED_FILE = "damaged file"
+DAMAGED_REST = "rest of a damaged file"
+DAMAGED_GROUP = "rest of a damaged row group"
 # Few, as each may be a book.
 ROWS_PER_BATCH = 16
 
@@ -39,15 +52,14 @@ class FileReader(BaseDiskReader):
 
     A task has what begins in its share of the bytes of all files. A file that cannot be cut, as it is compressed,
     belongs to the task in whose share it begins. A document without an id has the name of its file and its place in
-    it. Its `metadata["share_read"]` is the part of the task that was read by then.
+    it. Its `metadata["share_read"]` is the part of the task that was read by then. What cannot be read of a damaged
+    file is a document with a reason, and the log of the task has the error.
 
     Args:
         data_folder: the folder of the files.
-        files: their paths in it and their sizes in bytes.
+        files: their paths in it and their sizes in bytes, by which they are shared out. A file that has another size
+            by now is read to its end all the same.
         options: of `BaseDiskReader`.
-
-    Raises:
-        ValueError: when it runs, for a file that is damaged or ends too early.
     """
 
     def __init__(self, data_folder: DataFolder, files: list[tuple[str, int]], **options):
@@ -55,18 +67,19 @@ class FileReader(BaseDiskReader):
         self.files = files
 
     @abstractmethod
-    def read_part(self, file: BinaryIO, path: str, start: int, end: int) -> Iterator[Document]:
-        """The documents of a file that begin between two bytes of it."""
+    def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
+        """The documents of a file that begin between two bytes of it; `end` is infinite in the last part."""
 
     def run(self, data: DocumentsPipeline = None, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
         if data:
             yield from data
         parts = list(file_parts(self.files, rank, world_size))
-        size, read = sum(end - start for _, start, end in parts), 0
+        size, read = sum(end - start for _, start, end in parts) or 1, 0
+        sizes = dict(self.files)
         for path, start, end in parts:
             self.stat_update("input_files")
             with self.data_folder.open(path, "rb") as file:
-                for document in self.read_part(file, path, start, end):
+                for document in self.read_part(file, path, start, end if end < sizes[path] else math.inf):
                     document.metadata["share_read"] = (read + min(file.tell(), end) - start) / size
                     self.update_doc_stats(document)
                     yield document
@@ -74,7 +87,7 @@ class FileReader(BaseDiskReader):
 
     def read_file(self, filepath: str) -> DocumentsPipeline:
         with self.data_folder.open(filepath, "rb") as file:
-            yield from self.read_part(file, filepath, 0, self.data_folder.size(filepath))
+            yield from self.read_part(file, filepath, 0, math.inf)
 
 
 class LineReader(FileReader):
@@ -87,31 +100,54 @@ class LineReader(FileReader):
     def parse_line(self, line: bytes, place: str) -> Document:
         """The document of a line of text that has this place."""
 
-    def read_part(self, file: BinaryIO, path: str, start: int, end: int | None) -> Iterator[Document]:
+    def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
+        offset = 0
         if (compression := infer_compression(path)) is not None:
-            file, end = io.BufferedReader(compr[compression](file, mode="rb")), None
+            file = io.BufferedReader(_Pieces(compr[compression](file, mode="rb")))
         elif start > 0:  # the line that begins before it belongs to the part before
             file.seek(start - 1)
             _skip_line(file)
-        offset = file.tell()
-        while end is None or offset < end:
+            offset = file.tell()
+        while offset < end:
             try:
                 line = file.readline(MAX_LINE_BYTES + 1)
                 skipped = _skip_line(file) if len(line) > MAX_LINE_BYTES and not line.endswith(b"\n") else 0
-            # The modules of the compressed formats share no error for a file that is damaged or ends too early.
             except Exception as error:
-                raise ValueError(f"{path} cannot be read to its end, only {offset} bytes of text: {error}") from error
+                if not _is_damage(error):
+                    raise
+                logger.warning(f"{path} cannot be read to its end, only {offset} bytes of text: {error}")
+                yield unreadable(f"{path}/{offset}", DAMAGED_REST)
+                return
             if not line:
                 return
             place = f"{path}/{offset}"
+            content = line.removeprefix(codecs.BOM_UTF8) if offset == 0 else line
             offset += len(line) + skipped
             if len(line) > MAX_LINE_BYTES:
                 yield unreadable(place, TOO_LONG)
                 continue
             try:
-                yield self.parse_line(line.rstrip(b"\r\n"), place)
+                yield self.parse_line(content.rstrip(b"\r\n"), place)
             except UnicodeDecodeError:
                 yield unreadable(place, "not UTF-8")
+
+
+class _Pieces(io.RawIOBase):
+    """Reads a compressed file by the pieces that its module decompresses.
+
+    These modules fill larger buffers, and where a file is damaged what was in the buffer is lost.
+    """
+
+    def __init__(self, file: io.BufferedIOBase):
+        self._file = file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:
+        piece = self._file.read1(len(buffer))
+        buffer[: len(piece)] = piece
+        return len(piece)
 
 
 class TextReader(LineReader):
@@ -120,7 +156,7 @@ class TextReader(LineReader):
     name = "📄 Text"
 
     def parse_line(self, line: bytes, place: str) -> Document:
-        return Document(line.decode("utf-8-sig"), place)
+        return Document(line.decode(), place)
 
 
 class JsonlReader(LineReader):
@@ -142,24 +178,56 @@ class ParquetReader(FileReader):
 
     name = "📒 Parquet"
 
-    def read_part(self, file: BinaryIO, path: str, start: int, end: int) -> Iterator[Document]:
+    def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
+        """As in `FileReader`.
+
+        Raises:
+            ValueError: if the file has no column of texts.
+        """
         try:
-            table = ParquetFile(file)
+            table = ParquetFile(file, page_checksum_verification=True)
             names = table.schema_arrow.names
-            if self.text_key not in names:
-                raise ValueError(f"it has no column {self.text_key}, only {', '.join(names)}")
-            columns = [name for name in (self.text_key, self.id_key) if name in names]
-            first_row = 0
-            for index in range(table.num_row_groups):
-                group = table.metadata.row_group(index)
-                if start <= _first_byte(group) < end:
-                    batches = table.iter_batches(ROWS_PER_BATCH, row_groups=[index], columns=columns)
-                    rows = (row for batch in batches for row in batch.to_pylist())
-                    for number, row in enumerate(rows, start=first_row):
-                        yield document_of(row, self.text_key, self.id_key, f"{path}/{number}")
-                first_row += group.num_rows
-        except (ValueError, OSError) as error:  # those of pyarrow are such
-            raise ValueError(f"cannot read {path}: {error}") from error
+        except Exception as error:
+            if not _is_damage(error):
+                raise
+            if start == 0:
+                logger.warning(f"{path} cannot be read: {error}")
+                yield unreadable(path, DAMAGED_FILE)
+            return
+        if self.text_key not in names:
+            raise ValueError(f"cannot read {path}: it has no column {self.text_key}, only {', '.join(names)}")
+        first_row = 0
+        for index in range(table.num_row_groups):
+            group = table.metadata.row_group(index)
+            if start <= _first_byte(group) < end:
+                yield from self._read_group(table, index, path, first_row)
+            first_row += group.num_rows
+
+    def _read_group(self, table: ParquetFile, index: int, path: str, number: int) -> Iterator[Document]:
+        """The documents of a row group whose first row has that number in the file."""
+        columns = [name for name in (self.text_key, self.id_key) if name in table.schema_arrow.names]
+        batches = table.iter_batches(ROWS_PER_BATCH, row_groups=[index], columns=columns)
+        while True:
+            try:
+                batch = next(batches, None)
+            except Exception as error:
+                if not _is_damage(error):
+                    raise
+                logger.warning(f"{path} cannot be read from row {number} to the end of its row group: {error}")
+                yield unreadable(f"{path}/{number}", DAMAGED_GROUP)
+                return
+            if batch is None:
+                return
+            for row in range(batch.num_rows):
+                yield self._document(batch, row, f"{path}/{number}")
+                number += 1
+
+    def _document(self, batch: RecordBatch, row: int, place: str) -> Document:
+        try:
+            content = {name: column[row].as_py() for name, column in zip(batch.schema.names, batch, strict=True)}
+        except UnicodeDecodeError:
+            return unreadable(place, "not UTF-8")
+        return document_of(content, self.text_key, self.id_key, place)
 
 
 class DatasetReader(HuggingFaceDatasetReader):
@@ -199,6 +267,10 @@ def document_of(content: Mapping, text_key: str, id_key: str, place: str) -> Doc
     text, name = content.get(text_key), content.get(id_key)
     place = place if name is None else str(name)
     return Document(text, place) if isinstance(text, str) else unreadable(place, f"no {text_key}")
+
+
+def _is_damage(error: Exception) -> bool:
+    return isinstance(error, DAMAGE) or (isinstance(error, OSError) and error.errno is None)
 
 
 def unreadable(place: str, reason: str) -> Document:

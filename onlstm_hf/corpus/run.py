@@ -1,5 +1,6 @@
 """Parsing a corpus from end to end: the steps, the manifest, the progress bar, and what came of it."""
 
+import sys
 from collections import Counter
 from contextlib import nullcontext
 from math import ceil
@@ -11,7 +12,8 @@ from datatrove.pipeline.base import PipelineStep
 from ..parsing.precision import parsing_dtype
 from ..utils.checkpoints import load_checkpoint
 from .executors import Engine
-from .job import RUN_FOLDER, begin_job, begun_with, count_sentences, model_fingerprint
+from .inputs import CorpusFiles
+from .job import RUN_FOLDER, begin_job, count_sentences, model_fingerprint, recorded_settings
 from .parse_documents import ParseDocuments, ParseOptions
 from .progress import CorpusProgress
 from .writers import row_writer
@@ -26,6 +28,7 @@ def parse_corpus(
     model: str,
     options: ParseOptions,
     *,
+    files: CorpusFiles | None = None,
     output_format: str = "parquet",
     engine: Engine = Engine(),  # noqa: B008 (it is immutable)
     tasks: int | None = None,
@@ -36,11 +39,13 @@ def parse_corpus(
 
     Args:
         reader: a reader of datatrove, or one of `readers`.
-        corpus: what tells this corpus from others, as JSON can hold it, with the number of `bytes` if it is known.
+        corpus: what tells this corpus from others, as JSON can hold it.
         output: the folder of the table, local or remote.
         model: a checkpoint folder, or a name on the Hub.
         options: what is computed. The `dtype` can be `"auto"`: what the table was begun with, and for a new one
             float32, or without log probabilities what `parsing_dtype` says.
+        files: those that the reader reads, if it is one of `readers`. Where some have changed since the table was
+            begun, the tasks that read them run again, and no others.
         output_format: `"parquet"` or `"jsonl"`.
         engine: where the tasks run.
         tasks: their number; by default one for each `BYTES_PER_TASK` of the corpus, and one a worker at least.
@@ -58,14 +63,24 @@ def parse_corpus(
     folder = get_datafolder(output)
     if options.dtype == "auto":
         dtype = "float32" if options.log_probability else parsing_dtype()
-        options = options._replace(dtype=begun_with(folder).get("dtype", dtype))
+        options = options._replace(dtype=recorded_settings(folder).get("dtype", dtype))
     settings = {
         "corpus": corpus,
         "model": model_fingerprint(*load_checkpoint(model, trust_remote_code=trust_remote_code)),
         **options._asdict(),
         "output_format": output_format,
     }
-    tasks = begin_job(folder, settings, tasks, max(engine.workers, ceil(corpus.get("bytes", 0) / BYTES_PER_TASK), 1))
+    num_bytes = 0 if files is None else files.num_bytes
+    job = begin_job(folder, settings, tasks, max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1), files)
+    tasks = job.tasks
+    if files is not None:
+        reader.files = job.files
+    if job.mended:
+        print(
+            f"{len(job.mended)} of {len(job.files)} files changed ({', '.join(job.mended[:3])}"
+            f"{', ...' if len(job.mended) > 3 else ''}): {len(job.again)} complete tasks of {tasks} run again",
+            file=sys.stderr,
+        )
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
     progress_folder = Path(records.resolve_paths("progress")) if records.is_local() and progress else None
     if progress_folder is not None:

@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, SpaceCard
-from huggingface_hub.hf_api import RepoFile
 
-from ..utils.download_check import hub_checksum
 from .export import folder_files, read_card, repository_files
 
 
@@ -37,9 +35,8 @@ def push_model(
 
     Raises:
         FileNotFoundError, ValueError: if the folder is not fit to be shared. The message says what to mend.
-        OSError: if the upload fails. The repository then is as it was; one that this call created is empty. Where the
-            connection broke so that it is not known whether the commit was made, the message says so, and pushing
-            again is safe: nothing is committed twice.
+        OSError: if the upload fails. The repository is as it was, unless only the answer was lost; a repository that
+            this call created is empty. Pushing again is safe: what is there already is not committed twice.
     """
     _check_repository(repository)
     files = repository_files(Path(folder), repository, results)
@@ -100,7 +97,7 @@ def _push(
     place = {"repo_id": repository, "repo_type": repo_type}
     with _reported_failure(repository):
         api.whoami()
-        url = api.create_repo(**place, private=private or None, exist_ok=True, **options)
+        api.create_repo(**place, private=private or None, exist_ok=True, **options)
         if private and not api.repo_info(**place).private:
             raise ValueError(
                 f"{repository} exists and is public: make it private in its settings, or leave out --private"
@@ -110,42 +107,17 @@ def _push(
         before = api.repo_info(**place, revision=revision)
         kept = {*files, ".gitattributes"}
         removed = [file.rfilename for file in before.siblings if file.rfilename not in kept]
-        # `upload_folder` with `delete_patterns` makes the same commit of a folder. Card, configuration and code, which
-        # are only in memory, would first have to be written there, beside a copy of the weights.
-        try:
-            commit = api.create_commit(
-                **place,
-                operations=[
-                    *(CommitOperationAdd(name, content) for name, content in files.items()),
-                    *(CommitOperationDelete(name) for name in removed),
-                ],
-                commit_message="Upload with onlstm-hf",
-                revision=revision,
-                parent_commit=before.sha,  # so that two who push at once do not get a mixture
-            )
-        except Exception as error:  # which may be that only the answer was lost
-            try:
-                newest = api.repo_info(**place, revision=revision).sha
-                is_made = newest != before.sha and _has_exactly(api, place, newest, files)
-            except Exception:
-                raise OSError(
-                    f"{error}; whether the commit was made could not be asked either. Push again: what is there "
-                    "already is not committed twice"
-                ) from error
-            if not is_made:
-                raise
-            return f"{url}/commit/{newest}"
+        commit = api.create_commit(
+            **place,
+            operations=[
+                *(CommitOperationAdd(name, content) for name, content in files.items()),
+                *(CommitOperationDelete(name) for name in removed),
+            ],
+            commit_message="Upload with onlstm-hf",
+            revision=revision,
+            parent_commit=before.sha,  # so that two who push at once do not get a mixture
+        )
     return commit.commit_url
-
-
-def _has_exactly(api: HfApi, place: dict[str, str], commit: str, files: dict[str, Path | bytes]) -> bool:
-    """Whether these are the files of the repository at this commit."""
-    tree = api.list_repo_tree(**place, revision=commit, recursive=True)
-    found = {file.path: file for file in tree if isinstance(file, RepoFile) and file.path != ".gitattributes"}
-    return found.keys() == files.keys() and all(
-        hub_checksum(content, file.lfs is not None) == (file.lfs.sha256 if file.lfs else file.blob_id)
-        for content, file in ((files[name], file) for name, file in found.items())
-    )
 
 
 @contextmanager
@@ -157,4 +129,7 @@ def _reported_failure(repository: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
-        raise OSError(f"the upload to {repository} did not succeed: {reason}") from error
+        raise OSError(
+            f"the upload to {repository} did not succeed: {reason}. Push again; what is there already is not "
+            "committed twice"
+        ) from error

@@ -26,7 +26,7 @@ _WORLDS = {
     variable: sum(1 << world for world in range(1 << len(VARIABLES)) if world >> index & 1)
     for index, variable in enumerate(VARIABLES)
 }
-# Whether there are worlds in which both formulas are true, only the left one, only the right one, neither.
+# Keys: do worlds exist in which both formulas are true, only the left one, only the right one, neither?
 _RELATIONS = {
     (True, False, True, True): "<",
     (True, True, False, True): ">",
@@ -61,12 +61,12 @@ class LogicPair(NamedTuple):
 
     @property
     def num_operators(self) -> int:
-        """How often `not`, `and` and `or` occur in the side that has more of them."""
+        """Counts `not`, `and` and `or` in the side that has more of them."""
         return max(count_operators(self.left), count_operators(self.right))
 
 
 def count_operators(formula: str) -> int:
-    """How often `not`, `and` and `or` occur."""
+    """Counts `not`, `and` and `or`."""
     return sum(token in OPERATORS for token in formula.split())
 
 
@@ -100,14 +100,14 @@ def logical_relation(left: str, right: str) -> str:
 
 @lru_cache(maxsize=1 << 16)
 def truth_set(formula: str) -> int:
-    """The worlds in which a formula is true, as bits of an integer.
+    """Returns the worlds in which a formula is true, as bits of an integer.
 
     Bit `w` is set where it is true in world `w`, in which variable number `i` is true if bit `i` of `w` is set.
 
     Raises:
         ValueError: if the formula is malformed; the message says at which character.
     """
-    # What has been read and is not closed yet. An entry is "(", an operator, the worlds in which a formula is true, or
+    # The stack of what is not closed yet. An entry is "(", an operator, the worlds in which a formula is true, or
     # a pair of an operator and the worlds of its right operand.
     stack: list[str | int | tuple[str, int]] = []
     starts: list[int] = []

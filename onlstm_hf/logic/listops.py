@@ -63,7 +63,7 @@ class ListOpsExpression(NamedTuple):
         return " ".join(map("".join, zip(opening, self.tokens, closing, strict=True)))
 
     def gold_tree(self, binary: bool = True) -> GoldTree:
-        """The tree as that of a treebank: with a constituent for each list, and with `binary` for their parts, too."""
+        """Returns a gold tree with a constituent for each list; with `binary` also for their parts."""
         labelled = [("LIST", *span) for span in self.lists]
         if binary:
             labelled += [("PART", *span) for span in self.parts]
@@ -132,7 +132,7 @@ def generate_listops(number: int, seed: int = 0, max_length: int | None = None) 
         max_length: leave out those of more tokens. The authors did not; one in a hundred has over 380.
 
     Raises:
-        ValueError: if there are not so many.
+        ValueError: if fewer expressions exist.
     """
     generator = Random(seed)
     seen: set[str] = set()

@@ -1,6 +1,6 @@
 """Configuration of the ordered-neurons LSTM."""
 
-from .recurrent.configuration_awd_lstm import AWDLSTMConfig
+from .state import AWDLSTMConfig
 
 
 class ONLSTMConfig(AWDLSTMConfig):

@@ -1,6 +1,6 @@
 """Configuration of the parsing-reading-predict network."""
 
-from .recurrent.configuration import RecurrentConfig
+from .state import RecurrentConfig
 
 
 class PRPNConfig(RecurrentConfig):

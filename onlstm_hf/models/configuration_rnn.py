@@ -1,6 +1,6 @@
 """Configuration of the recurrent baselines: LSTM, GRU and the simple recurrent network of Elman (1990)."""
 
-from .recurrent.configuration_awd_lstm import AWDLSTMConfig
+from .state import AWDLSTMConfig
 
 CELL_TYPES = ("lstm", "gru", "rnn")
 

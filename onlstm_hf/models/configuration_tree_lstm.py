@@ -1,6 +1,6 @@
 """Configuration of the binary tree LSTM."""
 
-from .recurrent.configuration import RecurrentConfig
+from .state import RecurrentConfig
 
 
 class TreeLSTMConfig(RecurrentConfig):

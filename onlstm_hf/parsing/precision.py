@@ -2,7 +2,7 @@
 
 import torch
 
-from ..ops.precision import bfloat16_speed
+from ..fast.precision import bfloat16_speed
 
 # Products are most of the time of parsing, but not all of it: where they gain less than this by bfloat16, the rest may
 # lose as much.

@@ -1,4 +1,4 @@
-"""How far several parsers agree with one another: what can be told about them without a gold tree."""
+"""Agreement of several parsers, which needs no gold trees."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
 
 
 def mean_agreement(agreement: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """The mean agreement of each parser with those that are compared to it; NaN where there is none.
+    """Returns the mean agreement of each parser with the others of its group; NaN if there are none.
 
     Args:
         agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.

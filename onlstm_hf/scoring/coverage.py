@@ -1,4 +1,4 @@
-"""How much of a text a model knows: the share of its words that are not in the vocabulary."""
+"""Vocabulary coverage: the share of a text's words that are unknown to a model."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,7 +8,7 @@ from ..text.word_alignment import encode_sentence, encode_words
 
 
 def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
-    """The share of words for which the tokenizer has the unknown token, also where the text itself is so written.
+    """Returns the share of unknown words, also of those that the text itself writes as the unknown token.
 
     Of a word in several tokens one that is unknown is enough.
 

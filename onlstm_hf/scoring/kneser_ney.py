@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-# Of counts 1, 2, and 3 or more, where a text is too small to estimate them: those of KenLM's `--discount_fallback`.
+# Discounts of counts 1, 2, and 3 or more where a text is too small to estimate them (KenLM's `--discount_fallback`).
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
 
@@ -62,7 +62,7 @@ class KneserNeyNGrams:
         if len(words) < 2:
             raise ValueError("there is no text to count")
 
-        # Of each length: its n-grams, how often they count, and which of them begins with <eos>; and the number of the
+        # For each length: its n-grams, their counts, and whether they begin with <eos>; then the index of the
         # n-gram that ends at each place of the text.
         keys, counts = [np.arange(vocab_size)], [np.bincount(words[1:], minlength=vocab_size)]
         begins, ends = np.zeros(vocab_size, dtype=bool), words

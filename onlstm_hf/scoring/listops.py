@@ -8,7 +8,7 @@ from ..logic.scores import Accuracy, group_accuracies
 from ..trees.induced_tree import InducedTree
 from .parsing_scores import score_baselines, score_parses
 
-# Of the groups of lengths all but the last; a group has the lengths up to its number.
+# Upper bounds of the length groups; the last group has no bound.
 LENGTH_LIMITS = (10, 20, 40, 80, 160, 320)
 
 
@@ -75,7 +75,7 @@ def _group_name(group: int) -> str:
 def score_listops_trees(
     trees: Sequence[InducedTree], expressions: Sequence[ListOpsExpression]
 ) -> dict[str, dict[str, float]]:
-    """How well trees, and trees that know nothing, fit the structure of expressions.
+    """Scores induced trees and baselines against the structure of expressions.
 
     Args:
         trees: of the tokens of the expressions.

@@ -6,6 +6,7 @@ precision and recall.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 import numpy as np
 
 from ..trees.baselines import BASELINES, baseline_trees
+from ..trees.brackets import unescape_word
 from ..trees.induced_tree import InducedTree
 from ..trees.treebank import GoldTree
 
@@ -22,7 +24,7 @@ LENGTH_LIMITS = (10, 20, 30, 40)
 
 @dataclass(frozen=True)
 class LabelRecall:
-    """How many of the gold constituents with one label, the whole sentence included, the predicted trees have."""
+    """Recall of the gold constituents with one label, the whole sentence included."""
 
     correct: int
     total: int
@@ -90,7 +92,7 @@ class ParsingScores:
     f1_of_sentences: np.ndarray = field(repr=False, compare=False)
 
     def to_dict(self) -> dict:
-        """The scores as dictionaries, lists and numbers that JSON can hold; each label gets its `recall`, too."""
+        """Returns the scores as JSON values, with the `recall` of each label."""
         scores = asdict(self)
         del scores["f1_of_sentences"]
         for label, counts in self.label_recall.items():
@@ -219,14 +221,19 @@ def mean_f1_interval(
 
 
 def _check_same_words(index: int, predicted: Sequence[str], gold: Sequence[str]) -> None:
-    if tuple(predicted) == tuple(gold):
+    if tuple(predicted) == tuple(gold) or list(map(_spoken, predicted)) == list(map(_spoken, gold)):
         return
     if len(predicted) != len(gold):
         problem = f"{len(predicted)} words in the predicted tree, {len(gold)} in the gold tree"
     else:
-        position = next(i for i in range(len(gold)) if predicted[i] != gold[i])
+        position = next(i for i in range(len(gold)) if _spoken(predicted[i]) != _spoken(gold[i]))
         problem = f"word {position} is predicted {predicted[position]!r}, gold {gold[position]!r}"
     raise ValueError(f"sentence {index}: {problem}; parse the very words of the gold trees (`tree.words`)")
+
+
+def _spoken(word: str) -> str:
+    """A word without the escapes of the Penn Treebank, which one reader of trees resolves and another one keeps."""
+    return unescape_word(re.sub(r"-[lr]rb-", lambda bracket: bracket[0].upper(), word))
 
 
 def authors_rule(overlap: np.ndarray, predicted: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, ...]:

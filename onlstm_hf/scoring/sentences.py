@@ -111,7 +111,7 @@ def _read_sentences(
 def _read_batch(
     model: PreTrainedModel, sequences: list[torch.Tensor], with_distances: bool
 ) -> list[tuple[list[float], list[list[float]]]]:
-    """Of each sequence the log probability of every token but its first, and by layer the distances of its words."""
+    """Returns log probabilities of all tokens but the first, and distances of words by layer, for each sequence."""
     padded = pad_sequence(sequences, batch_first=True).to(model.device)
     lengths = torch.tensor([len(sequence) - 1 for sequence in sequences], device=model.device)
     inputs, targets = padded[:, :-1], padded[:, 1:]

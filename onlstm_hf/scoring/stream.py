@@ -9,8 +9,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..ops.labels import IGNORED_LABEL
-from ..ops.vocabulary_loss import next_token_loss
+from ..models.heads import IGNORED_LABEL, next_token_loss
 from ..utils.evaluation_mode import evaluation_mode
 
 
@@ -117,6 +116,26 @@ def stream_chunks(
         yield inputs[:, chunk], targets[:, chunk]
 
 
+def stream_log_probabilities(
+    model: PreTrainedModel, input_ids: torch.Tensor | Sequence[int], batch_size: int = 1, chunk_length: int = 256
+) -> torch.Tensor:
+    """Natural log probability of every token of a text that is read as by `stream_log_likelihood`.
+
+    Args:
+        model, input_ids, batch_size, chunk_length: see there, also for the errors.
+
+    Returns:
+        `[N]` in float64, on the CPU.
+    """
+    chunks, state = [], None
+    with evaluation_mode(model):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
+            output = model(inputs, state=state, use_cache=True)
+            state = output.state
+            chunks.append(target_log_probabilities(output.logits, targets).cpu())
+    return torch.cat(chunks, dim=1).flatten()[: len(input_ids)]
+
+
 def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     """Natural log probability of each target.
 
@@ -132,7 +151,7 @@ def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> tor
 
 
 def check_token_ids(input_ids: torch.Tensor, model: PreTrainedModel) -> None:
-    """Raises a `ValueError` where a text is empty or was encoded with a tokenizer that does not fit the model."""
+    """Raises a `ValueError` if a text is empty, or its tokenizer does not fit the model."""
     if input_ids.dim() != 1 or len(input_ids) == 0:
         raise ValueError(f"expected a stream of at least one token, got a tensor of shape {list(input_ids.shape)}")
     outside = input_ids[(input_ids < 0) | (input_ids >= model.config.vocab_size)]

@@ -65,7 +65,7 @@ def _read_lines(path: Path) -> Iterator[str]:
 
 def _decode(path: Path, block: bytes, position: int) -> Iterator[str]:
     try:
-        text = block.decode("utf-8")
+        text = block.decode("utf-8" if position else "utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(
             f"{path} is not UTF-8 text: byte {block[error.start]:#04x} at position {position + error.start}; "

@@ -226,7 +226,7 @@ def _wrapped(
 
 
 def _without(special_tokens: Sequence[str], texts: Iterable[str]) -> Iterator[str]:
-    """What stands between the special tokens that are written in texts."""
+    """Yields the text between special tokens."""
     special_token = re.compile("|".join(map(re.escape, special_tokens)))
     return (piece for text in texts for piece in special_token.split(text))
 

@@ -45,7 +45,7 @@ def tokenize_sentences(tokenizer: PreTrainedTokenizerBase, sentences: Sequence[s
 
 
 def differ_in_unknown_word(first: SentenceTokens, second: SentenceTokens) -> bool:
-    """Whether a word that only one of two sentences has in its place is outside the vocabulary."""
+    """Returns whether a word in which two sentences differ is outside the vocabulary."""
     if not any(isinstance(unit, str) for unit in first.units + second.units):
         return False
     edits = SequenceMatcher(None, first.units, second.units, autojunk=False).get_opcodes()

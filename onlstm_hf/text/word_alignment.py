@@ -143,12 +143,12 @@ def kept_words(tokenizer: PreTrainedTokenizerBase, text: str) -> list[str]:
 
 
 def is_word_level(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether each token of the tokenizer is a whole word (or, for a character-level one, a character)."""
+    """Returns whether each token is a whole word (or a character, for a tokenizer of characters)."""
     return tokenizer.is_fast and type(tokenizer.backend_tokenizer.model).__name__ == "WordLevel"
 
 
 def has_word_rule(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether the tokenizer's own normalizer and pre-tokenizer say what the words of a text are."""
+    """Returns whether the tokenizer's own normalizer and pre-tokenizer define words."""
     if not tokenizer.is_fast or tokenizer.backend_tokenizer.pre_tokenizer is None:
         return False
     model = tokenizer.backend_tokenizer.model

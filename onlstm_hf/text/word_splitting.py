@@ -1,4 +1,4 @@
-"""What the words of a text are, and how they are written: the first half of every tokenizer that is built here.
+"""Rules that split a text into words and normalise them: the first half of every tokenizer that is built here.
 
 The rules are components of the library tokenizers, which a saved `tokenizer.json` carries. Their regular expressions
 are also valid in JavaScript (flag `u`), so that the same file splits text in a browser: no inline flags, no `\\b`,
@@ -63,7 +63,7 @@ _MARKS = (
     r"\.{2,}|-{2,}|``|''|-[lLrR][rRcCsS][bB]-",
     r"[🇦-🇿]{2}|\S(?:[\p{M}🏻-🏿]|‍\S)*",  # any other visible symbol, with the code points of an emoji together
 )
-# What stands for another character, or for none, in text that people type.
+# Characters that people type for another one, or for none.
 _TYPED = [
     (r"[\u00AD\u200B\u2060\uFEFF]", ""),  # soft hyphens, and spaces of no width
     (r"[‘’ʼ]", "'"),

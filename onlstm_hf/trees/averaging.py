@@ -8,9 +8,18 @@ import numpy as np
 from .distances import distances_of_tree
 from .induced_tree import InducedTree
 
+# Rules for the choice among equally good trees.
+TIES = ("random", "right", "left")
+# Sums of weights that are no whole numbers count as equal where they differ by less, as a share of the largest weight.
+_ROUNDING = 1e-9
+
 
 def average_trees(
-    trees: Sequence[InducedTree], weights: Sequence[float] | None = None, branching_bias: str | None = None
+    trees: Sequence[InducedTree],
+    weights: Sequence[float] | None = None,
+    branching_bias: str | None = None,
+    ties: str = "random",
+    seed: int | np.random.Generator = 0,
 ) -> InducedTree:
     """The binary tree that shares the most constituents with the given trees, counted over all of them.
 
@@ -19,19 +28,23 @@ def average_trees(
     has the highest mean precision, recall and F1 (Goodman 1996). It is found exactly, by a CYK chart over the counts
     of the spans, in time cubic in the number of words.
 
-    Among equally good trees it is the one whose constituents split as far to the left as possible, from the whole
-    sentence downwards, and which so branches to the right. There are several, for instance, where two trees share no
-    constituent.
+    Often several trees are equally good, for instance where two trees share no constituent. The rule for such ties can
+    change the F1 by more than the average gains: English branches to the right.
 
     Args:
         trees: trees over the same words, binary or not. Their order does not matter.
         weights: what each tree counts, not negative; by default 1.
         branching_bias: a rule of `tree_from_distances`, `"right"` or `"none"`: the average is then the best one of the
             trees that this rule can make, and has distances from which it makes it again (`distances_of_tree`).
+        ties: `"random"` draws one of the equally good trees, each with the same probability. `"right"` takes the one
+            whose constituents split as far to the left as possible, from the whole sentence downwards, and which so
+            branches to the right; `"left"` the one whose constituents split as far to the right as possible.
+        seed: of the random choice. For many sentences give one `numpy.random.Generator` to all calls: the same number
+            would make the same choice in sentences with the same ties.
 
     Raises:
-        ValueError: if there is no tree, the words differ, the weights are negative or not as many, or the rule is
-            another one.
+        ValueError: if there is no tree, the words differ, the weights are negative or not as many, or a rule is
+            unknown.
     """
     trees = list(trees)
     weights = [1] * len(trees) if weights is None else list(weights)
@@ -50,47 +63,123 @@ def average_trees(
     for tree, weight in zip(trees, weights, strict=True):
         for start, end in tree.spans():
             counts[start, end] += weight
-    average = InducedTree.from_spans(words, _best_spans(counts, by_papers_rule=branching_bias == "right"))
-    if branching_bias is None:
-        return average
-    return replace(average, distances=tuple(distances_of_tree(average, branching_bias)))
+    return best_trees(counts[None], [words], branching_bias, ties, seed)[0]
 
 
-def _best_spans(counts: np.ndarray, by_papers_rule: bool) -> list[tuple[int, int]]:
-    """The constituents of the binary tree with the highest sum of counts.
+def best_trees(
+    scores: np.ndarray,
+    sentences: Sequence[Sequence[str]],
+    branching_bias: str | None = None,
+    ties: str = "random",
+    seed: int | np.random.Generator = 0,
+) -> list[InducedTree]:
+    """The binary trees of sentences of one length whose constituents have the highest sum of scores.
 
     Args:
-        counts: `[num_words + 1, num_words + 1]`, the count of every span by its start and end.
-        by_papers_rule: only among the trees that the rule `"right"` can make. In these a right part begins with a word
-            as a part of its own, unless its sister is one word.
+        scores: `[B, num_words + 1, num_words + 1]`, the score of every span by its start and end: counts, or the
+            probabilities that a grammar gives them.
+        sentences: the words of each of the `B` sentences.
+        branching_bias, ties, seed: as for `average_trees`.
+
+    Raises:
+        ValueError: if a rule is unknown.
     """
-    num_words = len(counts) - 1
-    # The best sum of a tree over a span, in two tables: by width and start, and by width and end. So the sums of the
-    # left parts of all spans of one width can be read as a slice, and those of the right parts as another. By the
-    # papers' rule the second one has the best trees of the right parts that it can make.
-    by_start = np.zeros((num_words + 1, num_words + 1), dtype=counts.dtype)
-    by_end = np.zeros_like(by_start)
-    first_width = np.ones_like(by_start)
-    for width in range(2, num_words + 1):
-        starts = np.arange(num_words - width + 1)
-        sums = by_start[1:width, starts] + by_end[width - 1 : 0 : -1, starts + width]
-        without_first = by_start[width - 1, starts + 1]
-        if by_papers_rule:
-            sums[0] = without_first
-        first_width[width, starts] = 1 + sums.argmax(axis=0)
-        own = counts[starts, starts + width]
-        by_start[width, starts] = own + sums.max(axis=0)
-        by_end[width, starts + width] = own + without_first if by_papers_rule else by_start[width, starts]
-    spans = []
-    unsplit = [(0, num_words)]
-    while unsplit:
-        start, end = unsplit.pop()
-        if end - start > 1:
+    if ties not in TIES:
+        raise ValueError(f'ties must be "random", "right" or "left", got {ties!r}')
+    chart = _Chart(scores, branching_bias == "right", ties)
+    generator = np.random.default_rng(seed) if ties == "random" else None
+    trees = [InducedTree.from_spans(words, chart.spans(row, generator)) for row, words in enumerate(sentences)]
+    if branching_bias is None:
+        return trees
+    return [replace(tree, distances=tuple(distances_of_tree(tree, branching_bias))) for tree in trees]
+
+
+class _Chart:
+    """The best binary trees over all spans of sentences of one length.
+
+    There are two tables of each kind: by width and start, and by width and end. So one slice has the values of the
+    left parts of all spans of a width, and another one those of the right parts. With the papers' rule the tables by
+    end have only those trees of right parts that the rule can make: a right part whose sister has several words
+    begins with a word as a part of its own.
+
+    Args:
+        scores: as for `best_trees`.
+        by_papers_rule: only the trees that the rule `"right"` can make.
+        ties: as for `best_trees`.
+    """
+
+    def __init__(self, scores: np.ndarray, by_papers_rule: bool, ties: str):
+        self.by_papers_rule, self.ties = by_papers_rule, ties
+        self.num_words = num_words = scores.shape[-1] - 1
+        is_whole = np.issubdtype(scores.dtype, np.integer)
+        self.tolerance = 0 if is_whole else _ROUNDING * np.abs(scores).max(initial=0)
+        self.by_start, self.by_end = np.zeros_like(scores), np.zeros_like(scores)
+        # Random ties need the numbers of best trees, as logarithms: they grow as 4 to the power of the words. The
+        # other ties need the width of the left part in the chosen split.
+        self.trees_by_start, self.trees_by_end = np.zeros(scores.shape), np.zeros(scores.shape)
+        self.left_widths = np.ones(scores.shape, dtype=np.int64)
+        for width in range(2, num_words + 1):
+            starts, ends, seconds = slice(num_words - width + 1), slice(width, None), slice(1, num_words - width + 2)
+            sums = self._of_parts(width, 0, num_words, self.by_start, self.by_end)
+            best, own = sums.max(axis=1), scores.diagonal(width, 1, 2)
+            self.by_start[:, width, starts] = own + best
+            self.by_end[:, width, ends] = own + (self.by_start[:, width - 1, seconds] if by_papers_rule else best)
+            is_best = sums >= best[:, None] - self.tolerance
+            if ties == "random":
+                trees = self._of_parts(width, 0, num_words, self.trees_by_start, self.trees_by_end)
+                trees = np.logaddexp.reduce(np.where(is_best, trees, -np.inf), axis=1)
+                self.trees_by_start[:, width, starts] = trees
+                of_right_parts = self.trees_by_start[:, width - 1, seconds] if by_papers_rule else trees
+                self.trees_by_end[:, width, ends] = of_right_parts
+            elif ties == "right":
+                self.left_widths[:, width, starts] = 1 + is_best.argmax(axis=1)
+            else:
+                self.left_widths[:, width, starts] = width - 1 - is_best[:, ::-1].argmax(axis=1)
+
+    def _of_parts(
+        self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray, rows: slice = slice(None)
+    ) -> np.ndarray:
+        """Sums of the values of both parts, for the spans of a width between two places of the sentences.
+
+        Returns:
+            `[rows, width - 1, spans]`, by the width of the left part less 1.
+        """
+        values = by_start[rows, 1:width, first : last - width + 1]
+        values = values + by_end[rows, width - 1 : 0 : -1, first + width : last + 1]
+        if self.by_papers_rule:
+            values[:, 0] = by_start[rows, width - 1, first + 1 : last - width + 2]
+        return values
+
+    def spans(self, row: int, generator: np.random.Generator | None) -> list[tuple[int, int]]:
+        """The constituents of one of the best trees of a sentence."""
+        spans = []
+        unsplit = [(0, self.num_words)]
+        while unsplit:
+            start, end = unsplit.pop()
+            if end - start < 2:
+                continue
             spans.append((start, end))
-            split = start + int(first_width[end - start, start])
+            if self.ties == "random":
+                split = start + self._drawn(row, start, end, generator)
+            else:
+                split = start + int(self.left_widths[row, end - start, start])
             unsplit.append((start, split))
-            if by_papers_rule and split - start > 1:
+            if self.by_papers_rule and split - start > 1 and end - split > 1:
                 spans.append((split, end))
                 split += 1
             unsplit.append((split, end))
-    return spans
+        return spans
+
+    def _drawn(self, row: int, start: int, end: int, generator: np.random.Generator) -> int:
+        """The width of the left part in one of the best splits.
+
+        The probability of a split is proportional to its number of best trees. So each tree has the same probability.
+        """
+        rows, width = slice(row, row + 1), end - start
+        sums = self._of_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]
+        best = np.flatnonzero(sums >= sums.max() - self.tolerance)
+        if len(best) == 1:
+            return 1 + int(best[0])
+        log_numbers = self._of_parts(width, start, end, self.trees_by_start, self.trees_by_end, rows)[0, best, 0]
+        shares = np.exp(log_numbers - log_numbers.max())
+        return 1 + int(generator.choice(best, p=shares / shares.sum()))

@@ -3,20 +3,38 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+# Other white space, such as the no-break space, is a part of words.
+_TOKEN = re.compile(r"[()\n]|[^ \t\n\r\f\v()]+")
 
 
-class BracketNode(NamedTuple):
+@dataclass(slots=True)
+class BracketNode:
     """One pair of brackets as it stands in the text, before anyone decides what its parts mean.
 
-    `label` is the text right after the opening bracket, `None` where another bracket follows at once. In a Penn-style
-    tree it is the label or tag (`(NP (DT the) (NN cat))`); in an unlabelled tree it is the first word (`(the cat)`).
-    `children` are the remaining parts in order: brackets and bare words. Words stand as they were written.
+    Attributes:
+        label: the text right after the opening bracket, `None` where another bracket follows at once. In a Penn-style
+            tree it is the label or tag (`(NP (DT the) (NN cat))`); in an unlabelled tree it is the first word
+            (`(the cat)`).
+        children: the remaining parts in order: brackets and bare words. Words stand as they were written.
+        line, column: where it opens, counted from 1.
     """
 
     label: str | None
     children: list[BracketNode | str]
+    line: int = field(default=1, compare=False)
+    column: int = field(default=1, compare=False)
+
+    def error(self, problem: str) -> ValueError:
+        """An error that says where the bracket is."""
+        return malformed(problem, self.line, self.column)
+
+
+def malformed(problem: str, line: int, column: int) -> ValueError:
+    return ValueError(f"malformed brackets: {problem} at line {line}, column {column}")
 
 
 def read_brackets(text: str) -> Iterator[BracketNode]:
@@ -24,6 +42,7 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
 
     Args:
         text: any number of trees, for instance the content of a `.mrg` file: `( (S (NP (DT the) (NN cat)) ...) )`.
+            ASCII white space separates words and labels.
 
     Yields:
         The outermost brackets of each tree.
@@ -31,49 +50,108 @@ def read_brackets(text: str) -> Iterator[BracketNode]:
     Raises:
         ValueError: for brackets that do not match, `()` and words outside brackets, with line and column.
     """
-
-    def malformed(problem: str, position: int) -> ValueError:
-        line = text.count("\n", 0, position) + 1
-        column = position - text.rfind("\n", 0, position)
-        return ValueError(f"malformed brackets: {problem} at line {line}, column {column}")
-
-    open_brackets: list[tuple[int, list]] = []  # where each bracket opened, and its parts so far
-    for token in re.finditer(r"[()]|[^\s()]+", text):
+    open_brackets: list[BracketNode] = []
+    line, line_start = 1, 0
+    for token in _TOKEN.finditer(text):
+        if token[0] == "\n":
+            line, line_start = line + 1, token.end()
+            continue
+        column = token.start() - line_start + 1
         if token[0] == "(":
-            open_brackets.append((token.start(), []))
+            open_brackets.append(BracketNode(None, [], line, column))
         elif not open_brackets:
-            raise malformed(f"{token[0]!r} outside brackets", token.start())
+            raise malformed(f"{token[0]!r} outside brackets", line, column)
         elif token[0] == ")":
-            start, parts = open_brackets.pop()
-            if not parts:
-                raise malformed("nothing between '(' and ')'", start)
-            has_label = isinstance(parts[0], str)
-            node = BracketNode(parts[0], parts[1:]) if has_label else BracketNode(None, parts)
+            node = open_brackets.pop()
+            if not node.children:
+                raise node.error("nothing between '(' and ')'")
+            if isinstance(node.children[0], str):
+                node.label = node.children.pop(0)
             if open_brackets:
-                open_brackets[-1][1].append(node)
+                open_brackets[-1].children.append(node)
             else:
                 yield node
         else:
-            open_brackets[-1][1].append(token[0])
+            open_brackets[-1].children.append(token[0])
     if open_brackets:
-        raise malformed("'(' is never closed", open_brackets[-1][0])
+        raise open_brackets[-1].error("'(' is never closed")
 
 
 def has_labels(root: BracketNode) -> bool:
-    """Whether the brackets are those of a Penn-style tree of two words or more, `( (S ...) )` included."""
+    """Returns whether the brackets are those of a Penn-style tree of two words or more, `( (S ...) )` included.
+
+    Raises:
+        ValueError: if they are but for a label without a word, `(NN )`, with its place.
+    """
     if root.label is None and len(root.children) == 1 and isinstance(root.children[0], BracketNode):
         root = root.children[0]
-    nodes = [root]
+    nodes, empty = [root], None
     has_two_words = False
     for node in nodes:  # the list grows while it is walked
         subtrees = [child for child in node.children if isinstance(child, BracketNode)]
         is_tagged_word = len(node.children) == 1 and not subtrees
         is_constituent = len(node.children) == len(subtrees) > 0
-        if node.label is None or not (is_tagged_word or is_constituent):
+        if node.label is None or (node.children and not (is_tagged_word or is_constituent)):
             return False
+        if not node.children:
+            empty = empty or node
         has_two_words = has_two_words or len(subtrees) > 1
         nodes += subtrees
-    return has_two_words
+    if has_two_words and empty is not None:
+        raise empty.error(f"the label {empty.label!r} has no word")
+    return has_two_words and empty is None
+
+
+def refuse_discontinuous(leaves: Sequence[str], root: BracketNode) -> None:
+    """Raises a `ValueError` for a tree whose leaves are numbered words, `0=is`, as its constituents may have gaps."""
+    if leaves and all(re.match(r"[0-9]+=", leaf) for leaf in leaves):
+        raise root.error(
+            f"leaves are numbered, as {leaves[0]!r} is, so that constituents can have gaps, which no tree here has: "
+            "convert the file to continuous trees; the one that begins"
+        )
+
+
+def write_nltk_tree(tree: Any) -> str:
+    """The text of an `nltk.Tree`, node by node, in which `read_brackets` finds the same nodes.
+
+    Leaves and labels are written by `escape_leaf`.
+
+    Raises:
+        ValueError: for an empty leaf, and for a leaf that is no text.
+    """
+    parts: list[str] = []
+    waiting: list[Any] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if node is None:
+            parts.append(")")
+        elif isinstance(node, str):
+            parts.append(f" {escape_leaf(node)}")
+        elif hasattr(node, "label"):
+            label = str(node.label() or "")
+            if not label and len(node) and isinstance(node[0], str):
+                raise ValueError(f"an nltk.Tree without a label has the word {node[0]!r}")
+            parts.append(f" ({escape_leaf(label) if label else ''}")
+            waiting += [None, *reversed(node)]
+        else:
+            raise ValueError(f"a leaf of an nltk.Tree must be a word, got {type(node).__name__}")
+    return "".join(parts).strip()
+
+
+def escape_leaf(text: str) -> str:
+    r"""A word or label as it can stand in Penn-style brackets: with its white space and brackets as `\u0020`.
+
+    Raises:
+        ValueError: if it is empty.
+    """
+    if not text:
+        raise ValueError("an empty word or label cannot stand in a bracketed tree")
+    return re.sub(r"[ \t\n\r\f\v()]|\\(?=u[0-9a-f]{4})", lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def unescape_leaf(text: str) -> str:
+    """The inverse of `escape_leaf`; other escapes of the Penn Treebank stay as they are."""
+    return re.sub(r"\\u([0-9a-f]{4})", lambda found: chr(int(found[1], 16)), text)
 
 
 def escape_word(word: str) -> str:

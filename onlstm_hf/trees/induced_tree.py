@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from .brackets import BracketNode, escape_word, has_labels, read_brackets, unescape_word
+from .brackets import BracketNode, escape_word, has_labels, read_brackets, refuse_discontinuous, unescape_word
 from .drawing import tree_to_svg, tree_to_text
+
+if TYPE_CHECKING:
+    from .comparison import TreeComparison
+
+NUM_TREES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -77,7 +82,8 @@ class InducedTree:
         """Builds a tree from nested lists or tuples of words: `["the", ["old", "cat"]]`; an `nltk.Tree` is one, too.
 
         Raises:
-            ValueError: for anything but words in lists or tuples, and for an empty list within another.
+            ValueError: for anything but words in lists or tuples, and for a list within another that is empty or
+                contains itself.
         """
         if isinstance(nested, list | tuple) and not nested:
             return cls.from_spans((), ())
@@ -101,7 +107,8 @@ class InducedTree:
                 or more. No binary tree without labels looks so, and what `to_bracket` writes never does.
 
         Raises:
-            ValueError: for malformed brackets, no tree, and more than one tree.
+            ValueError: for malformed brackets, a label without a word, leaves that are numbered (`0=is`) as in
+                discontinuous trees, no tree, and more than one tree.
         """
         if re.fullmatch(r"\s*\(\s*\)\s*", text):
             return cls.from_spans((), ())
@@ -115,6 +122,7 @@ class InducedTree:
             return node.children if labelled or node.label is None else [node.label, *node.children]
 
         words, spans = _words_and_spans(roots[0], children)
+        refuse_discontinuous(words, roots[0])
         return cls.from_spans([unescape_word(word) for word in words], spans)
 
     @property
@@ -124,7 +132,7 @@ class InducedTree:
 
     @property
     def is_binary(self) -> bool:
-        """Whether every constituent has two parts."""
+        """Returns whether every constituent has two parts."""
         num_constituents = sum(count for count in self.bracket_counts if count > 0)
         return num_constituents == max(len(self.words) - 1, 0)
 
@@ -143,7 +151,7 @@ class InducedTree:
         return parts[0] if parts else []
 
     def to_nltk(self, label: str = "X") -> Any:
-        """The tree as an `nltk.Tree` whose constituents all have the same label.
+        """Returns an `nltk.Tree` whose constituents all have the same label.
 
         Raises:
             ImportError: where NLTK is not installed.
@@ -156,7 +164,7 @@ class InducedTree:
         return parts[0] if len(self.words) > 1 else Tree(label, parts)
 
     def to_bracket(self) -> str:
-        r"""The tree as one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
+        r"""Returns one line of text, `(the (old cat))`, which `from_bracket` reads back without loss.
 
         Brackets in words are written as in the Penn Treebank, `-LRB-` and `-RRB-`, a backslash as `\\`, a word's own
         `-LRB-` as `\-LRB-`, white space by its code as in `\u0020`, and a word without characters as a lone backslash.
@@ -172,6 +180,30 @@ class InducedTree:
         if not self.is_binary and has_labels(next(read_brackets(text))):
             text = f"(({words[0]}){text[1 + len(words[0]) :]}"
         return text
+
+    def compare(self, gold: Any) -> TreeComparison:
+        """Compares the tree with the gold tree of its sentence: constituents that are shared or cross, F1, a picture.
+
+        ```python
+        >>> tree = InducedTree.from_bracket("(the (old cat))")
+        >>> tree.compare("(NP (NP the old) cat)").f1
+        0.0
+
+        ```
+
+        Args:
+            gold: an `InducedTree`, a `GoldTree`, nested lists, or brackets with labels or without. Its words must be
+                those of this tree, whatever their capitals.
+
+        Returns:
+            A `TreeComparison`.
+
+        Raises:
+            ValueError: if the gold tree is malformed or has other words.
+        """
+        from .comparison import compare_trees
+
+        return compare_trees(self, gold)
 
     def to_record(self, text: str) -> dict[str, Any]:
         """The tree as plain values, which JSON can hold.
@@ -231,6 +263,15 @@ class InducedTree:
         return open_constituents[0]
 
 
+class TreeList(list[InducedTree]):
+    """A list of trees, as `parse` returns it; a notebook shows the pictures of the first `NUM_TREES_SHOWN`."""
+
+    def _repr_html_(self) -> str:
+        pictures = [f"<div>{tree.to_svg()}</div>" for tree in self[:NUM_TREES_SHOWN]]
+        hidden = len(self) - len(pictures)
+        return "".join(pictures) + (f"<p>and {hidden} more trees</p>" if hidden else "")
+
+
 def as_words(words: Sequence[str]) -> tuple[str, ...]:
     if isinstance(words, str) or not all(issubclass(kind, str) for kind in set(map(type, words))):
         raise ValueError("words must be a sequence of strings, one per word; split the sentence first")
@@ -248,18 +289,23 @@ def _words_and_spans(
     """Walks a tree whose leaves are strings from left to right, without recursion."""
     words: list[str] = []
     spans = []
-    unfinished = [(0, iter([root]))]
+    unfinished: list[tuple[int, Any, Iterator[Any]]] = [(0, None, iter([root]))]
+    open_nodes: set[int] = set()  # by identity
     end_of_children = object()
     while unfinished:
-        start, children = unfinished[-1]
+        start, node, children = unfinished[-1]
         child = next(children, end_of_children)
         if child is end_of_children:
             unfinished.pop()
+            open_nodes.discard(id(node))
             if start == len(words):
                 raise ValueError(f"a constituent has no words (the one after {len(words)} words)")
             spans.append((start, len(words)))
         elif isinstance(child, str):
             words.append(child)
         else:
-            unfinished.append((len(words), iter(children_of(child))))
+            if id(child) in open_nodes:
+                raise ValueError(f"a constituent contains itself (the one after {len(words)} words)")
+            open_nodes.add(id(child))
+            unfinished.append((len(words), child, iter(children_of(child))))
     return words, spans

@@ -11,7 +11,7 @@ from unicodedata import category
 from .induced_tree import InducedTree
 
 PUNCTUATION = ("drop", "attach", "cue")
-# How many standard deviations a mark adds; chosen on Spanish, Portuguese and Dutch validation trees (docs/text.md).
+# Standard deviations that a mark adds to a distance, chosen on Spanish, Portuguese and Dutch trees (docs/text.md).
 CUE_STRENGTH = 4.0
 
 

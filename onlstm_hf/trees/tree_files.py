@@ -3,8 +3,11 @@
 A file is JSON lines compressed by xz. The first line says what it is: `format`, `version`, `num_sentences`, `layers`
 (counted from 0; `[null]` for a model with the same distances for all layers), `parse_layer` (which of them the
 model's `parse` takes) and `model`, whatever is to be known of the model. Every other line is one sentence: its
-`words`, and its `distances`, a list of numbers for each of the layers. Trees of any branching bias are made again from
-the distances.
+`words`, and its `distances`, a list of numbers for each of the layers.
+
+The distances of a model make the trees of any branching bias. The trees of a grammar come from no distances: they are
+stored as distances from which one rule makes them, and the header names this rule as `branching_bias`. Readers then
+use it, whatever rule they use for other files.
 """
 
 import json
@@ -16,13 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..utils.files import written_file
+from ..utils.files import split_lines, written_file
 from .distances import tree_from_distances
 from .induced_tree import InducedTree
 
 FILE_NAME = "trees.jsonl.xz"  # in the folder of a training run
-FORMAT, VERSION = "onlstm_hf syntactic distances", 1
-# Of a distance: the fewest, and those that tell any two floats apart.
+# Files without a rule of their own have version 1.
+FORMAT, VERSION = "onlstm_hf syntactic distances", 2
+# Digits of a stored distance: the fewest, and those that tell any two floats apart.
 SIGNIFICANT_DIGITS, DIGITS_OF_ANY_FLOAT = 4, 17
 
 
@@ -36,15 +40,22 @@ class SentenceDistances:
             distances for all layers has one entry, `None`.
         parse_layer: the layer that the model makes trees from by default; `None` where that is the only entry.
         model: what is to be known of the model, as JSON can hold it.
+        branching_bias: the one rule that makes the right trees from these distances, where the trees did not come from
+            distances; `None` for the distances of a model.
     """
 
     sentences: list[tuple[str, ...]]
     by_layer: dict[int | None, list[list[float]]]
     parse_layer: int | None = None
     model: dict[str, Any] = field(default_factory=dict)
+    branching_bias: str | None = None
 
     def trees(self, layer: int | None = None, branching_bias: str = "right") -> list[InducedTree]:
         """The trees of one layer, by default of the one that the model makes trees from.
+
+        Args:
+            layer: counted from 0.
+            branching_bias: the rule, where the trees have none of their own.
 
         Raises:
             ValueError: if there is no such layer, or the bias is unknown (see `tree_from_distances`).
@@ -52,8 +63,9 @@ class SentenceDistances:
         layer = self.parse_layer if layer is None else layer
         if layer not in self.by_layer:
             raise ValueError(f"there are no distances of layer {layer}; layers: {', '.join(map(str, self.by_layer))}")
+        rule = self.branching_bias or branching_bias
         return [
-            tree_from_distances(distances, words, branching_bias)
+            tree_from_distances(distances, words, rule)
             for words, distances in zip(self.sentences, self.by_layer[layer], strict=True)
         ]
 
@@ -65,11 +77,12 @@ def write_tree_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
     """
     header = {
         "format": FORMAT,
-        "version": VERSION,
+        "version": 1 if stored.branching_bias is None else VERSION,
         "num_sentences": len(stored.sentences),
         "layers": list(stored.by_layer),
         "parse_layer": stored.parse_layer,
         "model": stored.model,
+        **({} if stored.branching_bias is None else {"branching_bias": stored.branching_bias}),
     }
     lines = [header]
     for index, words in enumerate(stored.sentences):
@@ -109,15 +122,15 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        lines = lzma.decompress(Path(path).read_bytes()).decode("utf-8").splitlines()
+        lines = split_lines(lzma.decompress(Path(path).read_bytes()).decode("utf-8"))
         header, *rows = map(json.loads, filter(None, lines))
         if header["format"] != FORMAT:
             raise ValueError(f"its format is {header['format']!r}")
     except (lzma.LZMAError, ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no file of trees, or damaged: {error}") from error
-    if header.get("version") != VERSION:
+    if header.get("version") not in (1, VERSION):
         raise ValueError(
-            f"{path} is a file of trees of version {header.get('version')}; this package reads version {VERSION}"
+            f"{path} is a file of trees of version {header.get('version')}; this package reads 1 to {VERSION}"
         )
     try:
         if len(rows) != header["num_sentences"]:
@@ -128,7 +141,9 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
         if header["parse_layer"] not in by_layer:
             raise ValueError(f"there are no distances of its layer {header['parse_layer']}")
         sentences = [tuple(row["words"]) for row in rows]
-        return SentenceDistances(sentences, by_layer, header["parse_layer"], header["model"])
+        return SentenceDistances(
+            sentences, by_layer, header["parse_layer"], header["model"], header.get("branching_bias")
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from ..utils.files import refuse_nul
-from .brackets import BracketNode, read_brackets
+from .brackets import BracketNode, escape_leaf, read_brackets, refuse_discontinuous, unescape_leaf, write_nltk_tree
 from .induced_tree import InducedTree
 
 PUNCTUATION_TAGS = frozenset({",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"})
 CURRENCY_TAGS = frozenset({"$", "#", "C$", "A$"})
 EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
-# How digits can be written.
+# Spellings of digits.
 DIGITS = ("runs", "numbers", "keep")
+# Labels of brackets around a whole tree, in upper or lower case, which are no constituents.
 ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
 
 
@@ -96,7 +99,7 @@ PRESETS = {
 def preprocessing_of(
     preset: str | None, known: Mapping[str, Any] | None = None, **changes: Iterable[str] | bool | str | None
 ) -> Preprocessing:
-    """How a treebank is read for a model.
+    """Returns the preprocessing of a treebank for a model.
 
     Args:
         preset: one of `PRESETS`, or `None`.
@@ -120,7 +123,11 @@ class GoldTree:
     Attributes:
         words: the words, preprocessed.
         constituents: `(label, start, end)` for every labelled bracket over two words or more, `words[start:end]`.
-            They are ordered as their brackets open; brackets over the same words (`(S (VP ...))`) are all there.
+            They are ordered as their brackets open; brackets over the same words (`(S (VP ...))`) are all there,
+            the outer one first.
+
+    Raises:
+        ValueError: for a constituent outside the sentence or of one word, and for constituents that cross.
     """
 
     words: tuple[str, ...]
@@ -128,32 +135,50 @@ class GoldTree:
 
     def __post_init__(self):
         object.__setattr__(self, "words", tuple(self.words))
-        object.__setattr__(self, "constituents", tuple(map(tuple, self.constituents)))
+        opened = sorted(map(tuple, self.constituents), key=lambda item: (item[1], -item[2]))
+        object.__setattr__(self, "constituents", tuple(opened))
+        enclosing: list[tuple[str, int, int]] = []
         for label, start, end in self.constituents:
             if not 0 <= start < end - 1 < len(self.words):
                 raise ValueError(
                     f"constituent {(label, start, end)} must have 0 <= start, end <= {len(self.words)} (the number of "
                     "words) and at least two words"
                 )
+            while enclosing and enclosing[-1][2] <= start:
+                enclosing.pop()
+            if enclosing and enclosing[-1][2] < end:
+                raise ValueError(f"the constituents {enclosing[-1]} and {(label, start, end)} cross")
+            enclosing.append((label, start, end))
 
     @classmethod
     def from_bracket(cls, text: str, preprocessing: Preprocessing | None = None) -> GoldTree:
         """Reads one labelled tree, for instance `( (S (NP-SBJ (DT The) (NN cat)) (VP (VBD sat)) (. .)) )`.
 
         Words may also stand without a tag beside others: `(S (NP the cat) sat)`. An outermost bracket without a
-        label, or with one of `ROOT_LABELS`, is no constituent.
+        label is no constituent, nor are outermost ones with one of `ROOT_LABELS`. Words stand as they are written
+        (`-LRB-`), but for codes of characters such as `\\u0020`.
 
         Args:
             text: the tree.
             preprocessing: which leaves are words and how they are written; the papers' protocol by default.
 
         Raises:
-            ValueError: if the text is not exactly one tree with labels.
+            ValueError: if the text is not exactly one tree with labels, with the place of a label that has no word,
+                and if leaves are numbered (`0=is`) as in discontinuous trees.
         """
         nodes = list(read_brackets(text))
         if len(nodes) != 1:
             raise ValueError(f"expected one bracketed tree, got {len(nodes)} in {text[:60]!r}")
         return _gold_tree(nodes[0], preprocessing or Preprocessing())
+
+    @classmethod
+    def from_nltk(cls, tree: Any, preprocessing: Preprocessing | None = None) -> GoldTree:
+        """Takes the nodes of an `nltk.Tree`, whose leaves may have spaces and brackets; see `from_bracket`.
+
+        Raises:
+            ValueError: if it has a node without a label or without words, or a leaf that is no word.
+        """
+        return cls.from_bracket(write_nltk_tree(tree), preprocessing)
 
     def spans(self) -> list[tuple[int, int]]:
         """Constituents of at least two words without their labels, the whole sentence included, each once.
@@ -169,22 +194,19 @@ class GoldTree:
         return InducedTree.from_spans(self.words, self.spans()).to_nested()
 
     def to_bracket(self) -> str:
-        """The tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
+        r"""The tree as `(TOP (S (NP the cat) sat))`; `from_bracket` with `AS_WRITTEN` reads it back.
+
+        White space and brackets in words and labels are written as `\u0020`, see `escape_leaf`.
 
         Raises:
-            ValueError: if a word or label is empty or has a bracket or white space in it.
+            ValueError: if a word or label is empty.
         """
-        for text in [*self.words, *(label for label, _, _ in self.constituents)]:
-            if not re.fullmatch(r"[^\s()]+", text):
-                raise ValueError(
-                    f"{text!r} cannot stand in a bracketed tree: it is empty or has brackets or white space"
-                )
         opening = [""] * len(self.words)
         closing = [""] * len(self.words)
         for label, start, end in self.constituents:
-            opening[start] += f"({label} "
+            opening[start] += f"({escape_leaf(label)} "
             closing[end - 1] += ")"
-        parts = zip(opening, self.words, closing, strict=True)
+        parts = zip(opening, map(escape_leaf, self.words), closing, strict=True)
         return f"(TOP {' '.join(before + word + after for before, word, after in parts)})"
 
 
@@ -196,24 +218,25 @@ def read_treebank(
     """Reads the gold trees of treebank files, in the order of the files and of the trees in them.
 
     Args:
-        paths: a file, a folder (its files with the suffix, also in folders below, sorted by path), or several.
+        paths: a file, a folder (its files with the suffix, also in folders below, sorted by path), or several. A file
+            whose name ends in `.gz` is decompressed.
         preprocessing: which leaves are words and how they are written; the papers' protocol by default. A sentence
             without any word keeps its place as a tree of no words.
-        suffix: the suffix of the files to read in a folder, in upper or lower case.
+        suffix: the suffix of the files to read in a folder, in upper or lower case, with or without `.gz` after it.
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.
         ValueError: if a file is not UTF-8, holds no tree, or its brackets do not match (with the line).
     """
     preprocessing = preprocessing or Preprocessing()
+    return [tree for file in treebank_files(paths, suffix) for tree in _read_file(file, preprocessing)]
+
+
+def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike], suffix: str = ".mrg") -> list[Path]:
+    """The files that `read_treebank` reads, in their order; arguments and errors are its own."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
-    return [
-        tree
-        for path in paths
-        for file in _treebank_files(Path(path), suffix.lower())
-        for tree in _read_file(file, preprocessing)
-    ]
+    return [file for path in paths for file in _files_of(Path(path), suffix.lower())]
 
 
 def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing | None = None) -> list[GoldTree]:
@@ -231,12 +254,13 @@ def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing 
     return trees
 
 
-def _treebank_files(path: Path, suffix: str) -> list[Path]:
+def _files_of(path: Path, suffix: str) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise FileNotFoundError(f"treebank not found: {path}")
-    files = sorted(file for file in path.rglob("*") if file.suffix.lower() == suffix and file.is_file())
+    suffixes = (suffix, f"{suffix}.gz")
+    files = sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
     if not files:
         raise FileNotFoundError(f"no {suffix} file in the folder {path}; name the files or their suffix")
     return files
@@ -244,6 +268,11 @@ def _treebank_files(path: Path, suffix: str) -> list[Path]:
 
 def _read_file(path: Path, preprocessing: Preprocessing) -> Iterator[GoldTree]:
     content = path.read_bytes()
+    if path.suffix.lower() == ".gz":
+        try:
+            content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise ValueError(f"{path} cannot be decompressed: {error}") from error
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -261,6 +290,7 @@ def _read_file(path: Path, preprocessing: Preprocessing) -> Iterator[GoldTree]:
 
 def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
     words: list[str] = []
+    leaves: list[str] = []  # as they are written, those that are no words among them
     closed: list[tuple[str, int, int]] = []
     open_brackets: list[tuple[str | None, int, Iterator[BracketNode | str]]] = [(None, 0, iter([root]))]
     while open_brackets:
@@ -269,17 +299,23 @@ def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
         if child is None:
             open_brackets.pop()
             if label is not None and len(words) - start > 1:
-                closed.append((preprocessing.label(label), start, len(words)))
+                closed.append((preprocessing.label(unescape_leaf(label)), start, len(words)))
         elif isinstance(child, str):
-            words.append(preprocessing.word(child))
+            leaves.append(child)
+            words.append(preprocessing.word(unescape_leaf(child)))
         elif len(child.children) == 1 and isinstance(child.children[0], str):
+            leaves += child.children
             if child.label not in preprocessing.dropped_tags:
-                words.append(preprocessing.word(child.children[0]))
+                words.append(preprocessing.word(unescape_leaf(child.children[0])))
         else:
             is_root = len(open_brackets) == 1
             if child.label is None and not is_root:
-                raise ValueError(f"a bracket without a label after {' '.join(words[-5:])!r}; gold trees need labels")
-            wraps_tree = is_root and (child.label is None or child.label in ROOT_LABELS)
+                raise child.error("gold trees need labels, and there is none")
+            # Above it there is nothing but brackets that are no constituents.
+            wraps_tree = label is None and (child.label is None or child.label.upper() in ROOT_LABELS)
+            if not child.children and not (is_root and wraps_tree):
+                raise child.error(f"the label {child.label!r} has no word; expected (TAG word)")
             open_brackets.append((None if wraps_tree else child.label, len(words), iter(child.children)))
-    opened = closed[::-1]  # brackets over the same words, whose order the sorting keeps, close from the inside out
-    return GoldTree(tuple(words), tuple(sorted(opened, key=lambda item: (item[1], -item[2]))))
+    refuse_discontinuous(leaves, root)
+    # Brackets over the same words, whose order GoldTree keeps, close from the inside out.
+    return GoldTree(tuple(words), tuple(closed[::-1]))

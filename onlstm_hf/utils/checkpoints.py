@@ -1,40 +1,43 @@
-"""Checkpoints as the command line and the evaluation scripts load them: checked, with errors that name the cause."""
+"""Loading of checkpoints for the command line and the evaluation scripts, with checks and clear errors."""
 
 import hashlib
 import logging
 import os
 import re
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
-from .download_check import check_download
+from .checkpoint_size import check_size
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
-DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
+RELEASED_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
-PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / DEFAULT_MODEL.name
+PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
-_TALKATIVE = ("transformers", "huggingface_hub")
+_NOISY_LOGGERS = ("transformers", "huggingface_hub")
 
 
 def default_model() -> str:
-    """The model that is used where none is named: of the environment, of a checkout, or the one in the package."""
+    """Returns the folder of the default model, which `onlstm_hf.DEFAULT_MODEL` and the commands take.
+
+    It is the one that the environment variable `ONLSTM_MODEL` names, else the released one of a checkout, else the
+    same one with rounded weights inside the package.
+    """
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]
     for folder in (Path.cwd(), Path(__file__).resolve().parents[2]):
-        if (folder / DEFAULT_MODEL / "config.json").is_file():
-            return str(folder / DEFAULT_MODEL)
+        if (folder / RELEASED_MODEL / "config.json").is_file():
+            return str(folder / RELEASED_MODEL)
     return str(PACKED_MODEL)
 
 
 def registered_classes(mapping: Mapping[type, type | tuple[type, ...]], config_class: type) -> tuple[type, ...]:
-    """The models that are registered with an Auto class for a configuration, of which it has one, several or none.
+    """Returns the models (none, one or several) that an Auto class has for a configuration.
 
     Args:
         mapping: that of the Auto class, such as `MODEL_FOR_CAUSAL_LM_MAPPING`.
@@ -50,6 +53,7 @@ def load_checkpoint(
     auto_class: type = AutoModelForCausalLM,
     trust_remote_code: bool = False,
     dtype: torch.dtype = torch.float32,
+    implementation: str = "auto",
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Loads a model, on the GPU if there is one, and its tokenizer.
 
@@ -59,11 +63,12 @@ def load_checkpoint(
         auto_class: the class of Transformers that loads it; by default that of language models.
         trust_remote_code: whether code that comes with it is run, where its type of model is not known here.
         dtype: type of the weights.
+        implementation: how a model of this package is computed, see its `set_implementation`.
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
-        ValueError: if it cannot be loaded or lacks weights, is no model of this package, has weights that are not
-            finite, or a tokenizer that does not fit.
+        ValueError: if it cannot be loaded, asks for more weights than it has or lacks some, is no model of this
+            package, has weights that are not finite, a tokenizer that does not fit, or no such implementation.
         OSError: if a file is not the one on the Hub.
     """
     is_folder = Path(name).is_dir()
@@ -79,6 +84,7 @@ def load_checkpoint(
     with quiet_transformers():
         # Corrupt and foreign files fail in more ways than can be listed.
         try:
+            check_size(name, auto_class, trust_remote_code)
             model, report = auto_class.from_pretrained(
                 name, dtype=dtype, trust_remote_code=trust_remote_code, output_loading_info=True
             )
@@ -96,8 +102,11 @@ def load_checkpoint(
             tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
         except Exception as error:
             raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
-        check_download(name)
     check_tokenizer(tokenizer, model.config, f"the tokenizer of {name}")
+    if implementation != "auto":
+        if not hasattr(model, "set_implementation"):
+            raise ValueError(f"{name} is no model of this package, and has no implementation {implementation!r}")
+        model.set_implementation(implementation)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 
@@ -112,44 +121,18 @@ def checkpoint_hash(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
     return digest.hexdigest()
 
 
-def quiet_transformers() -> AbstractContextManager[None]:
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
     """A block in which loading and saving write no progress bars or warnings to the terminal; failures still raise."""
-    return _QUIET
-
-
-class _QuietLibraries:
-    """Sets levels of loggers and the switch of progress bars, which all threads of the process share.
-
-    When blocks of several threads overlap, the first one changes these settings, and the last one puts back what the
-    first one found.
-    """
-
-    def __init__(self):
-        self._lock = Lock()
-        self._num_blocks = 0
-        self._levels: dict[logging.Logger, int] = {}
-        self._shows_progress = True
-
-    def __enter__(self) -> None:
-        with self._lock:
-            self._num_blocks += 1
-            if self._num_blocks > 1:
-                return
-            self._levels = {logger: logger.level for logger in map(logging.getLogger, _TALKATIVE)}
-            self._shows_progress = is_progress_bar_enabled()
-            for logger, level in self._levels.items():
-                logger.setLevel(max(level, logging.ERROR))
-            disable_progress_bar()
-
-    def __exit__(self, *exception) -> None:
-        with self._lock:
-            self._num_blocks -= 1
-            if self._num_blocks:
-                return
-            for logger, level in self._levels.items():
-                logger.setLevel(level)
-            if self._shows_progress:
-                enable_progress_bar()
-
-
-_QUIET = _QuietLibraries()
+    levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY_LOGGERS)}
+    shows_progress = is_progress_bar_enabled()
+    for logger, level in levels.items():
+        logger.setLevel(max(level, logging.ERROR))
+    disable_progress_bar()
+    try:
+        yield
+    finally:
+        for logger, level in levels.items():
+            logger.setLevel(level)
+        if shows_progress:
+            enable_progress_bar()

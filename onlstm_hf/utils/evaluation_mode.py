@@ -1,4 +1,4 @@
-"""Models in evaluation mode for as long as a block runs."""
+"""Evaluation mode of models within a block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ _BLOCKS: WeakKeyDictionary[nn.Module, tuple[int, bool]] = WeakKeyDictionary()
 
 @contextmanager
 def evaluation_mode(model: nn.Module, gradients: bool = False) -> Iterator[None]:
-    """No dropout, and no batch statistics that change, within the block; every module's mode is what it was after it.
+    """Switches dropout and changes of batch statistics off within the block, and then restores every module's mode.
 
     The mode is the model's own, which all threads see. Where blocks of several threads overlap, on one model or on
     models that share modules, it is evaluation until the last of them ends. (A copy of the modules would leave the

@@ -1,5 +1,6 @@
-"""Text files that are read line by line with clear errors, and files and folders that are never half written."""
+"""Reading of text files with clear errors, fingerprints of texts, and writing of files and folders as a whole."""
 
+import hashlib
 import json
 import os
 import shutil
@@ -10,7 +11,7 @@ from typing import IO
 
 
 def read_text_file(path: str | os.PathLike) -> Iterator[str]:
-    """The lines of a UTF-8 text file, read as they are asked for.
+    """Yields the lines of a UTF-8 text file.
 
     Raises:
         FileNotFoundError, IsADirectoryError: if there is no such file.
@@ -31,6 +32,15 @@ def check_is_text_file(path: str | os.PathLike) -> None:
 def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
     with open(path, "rb") as file:
         yield from file
+
+
+def split_lines(text: str) -> list[str]:
+    r"""The lines of a text, which end at `\n` or `\r\n` alone.
+
+    `str.splitlines` also ends them at characters that stand within words and JSON strings, such as U+2028 and U+0085.
+    """
+    lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
+    return lines[:-1] if lines[-1] == "" else lines
 
 
 def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
@@ -59,9 +69,17 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
 
 
 def refuse_nul(text: str, place: str) -> None:
-    """Raises a `ValueError` for text with NUL characters: no text has them, but UTF-16 that is read as UTF-8."""
+    """Raises a `ValueError` for text with NUL characters, which usually is UTF-16 read as UTF-8."""
     if "\0" in text:
         raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark has; convert it to UTF-8")
+
+
+def fingerprint(texts: Iterable[str]) -> str:
+    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
+    checksum = hashlib.sha256()
+    for text in texts:
+        checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
+    return checksum.hexdigest()[:16]
 
 
 @contextmanager

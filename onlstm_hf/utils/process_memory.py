@@ -1,4 +1,4 @@
-"""How the C library manages the memory of a process."""
+"""Memory management of the C library."""
 
 import ctypes
 import platform

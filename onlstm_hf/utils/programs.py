@@ -1,9 +1,12 @@
-"""What every command-line program here shares: how it ends, and types and options of its arguments."""
+"""Shared parts of the command-line programs: exit codes, types and options of arguments."""
 
 import argparse
 import os
 import sys
 from collections.abc import Callable
+
+# More than any CPU runs at a time. PyTorch aborts the process where the system refuses it a thread.
+MAX_THREADS = 1024
 
 
 def run_program(name: str, work: Callable[[], None]) -> int:
@@ -16,7 +19,11 @@ def run_program(name: str, work: Callable[[], None]) -> int:
     Returns:
         The exit code: 0, or 1 after such an error, 130 after Ctrl-C, 141 if the reader of a pipe is gone (`| head`).
     """
+    if sys.stderr is None:  # it was closed, and messages would go to standard output
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (it is open until the process ends)
     try:
+        if sys.stdout is None:
+            raise OSError("standard output is closed; send it to a file, or to /dev/null where nobody needs it")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")
         work()
@@ -33,6 +40,13 @@ def run_program(name: str, work: Callable[[], None]) -> int:
     return 0
 
 
+def thread_count(text: str) -> int:
+    """The type of an argument that must be a number of CPU threads: at least 1, and at most `MAX_THREADS`."""
+    if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
+        raise argparse.ArgumentTypeError(f"must be a number of threads from 1 to {MAX_THREADS}, not {text}")
+    return int(text)
+
+
 def positive_integer(text: str) -> int:
     """The type of an argument that must be a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:
@@ -45,6 +59,17 @@ def port_number(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
         raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text}")
     return int(text)
+
+
+def add_implementation_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--implementation`, how models are computed."""
+    parser.add_argument(
+        "--implementation",
+        default="auto",
+        metavar="NAME",
+        help="auto: the fastest way that fits; reference: the equations as the model's file has them; or a fast path "
+        "by name (default: %(default)s)",
+    )
 
 
 def add_code_option(parser: argparse.ArgumentParser) -> None:

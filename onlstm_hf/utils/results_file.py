@@ -56,7 +56,7 @@ def portable(content: Any) -> Any:
 
     In all strings, keys included, paths in the working directory become relative to it, and paths in the folder of
     reference data that the environment variable `ONLSTM_SHARED` names begin with `$ONLSTM_SHARED`, so that commands
-    still run. Other absolute paths stay as they are.
+    still run. Other absolute paths are kept.
     """
     if isinstance(content, dict):
         return {portable(key): portable(value) for key, value in content.items()}

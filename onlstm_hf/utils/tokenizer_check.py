@@ -12,7 +12,7 @@ _KNOWN: WeakKeyDictionary[PreTrainedTokenizerBase, dict[tuple[int, int], str]] =
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase, num_tokens: int | None = None) -> str:
-    """How many tokens a vocabulary has and a hash of them with their ids, such as `"10001:0f1e2d3c4b5a6978"`.
+    """Returns the size of a vocabulary and a hash of its tokens and ids, such as `"10001:0f1e2d3c4b5a6978"`.
 
     Args:
         tokenizer: any tokenizer of Transformers.

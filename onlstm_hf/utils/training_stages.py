@@ -1,4 +1,4 @@
-"""The stages by which a model came about that was trained on from an earlier one: runs one after the other."""
+"""Stages of a model that was trained by several runs, each from the weights of the one before."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -46,12 +46,12 @@ def stages_before(checkpoint: str | Path) -> list[dict]:
 
 
 def epochs_of(stages: Sequence[Mapping[str, Any]]) -> str:
-    """Epochs of all stages, with `+` before them where the first goes on from a model whose own are not recorded."""
+    """Epochs of all stages; `+` means that the first stage began with a model whose epochs are not recorded."""
     epochs = [stage["epochs"] for stage in stages]
     return "" if None in epochs else f"{'+ ' if stages[0]['goes_on'] else ''}{sum(epochs)}"
 
 
 def hours_of(stages: Sequence[Mapping[str, Any]]) -> float | None:
-    """Hours that all stages took; `None` where those of one were not kept."""
+    """Hours of all stages; `None` if those of a stage were not recorded."""
     seconds = [stage["seconds"] for stage in stages]
     return None if None in seconds else sum(seconds) / 3600

@@ -1,4 +1,4 @@
-"""Items that are read as they come, in windows of bounded size."""
+"""Windows of bounded size over a stream of items."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 def windows(
     items: Iterable[Item], max_items: int, size_of: Callable[[Item], int], max_size: int
 ) -> Iterator[list[Item]]:
-    """Neighbouring items, at most so many of them; a window ends with the item that brings its size to `max_size`."""
+    """Groups neighbouring items; a window ends at `max_items`, or with the item that brings its size to `max_size`."""
     window, size = [], 0
     for item in items:
         window.append(item)

@@ -10,10 +10,10 @@ import pytest
 from onlstm_hf import __version__
 from onlstm_hf.cli.main import build_parser, main
 from onlstm_hf.cli.version import FAST_PATH_IS_MISSING, describe_paths
-from onlstm_hf.ops.recurrence.library_search import FoundLibrary
+from onlstm_hf.fast.recurrence.library_search import FoundLibrary
 from tests.helpers.command_line import CONSOLE_SCRIPT
 
-SUBCOMMANDS = ["parse", "score", "demo", "convert", "export", "push", "push-metric"]
+SUBCOMMANDS = ["parse", "score", "demo", "page", "convert", "export", "push", "push-metric"]
 
 
 @pytest.fixture
@@ -83,9 +83,9 @@ def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_ope
         return FoundLibrary(None, "avx2") if operator in built else None
 
     monkeypatch.setattr("onlstm_hf.cli.version.find_library", find_library)
-    built = {"ordered_neurons", "memory_reading"}
+    built = {"onlstm", "prpn"}
     assert describe_paths() == "on CPUs: ON-LSTM compiled for avx2, PRPN compiled for avx2"
-    built = {"memory_reading"}
+    built = {"prpn"}
     assert describe_paths() == "on CPUs: PRPN compiled for avx2, ON-LSTM PyTorch operations"
     built = set()
     assert describe_paths() == FAST_PATH_IS_MISSING

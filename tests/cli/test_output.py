@@ -1,4 +1,4 @@
-"""An output that is interrupted: what is left, and how the same command goes on with it."""
+"""Interrupted output: what is kept, and how the same command resumes it."""
 
 import os
 import shutil
@@ -71,7 +71,7 @@ def test_killed_at_any_operation_and_called_again_the_output_is_that_of_an_undis
     expected = contents(tmp_path / "undisturbed")
     output, number, exit_code = tmp_path / "trees", 0, None
     while exit_code != 0:
-        # Of the many operations on pictures every fifth is enough.
+        # Every fifth of the many operations on pictures is enough.
         number += 1 if format == "jsonl" else 5
         process = forked_context().Process(
             target=killed_at, args=(number, [*map(str, arguments), "--output", str(output)])
@@ -109,6 +109,33 @@ def test_what_is_done_is_not_done_again(run, capsys, arguments, interrupted, tmp
     assert interrupted.read_bytes() == (tmp_path / "undisturbed").read_bytes()
 
 
+def test_an_output_that_lost_its_end_is_refused_and_left_as_it_is(error_of, arguments, interrupted):
+    output = interrupted.with_name("trees.partial") / "output"
+    whole = output.read_bytes()
+    output.write_bytes(whole[:-1])
+    message = error_of(*arguments, "--output", interrupted)
+    assert str(output) in message and f"{len(whole) - 1} of {len(whole)} bytes" in message
+    assert output.read_bytes() == whole[:-1] and not interrupted.exists()
+
+
+def test_pictures_that_are_lost_are_told(error_of, arguments, text_file, tmp_path, monkeypatch):
+    arguments[-1], output = "svg", tmp_path / "trees"
+    good = text_file.read_bytes()
+    text_file.write_bytes(b"\n".join([*good.split(b"\n")[:8], b"\xff"]))
+    error_of(*arguments, "--output", output)
+    text_file.write_bytes(good)
+    (tmp_path / "trees.partial" / "output" / "3.svg").unlink()
+    assert "lacks 1 of 8 pictures" in error_of(*arguments, "--output", output)
+
+
+@pytest.mark.parametrize("content", ["", '{"sentences": 8, "hash of', "{}", "[]", "8"])
+def test_a_torn_record_of_what_is_done_is_named(error_of, arguments, interrupted, content):
+    progress = interrupted.with_name("trees.partial") / "progress.json"
+    progress.write_text(content)
+    assert f"{progress} is damaged" in error_of(*arguments, "--output", interrupted)
+    assert progress.read_text() == content
+
+
 def test_standard_input_is_gone_on_with_as_well(run, arguments, interrupted, text_file, monkeypatch):
     type_in(monkeypatch, text_file.read_bytes())
     run("parse", "-", *arguments[3:], "--output", interrupted)
@@ -119,7 +146,7 @@ def test_an_error_keeps_what_is_right_and_says_where(error_of, checkpoint, tmp_p
     type_in(monkeypatch, b"the cat\nthe dog\n\xff\n")
     message = error_of("parse", "--model", checkpoint, "--output", tmp_path / "trees")
     assert "byte 0xff in line 3" in message
-    assert f"what is done is in {tmp_path / 'trees.partial'}, and the same command goes on from there" in message
+    assert f"partial results are kept in {tmp_path / 'trees.partial'}; the same command resumes" in message
     assert names_in(tmp_path) == ["trees.partial"]
     assert (tmp_path / "trees.partial" / "output").read_text() == "(the cat)\n(the dog)\n"
 
@@ -179,4 +206,4 @@ def test_ctrl_c_says_where_what_is_done_lies(capsys, arguments, tmp_path, monkey
 
     monkeypatch.setattr(ONLSTMForCausalLM, "parse", interrupt)
     assert main([*map(str, arguments), "--output", str(tmp_path / "trees")]) == 130
-    assert "the same command goes on from there" in capsys.readouterr().err
+    assert "the same command resumes" in capsys.readouterr().err

@@ -17,7 +17,7 @@ from tests.helpers.tiny_models import MODEL_TYPES
 
 @pytest.fixture(autouse=True)
 def cpu_without_fast_bfloat16(monkeypatch):
-    """What is parsed is compared with a model in float32."""
+    """Expected trees are those of a model in float32."""
     monkeypatch.setattr("onlstm_hf.parsing.precision.bfloat16_speed", lambda: 0.6)
 
 

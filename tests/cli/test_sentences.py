@@ -1,6 +1,7 @@
 import io
 import os
 import shutil
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -13,6 +14,12 @@ from onlstm_hf.cli.main import main
 from onlstm_hf.cli.sentences import BYTES_AT_A_TIME, ArrivingLines, Sentences
 from onlstm_hf.utils import checkpoints
 from tests.helpers.command_line import TEXT, WORDS, type_in
+
+
+def test_a_closed_standard_input_is_a_friendly_error(error_of, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    for command in ("parse", "score"):
+        assert "standard input is closed" in error_of(command)
 
 
 def test_text_file_and_standard_input_give_the_same(run, checkpoint, tmp_path, monkeypatch):
@@ -93,7 +100,7 @@ def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
     run, error_of, checkpoint, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
-    monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "test-model"))
+    monkeypatch.setattr(checkpoints, "RELEASED_MODEL", Path("model_cards", "test-model"))
     monkeypatch.chdir(tmp_path)
     assert checkpoints.default_model() == str(checkpoints.PACKED_MODEL)
     shutil.copytree(checkpoint, tmp_path / "model_cards" / "test-model")
@@ -104,7 +111,7 @@ def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
 
 def test_without_a_checkout_the_model_inside_the_package_parses(run, tmp_path, monkeypatch):
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
-    monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "absent"))
+    monkeypatch.setattr(checkpoints, "RELEASED_MODEL", Path("model_cards", "absent"))
     monkeypatch.chdir(tmp_path)
     assert run("parse", "the cat sat on the mat") == "((the cat) (sat (on (the mat))))\n"
 

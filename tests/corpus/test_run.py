@@ -5,17 +5,18 @@ import os
 import random
 import shutil
 import signal
+import zlib
+from functools import partialmethod
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from datatrove.io import DataFolder, get_datafolder
-from loguru import logger
 from pyarrow import parquet
 
 from onlstm_hf.corpus.executors import Engine
-from onlstm_hf.corpus.job import begun_with
+from onlstm_hf.corpus.job import recorded_settings
 from tests.helpers.command_line import TEXT
 from tests.helpers.corpus_runs import in_a_process, parse, tables
 
@@ -158,7 +159,7 @@ def test_the_precision_that_is_faster_here_is_kept_elsewhere(
     for faster in ("bfloat16", "float32"):
         monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda faster=faster: faster)
         parse(small, output, checkpoint, **one_task_at_a_time(**options))
-    assert begun_with(get_datafolder(str(output)))["dtype"] == "bfloat16"
+    assert recorded_settings(get_datafolder(str(output)))["dtype"] == "bfloat16"
     expected = copy.deepcopy(model).to(torch.bfloat16).parse(TEXT, tokenizer)
     rows = [row for table in tables(output).values() for row in table]
     in_half_precision = [np.asarray(tree.distances, np.float16).tolist() for tree in expected]
@@ -171,7 +172,7 @@ def test_the_precision_that_is_faster_here_is_kept_elsewhere(
 def test_log_probabilities_are_in_float32_unless_told_otherwise(small, checkpoint, tmp_path, monkeypatch):
     monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda: "bfloat16")
     parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time(dtype="auto", log_probability=True))
-    assert begun_with(get_datafolder(str(tmp_path / "output")))["dtype"] == "float32"
+    assert recorded_settings(get_datafolder(str(tmp_path / "output")))["dtype"] == "float32"
 
 
 def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):
@@ -193,7 +194,10 @@ def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tok
     parse(small, output, str(moved), **one_task_at_a_time())
 
     (small / "b.txt").write_text("one more")
-    with pytest.raises(ValueError, match="begun with other settings: corpus was "):
+    with pytest.raises(ValueError, match=r"begun with other files: b\.txt is new"):
+        parse(small, output, checkpoint, **one_task_at_a_time())
+    (small / "a.txt").rename(small / "b.txt")
+    with pytest.raises(ValueError, match=r"begun with other files: a\.txt is missing, b\.txt is new"):
         parse(small, output, checkpoint, **one_task_at_a_time())
 
 
@@ -205,17 +209,81 @@ def test_a_folder_with_other_files_is_refused(small, checkpoint, tmp_path):
     assert [path.name for path in (tmp_path / "output").iterdir()] == ["thesis.tex"]
 
 
-def test_a_damaged_file_ends_its_task_and_no_other(small, checkpoint, tmp_path):
-    logger.disable("datatrove")  # as the command does
-    damaged, whole = small / "b.txt.gz", gzip.compress(b"the cat sat\n" * 1000)
-    damaged.write_bytes(whole[:-10])
-    output = tmp_path / "output"
-    (small / "a.txt").write_text("\n".join(TEXT * 2))
-    with pytest.raises(ChildProcessError, match=r"1 of 2 tasks failed; task 1: b\.txt\.gz cannot be read to its end"):
-        parse(small, output, checkpoint, **one_task_at_a_time(tasks=2))
-    assert list(tables(output)) == ["00000.parquet"]
-    assert "cannot be read to its end" in (output / ".run/logs/task_00001.log").read_text()
-    logger.enable("datatrove")
+def write_corpus(folder, **contents):
+    folder.mkdir(exist_ok=True)
+    for name, lines in contents.items():
+        content = gzip.compress("".join(f"{line}\n" for line in lines).encode(), mtime=0)
+        (folder / f"{name}.txt.gz").write_bytes(content)
+
+
+def rows_of(output):
+    return [(row["document"], row["words"], row["reason"]) for table in tables(output).values() for row in table]
+
+
+@pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
+def test_a_damaged_file_costs_only_its_rest_and_once_mended_is_read_again_alone(
+    checkpoint, tmp_path, capsys, output_format
+):
+    generator = random.Random(0)
+    texts = {name: [" ".join(generator.choices(TEXT[0].split(), k=9)) for _ in range(300)] for name in "abc"}
+    write_corpus(tmp_path / "whole", **texts)
+    write_corpus(tmp_path / "corpus", **texts)
+    damaged = tmp_path / "corpus" / "b.txt.gz"
+    damaged.write_bytes(damaged.read_bytes()[: 3 * damaged.stat().st_size // 4])
+    num_whole_lines = zlib.decompressobj(wbits=31).decompress(damaged.read_bytes()).count(b"\n")
+    assert num_whole_lines > 150
+    options = {"engine": Engine(workers=1, start_method="fork"), "tasks": 4, "output_format": output_format}
+    output, whole = tmp_path / "output", tmp_path / "undisturbed"
+    counts = parse(tmp_path / "corpus", output, checkpoint, **options)
+    assert counts == {"parsed": 600 + num_whole_lines, "rest of a damaged file": 1}
+    logs = "".join(path.read_text() for path in (output / ".run/logs").glob("*.log"))
+    assert "b.txt.gz cannot be read to its end" in logs
+
+    before = {path.name: path.stat().st_mtime_ns for path in output.glob("0*")}
+    write_corpus(tmp_path / "corpus", b=texts["b"])
+    assert parse(tmp_path / "corpus", output, checkpoint, **options) == {"parsed": 900}
+    assert "1 of 3 files changed (b.txt.gz): 1 complete tasks of 4 run again" in capsys.readouterr().err
+    after = {path.name: path.stat().st_mtime_ns for path in output.glob("0*")}
+    assert after.keys() == before.keys() and sum(after[name] != before[name] for name in before) == 1
+    parse(tmp_path / "whole", whole, checkpoint, **options)
+    if output_format == "parquet":
+        assert rows_of(output) == rows_of(whole)
+    assert parse(tmp_path / "corpus", output, checkpoint, **options) == {"parsed": 900}
+    assert {path.name: path.stat().st_mtime_ns for path in output.glob("0*")} == after
+
+
+def test_mended_files_are_read_again_wherever_the_command_was_ended(checkpoint, tmp_path, monkeypatch):
+    texts = {name: [f"the cat {name} {number}" for number in range(20)] for name in "abc"}
+    write_corpus(tmp_path / "corpus", **texts)
+    options = {"engine": Engine(workers=1, start_method="fork"), "tasks": 4}
+    parse(tmp_path / "corpus", tmp_path / "output", checkpoint, **options)
+    texts["b"] = ["a dog sleeps"] * 7
+    write_corpus(tmp_path / "corpus", b=texts["b"])
+    expected = [line.split() for name in "abc" for line in texts[name]]
+    for number in range(4):  # three files are removed, and the manifest is replaced
+        output, calls, parent = tmp_path / str(number), [], os.getpid()
+        shutil.copytree(tmp_path / "output", output)
+
+        def interrupted(folder, *arguments, method, calls=calls, number=number, parent=parent, **named):
+            calls.append(arguments)
+            if len(calls) > number and os.getpid() == parent:
+                raise KeyboardInterrupt
+            return method(folder, *arguments, **named)
+
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            for name in ("rm", "mv"):
+                patch.setattr(DataFolder, name, partialmethod(interrupted, method=getattr(DataFolder, name)))
+            parse(tmp_path / "corpus", output, checkpoint, **options)
+        assert parse(tmp_path / "corpus", output, checkpoint, **options) == {"parsed": 47}
+        assert [words for _, words, _ in rows_of(output)] == expected
+
+
+def test_a_file_that_was_empty_cannot_come_later(small, checkpoint, tmp_path):
+    (small / "b.txt").touch()
+    parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
+    (small / "b.txt").write_text("the cat sat\n")
+    with pytest.raises(ValueError, match=r"b\.txt was empty"):
+        parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
 
 
 def test_tasks_without_a_share_of_the_input_write_nothing(small, checkpoint, tmp_path):

@@ -75,6 +75,24 @@ def test_nltk_trees_are_predictions_and_references(parsing_f1):
     assert parsing_f1.compute(predictions=[predicted], references=[gold]) == expected_scores(NESTED)
 
 
+def test_leaves_of_nltk_trees_are_words_whatever_they_contain(parsing_f1):
+    nltk = library("nltk")
+    gold = nltk.Tree("S", [nltk.Tree("NP", [nltk.Tree("NNP", ["New York"]), nltk.Tree("NN", ["(the city)"])]),
+                           nltk.Tree("VP", [nltk.Tree("VB", ["sleeps"]), nltk.Tree("RB", ["never"])])])  # fmt: skip
+    predicted = nltk.Tree("X", [nltk.Tree("X", ["new york", "(the city)"]), nltk.Tree("X", ["sleeps", "never"])])
+    scores = parsing_f1.compute(predictions=[predicted], references=[gold])
+    assert scores["sentence_f1"] == pytest.approx(1) and scores["label_recall"].keys() == {"S", "NP", "VP"}
+
+
+def test_trees_of_another_parser_are_scored_with_marks_kept(parsing_f1):
+    text = r"(ROOT (S (NP (-LRB- -LRB-) (NN cats) (-RRB- -RRB-)) (VP (VBP eat) (CD 1\/2))))"
+    for preprocessing in ("plain", {"dropped_tags": [], "digits": "keep"}):
+        lowered = text.replace("-LRB-)", "-lrb-)") if preprocessing != "plain" else text
+        for predicted in (text, lowered):
+            scores = parsing_f1.compute(predictions=[predicted], references=[text], preprocessing=preprocessing)
+            assert scores["corpus_f1"] == 1 and "ROOT" not in scores["label_recall"]
+
+
 def test_gold_trees_are_references_as_they_are(parsing_f1):
     gold = GoldTree.from_bracket("(S (NP (DT The) (NN N2)) (VP (VBD sat) (. .)))", AS_WRITTEN)
     scores = parsing_f1.compute(predictions=[[["The", "N2"], ["sat", "."]]], references=[gold])
@@ -89,7 +107,12 @@ def test_preprocessing_applies_to_gold_strings(parsing_f1):
 
 
 def test_flat_one_word_and_very_deep_trees(parsing_f1):
-    assert parsing_f1.compute(predictions=[[]], references=[GOLD])["evalb_precision"] == 1
+    flat = [[0, 6]]
+    assert parsing_f1.compute(predictions=[flat], references=[GOLD])["evalb_precision"] == 1
+    for nothing in ([], (), "[]"):
+        with pytest.raises(ValueError, match="prediction 0: there is no tree"):
+            parsing_f1.compute(predictions=[nothing], references=[GOLD])
+    assert parsing_f1.compute(predictions=[[]], references=["(UH yes)"])["num_sentences"] == 1
     for word in ("yes", ["yes"], "(yes)"):
         assert parsing_f1.compute(predictions=[word], references=["(UH yes)"])["num_sentences"] == 1
     words = ["w"] * 5_000

@@ -223,6 +223,23 @@ def test_bad_sets_are_refused_before_a_model_is_loaded(capsys, tmp_path, name, c
     assert message in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("opener", [open, gzip.open])
+def test_a_byte_order_mark_is_no_part_of_a_condition_and_lines_end_at_line_feeds_alone(tmp_path, opener):
+    name = "simple_agrmt.tsv" + (".gz" if opener is gzip.open else "")
+    sentences = ("the\x85author laughs", "the\u2028author laugh")
+    with opener(tmp_path / name, "wb") as file:
+        file.write("\t".join(("\ufeffsing", *sentences)).encode() + b"\r\n")
+    (item,) = load_marvin_linzen(str(tmp_path))
+    assert item.condition == "simple_agrmt/sing" and item.sentences == sentences
+
+
+def test_a_compressed_set_that_ends_too_early_is_refused(tmp_path):
+    packed = gzip.compress(SIMPLE.encode())
+    (tmp_path / "simple_agrmt.tsv.gz").write_bytes(packed[: len(packed) - 9])
+    with pytest.raises(ValueError, match="simple_agrmt.tsv.gz: "):
+        load_marvin_linzen(str(tmp_path))
+
+
 def test_bad_pairs_of_blimp_are_refused(tmp_path):
     (tmp_path / "wh_island.jsonl").write_text(json.dumps(BLIMP), encoding="utf-8")
     with pytest.raises(ValueError, match="wh_island.jsonl: line 1 lacks sentence_good, sentence_bad"):

@@ -1,4 +1,5 @@
 import csv
+import gzip
 import json
 import math
 import re
@@ -7,11 +8,13 @@ import statistics
 import subprocess
 import sys
 from itertools import product
+from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing, write_report
+from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
@@ -19,13 +22,13 @@ from eval.adaptation.dynamic_evaluation import (
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
-from eval.adaptation.ngram_interpolation import NGramInterpolation, count_ngrams, interpolated_log_probabilities
+from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
 from eval.report.perplexities import describe_adaptation
 from eval.report.results_files import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.parsing_scores import mean_f1_interval, score_baselines, score_parses
-from onlstm_hf.scoring.stream import encode_sentence_stream
+from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.treebank import AS_WRITTEN, PRESETS, GoldTree, read_treebank
 from tests.helpers.requirements import library
@@ -156,8 +159,52 @@ def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, d
     assert test[2] == text[1] and test[3] != text[2]
 
 
+@pytest.mark.parametrize("adaptation", [[], ["--adapt", "cache", "--cache-size", "9"]], ids=["plain", "adapted"])
+def test_models_are_mixed_with_the_weights_that_suit_a_text(
+    capsys, tmp_path, checkpoint, model, tokenizer, text_file, adaptation
+):
+    other, output, test = tmp_path / "other", tmp_path / "results.json", tmp_path / "test.txt"
+    torch.manual_seed(1)
+    second = ONLSTMForCausalLM(model.config).eval()
+    second.save_pretrained(other)
+    tokenizer.save_pretrained(other)
+    test.write_text("\n".join(LINES[:2]))
+    options = ["--files", text_file, str(test), "--mix", "--tune", text_file, "--tune-tokens", "12", *adaptation]
+    assert evaluate_lm.main([checkpoint, str(other), *options, "--output", str(output)]) == 0
+    results = json.loads(output.read_text())
+    mixture = results["mixture"]
+    assert [model["model"] for model in results["models"]] == [checkpoint, str(other)]
+    assert [part["model"] for part in mixture["weights"]] == [checkpoint, str(other)]
+    assert mixture["tuning"] == {"text": text_file, "num_tokens": 12}
+    if not adaptation:
+        weights = torch.tensor([part["weight"] for part in mixture["weights"]])
+        for text in (text_file, str(test)):
+            stream = encode_sentence_stream(tokenizer, [line for line in Path(text).read_text().splitlines() if line])
+            own = torch.stack([stream_log_probabilities(each, stream) for each in (model, second)])
+            mixed = mixed_log_probabilities(own, weights)
+            assert mixture["scores"][text]["log_likelihood"] == pytest.approx(mixed.sum().item(), rel=1e-5)
+            if text == text_file:
+                assert weights.tolist() == pytest.approx(mixture_weights(own[:, :12]).tolist())
+    printed = capsys.readouterr().out
+    (row,) = [line for line in printed.splitlines() if line.startswith(f"{text_file}, mixture of 2 ")]
+    assert f" {mixture['scores'][text_file]['perplexity']:.2f} " in row
+    assert "standard deviation" not in printed
+
+
+def test_models_of_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint, model, text_file):
+    other = tmp_path / "other"
+    words = build_word_tokenizer([*LINES, "bird"], pad_token="<eos>")
+    ONLSTMForCausalLM(type(model.config)(**{**model.config.to_dict(), "vocab_size": len(words)})).save_pretrained(
+        other
+    )
+    words.save_pretrained(other)
+    options = ["--files", text_file, "--mix", "--tune", text_file]
+    assert evaluate_lm.main([checkpoint, str(other), *options]) == 1
+    assert f"{other} predicts other tokens than {checkpoint}" in capsys.readouterr().err
+
+
 def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
-    other, output, report = tmp_path / "other", tmp_path / "results.json", tmp_path / "RESULTS.md"
+    other, output = tmp_path / "other", tmp_path / "results.json"
     torch.manual_seed(1)
     ONLSTMForCausalLM(model.config).save_pretrained(other)
     tokenizer.save_pretrained(other)
@@ -174,9 +221,6 @@ def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpo
         assert f" {perplexity:.2f} " in row
     assert evaluate_lm.main([models[1], "--files", text_file, "--output", str(tmp_path / "one.json")]) == 0
     assert json.loads((tmp_path / "one.json").read_text())["scores"] == results[1]["scores"]
-    assert write_report.main(["--results", str(output), "--output", str(report)]) == 0
-    for perplexity in perplexities:
-        assert f"| {perplexity:.2f} |" in report.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -317,19 +361,6 @@ def test_settings_at_an_edge_of_the_grid_are_told(chosen, edges):
     assert told.partition("no value beyond that of ")[2].partition(" was tried")[0] == ", ".join(edges)
 
 
-def test_ngrams_of_the_training_text_are_mixed_in(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
-    output = tmp_path / "results.json"
-    arguments = [checkpoint, "--files", text_file, "--adapt", "ngrams", "--training-text", text_file]
-    settings = ["--order", "3", "--ngram-weight", "0.1", "0.6", "--tune", text_file]
-    assert evaluate_lm.main([*arguments, *settings, "--output", str(output)]) == 0
-    adapted = json.loads(output.read_text())["adaptation"]
-    assert adapted["settings"] == {"order": 3, "ngram_weight": 0.6}  # the n-grams know the text by heart
-    stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
-    mixtures = [NGramInterpolation(3, 0.6)]
-    (expected,) = interpolated_log_probabilities(model, stream, count_ngrams(model, stream, mixtures), mixtures)
-    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected.sum().item(), abs=1e-6)
-
-
 def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
     output, other = tmp_path / "results.json", tmp_path / "other.txt"
     other.write_text(f"{LINES[0]} zyxwv\n")
@@ -364,17 +395,22 @@ def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
         (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
         (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--training-text", "{text}"], "takes no --training-text"),
-        (["--adapt", "ngrams", "--tune", "{text}"], "needs the training text: give --training-text"),
-        (["--adapt", "ngrams", "--ngram-weight", "2", "--training-text", "{text}"], "a weight from 0 to 1"),
+        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
         (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
+        (["--mix", "--tune", "{text}"], "--mix needs several models"),
+        (["another", "--mix"], "--mix needs --tune TEXT"),
+        (["another", "--mix", "--tune", "valid.txt"], "--mix needs --tune TEXT"),
+        (["another", "--mix", "--tune", "{text}", "--protocol", "sentence"], "--mix scores a stream"),
+        (["another", "--mix", "--tune", "{text}", "--decay", "0.1"], "--decay is a setting of --adapt"),
     ],
 )
 def test_options_of_adaptation_that_do_not_fit_are_refused_before_the_model_is_loaded(
     capsys, text_file, arguments, expected
 ):
     arguments = [argument.format(text=text_file) for argument in arguments]
-    assert evaluate_lm.main(["no-such-model", "--files", text_file, *arguments]) == 1
+    models = ["no-such-model", *(arguments.pop(0) for _ in arguments[:1] if arguments[0] == "another")]
+    assert evaluate_lm.main([*models, "--files", text_file, *arguments]) == 1
     assert expected in capsys.readouterr().err
 
 
@@ -447,12 +483,10 @@ def test_the_table_has_layers_baselines_and_published_figures(capsys, checkpoint
             assert of_part == [f"{100 * part.sentence_f1:.1f}", f"{100 * lowest:.1f}-{100 * highest:.1f}"]
         assert cells[2] == f"{100 * scores.corpus_f1:.1f}"
         assert cells[5] == f"{scores.average_depth:.1f}"
-        assert cells[6:] == [
-            "-",
-            f"{100 * scores.label_recall['NP'].recall:.1f}",
-            f"{100 * scores.label_recall['PP'].recall:.1f}",
-            "-",
-        ]
+        frequent = sorted(scores.label_recall, key=lambda label: (-scores.label_recall[label].total, label))[:6]
+        (header,) = [line for line in table.splitlines() if line.startswith("trees ")]
+        assert header.split()[-len(frequent) :] == frequent
+        assert cells[6:] == [f"{100 * scores.label_recall[label].recall:.1f}" for label in frequent]
     for name in ("layer 1", "left branching", "right branching", "balanced", "random (uniform splits)", "upper bound"):
         assert f"\n{name} " in table
     (published,) = re.findall("ON-LSTM, layer 2 \\(published\\)(.*)", table)
@@ -518,14 +552,61 @@ def test_the_trees_of_layers_and_checkpoints_are_averaged(
         files = ["--output", str(output), "--trees", str(trees)]
         assert evaluate_parsing.main([*arguments, "--ensemble", "--treebank", treebank, *files]) == 0
         parses = [member.parse(sentences, tokenizer, layer=layer) for member, layer in members]
-        expected = [average_trees(parse) for parse in zip(*parses, strict=True)]
-        name = f"ensemble of {len(members)}"
         scores = json.loads(output.read_text())["others"]
-        assert scores["all"][name] == as_json(score_parses(expected, gold))
-        assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
         rows = [json.loads(line) for line in trees.read_text(encoding="utf-8").splitlines()]
-        assert [InducedTree.from_bracket(row["ensembles"][name]) for row in rows] == expected
-        assert f"\n{name} " in capsys.readouterr().out
+        printed = capsys.readouterr().out
+        for ties in ("random", "right"):
+            generator = np.random.default_rng(0)
+            expected = [average_trees(parse, ties=ties, seed=generator) for parse in zip(*parses, strict=True)]
+            name = f"ensemble of {len(members)}, {ties} ties"
+            assert scores["all"][name] == as_json(score_parses(expected, gold))
+            assert scores["short"][name] == as_json(score_parses(expected[:2], gold[:2]))
+            assert [InducedTree.from_bracket(row["ensembles"][name]) for row in rows] == expected
+            assert f"\n{name} " in printed
+
+
+def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, model, tokenizer):
+    first, second = TREES.split("\n( (S (NP-SBJ (NP", 1)
+    folder, output = tmp_path / "treebank", tmp_path / "results.json"
+    folder.mkdir()
+    (folder / "letters.mrg").write_text(first)
+    (folder / "news.mrg.gz").write_bytes(gzip.compress(f"( (S (NP-SBJ (NP{second}".encode()))
+    options = ["--layer", "1", "--by-file", "--output", str(output)]
+    assert evaluate_parsing.main([checkpoint, "--treebank", str(folder), *options]) == 0
+    results = json.loads(output.read_text())
+    assert list(results["by_file"]) == ["letters", "news"]
+    printed = capsys.readouterr().out
+    figures = []
+    for name, file in (("letters", "letters.mrg"), ("news", "news.mrg.gz")):
+        gold = read_treebank(folder / file)
+        trees = model.parse([list(tree.words) for tree in gold], tokenizer, layer=1)
+        part = results["by_file"][name]
+        assert part["num_sentences"] == len(gold) and part["num_words"] == sum(len(tree.words) for tree in gold)
+        figures.append(score_parses(trees, gold).sentence_f1)
+        assert part["summary"]["layer 2 (--layer 1)"]["sentence_f1"]["mean"] == figures[-1]
+        expected = score_baselines(gold)["right branching"].sentence_f1
+        assert part["summary"]["right branching"]["sentence_f1"]["mean"] == expected
+        (row,) = [line for line in printed.splitlines() if line.startswith(f"{name} ")]
+        assert row.split()[1:4] == [str(len(gold)), str(part["num_words"]), f"{100 * figures[-1]:.1f}"]
+    assert f"{100 * statistics.mean(figures):.1f}" in printed.partition("mean of files")[2].splitlines()[0]
+
+    files = [str(folder / "news.mrg.gz"), str(folder / "letters.mrg")]
+    assert evaluate_parsing.main([checkpoint, "--treebank", *files, *options]) == 0
+    again = json.loads(output.read_text())
+    assert list(again["by_file"]) == ["news", "letters"] and again["by_file"]["news"] == results["by_file"]["news"]
+
+
+def test_a_dataset_has_no_files(capsys, checkpoint, dataset):
+    assert evaluate_parsing.main([checkpoint, "--treebank", dataset, "--preset", "plain", "--by-file"]) == 1
+    assert "--by-file needs files of trees" in capsys.readouterr().err
+
+
+def test_averages_have_the_ties_that_are_asked_for_in_that_order(tmp_path, checkpoint, treebank):
+    output = tmp_path / "results.json"
+    options = ["--treebank", treebank, "--ensemble", "--ties", "left", "random", "--output", str(output)]
+    assert evaluate_parsing.main([checkpoint, *options]) == 0
+    names = [name for name in json.loads(output.read_text())["others"]["all"] if name.startswith("ensemble")]
+    assert names == ["ensemble of 2, left ties", "ensemble of 2, random ties"]
 
 
 def test_several_checkpoints_give_mean_deviation_extremes_and_interval(

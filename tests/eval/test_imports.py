@@ -1,4 +1,4 @@
-"""What a file of eval/ may import of the others."""
+"""Imports between the files of eval/."""
 
 import ast
 from pathlib import Path

@@ -12,7 +12,9 @@ from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, PRPNConfig, PRPNForCausal
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.averaging import average_trees
-from onlstm_hf.trees.tree_files import read_tree_file, write_tree_file
+from onlstm_hf.trees.baselines import left_branching_tree
+from onlstm_hf.trees.distances import distances_of_tree
+from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_tree_file
 from onlstm_hf.trees.treebank import read_treebank
 from training.language_models.validation import gold_sentence_distances
 
@@ -75,6 +77,23 @@ def test_checkpoints_and_files_of_any_architecture_stand_side_by_side(capsys):
     assert found["summary"] == expected["summary"]
 
 
+@pytest.mark.parametrize("bias", ["right", "none"])
+def test_trees_that_come_from_no_distances_are_the_same_by_every_rule(capsys, bias):
+    gold = read_treebank("gold.mrg")
+    trees = [left_branching_tree(tree.words) for tree in gold]
+    stored = [distances_of_tree(tree, "none") for tree in trees]
+    sentences = [tree.words for tree in gold]
+    write_tree_file("parser.jsonl.xz", SentenceDistances(sentences, {None: stored}, branching_bias="none"))
+    files = ["parser.jsonl.xz", "prpn.jsonl.xz"]
+    options = ["--ensemble", "--ties", "right", "--branching-bias", bias]
+    results, _ = evaluate(capsys, "--trees-from", *files, *options)
+    expected = score_parses(trees, gold)
+    assert results["models"][0]["scores"]["all"]["induced trees"]["sentence_f1"] == expected.sentence_f1
+    pairs = zip(trees, read_tree_file("prpn.jsonl.xz").trees(branching_bias=bias), strict=True)
+    average = score_parses([average_trees(pair, ties="right") for pair in pairs], gold)
+    assert results["others"]["all"]["ensemble of 2, right ties"]["sentence_f1"] == average.sentence_f1
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -116,8 +135,8 @@ def test_agreement_needs_no_gold_trees_and_is_compared_with_the_f1(capsys):
         found["rank_correlation"]["all others"]["layer 1 (--layer 0)"] is None
     )  # two seeds have no ranks to speak of
 
-    weighted = [average_trees(each, with_all) for each in zip(*trees, strict=True)]
-    score = results["others"]["all"]["ensemble of 5, by agreement"]["sentence_f1"]
+    weighted = [average_trees(each, with_all, ties="right") for each in zip(*trees, strict=True)]
+    score = results["others"]["all"]["ensemble of 5, by agreement, right ties"]["sentence_f1"]
     assert score == score_parses(weighted, gold).sentence_f1
     assert "rank correlation with F1: all" in printed
 

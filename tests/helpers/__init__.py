@@ -1,1 +1,1 @@
-"""What tests of several folders share."""
+"""Shared helpers of the tests."""

@@ -16,17 +16,17 @@ TASKS = 20
 def parse(corpus, output, checkpoint, tasks=TASKS, engine=None, output_format="parquet", **options):
     """Parses all of a folder by workers that are forks of this process."""
     files = find_files(str(corpus))
-    settings = {"bytes": files.num_bytes, "fingerprint": files.fingerprint}
     engine = engine or Engine(workers=2, start_method="fork")
     options = ParseOptions(**{"log_probability": False, "distances": True, **options})
     return parse_corpus(
         files.reader(),
-        settings,
+        {"kind": files.kind},
         str(output),
         checkpoint,
         options,
         engine=engine,
         tasks=tasks,
+        files=files,
         output_format=output_format,
     )
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from onlstm_hf.ops.recurrence import step_graphs
+from onlstm_hf.fast.recurrence import step_graphs
 
 
 class Launches(TorchDispatchMode):

@@ -1,10 +1,10 @@
-"""What tests of the choice of fast paths share."""
+"""Shared parts of the tests that choose a fast path."""
 
 from collections.abc import Callable
 
 import pytest
 
-from onlstm_hf.ops.recurrence.operator import Recurrence
+from onlstm_hf.fast.recurrence.operator import Recurrence
 
 
 def record_paths(monkeypatch: pytest.MonkeyPatch, recurrence: Recurrence) -> list[tuple[str, str]]:

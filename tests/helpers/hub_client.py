@@ -1,9 +1,8 @@
-"""What the tests of sharing do in processes whose Hub is a `HubServer`: plain functions, the package not imported.
+"""Functions that run in processes whose Hub is a `HubServer`; this module does not import the package.
 
 `HF_ENDPOINT` and its like are read when `huggingface_hub` is imported, so that no process of another test will do.
 """
 
-import hashlib
 import io
 import multiprocessing
 import os
@@ -19,7 +18,7 @@ SENTENCE = "the company said it expects to report a loss"
 
 
 class Outcome(NamedTuple):
-    """How a command ended, and how long it would have waited between attempts."""
+    """Exit code and output of a command, and the seconds that it would have waited between attempts."""
 
     code: int
     output: str
@@ -111,23 +110,6 @@ def load_model(name: str, trust: bool = False, **options) -> dict:
     return {"module": type(model).__module__, "logits": logits.tolist()}
 
 
-def load_counting_checksums(name: str, trust: bool, **options) -> int:
-    """How many files `download_check`, of the package or of a checkpoint, hashes while these are loaded."""
-    num_hashed = 0
-
-    def counting(algorithm: Callable) -> Callable:
-        def start(*arguments, **keywords):
-            nonlocal num_hashed
-            num_hashed += sys._getframe(1).f_globals["__name__"].endswith("download_check")
-            return algorithm(*arguments, **keywords)
-
-        return start
-
-    with mock.patch("hashlib.sha1", counting(hashlib.sha1)), mock.patch("hashlib.sha256", counting(hashlib.sha256)):
-        load_model(name, trust, **options)
-    return num_hashed
-
-
 def load_each_way(name: str, trust: bool = False) -> dict:
     """What `load_model` finds, and what the pipelines say."""
     from transformers import pipeline
@@ -184,33 +166,3 @@ def score_trees(name: str) -> float:
     gold = "(S (NP (DT The) (JJ old) (NN cat)) (VP (VBD sat) (PP (IN on) (NP (PRP it)))) (. .))"
     metric = evaluate.load(name)
     return metric.compute(predictions=["((the (old cat)) ((sat on) it))"], references=[gold])["sentence_f1"]
-
-
-def attempt(load: Callable, name: str, *arguments, **options) -> dict | str:
-    """What a function finds that loads this model, or the error, without waiting between attempts."""
-    with mock.patch("time.sleep"):
-        try:
-            return load(name, *arguments, **options)
-        except Exception as error:
-            return f"{type(error).__name__}: {error}"
-
-
-def load_by_class(name: str, **options) -> dict:
-    """The first logits that the model of this package's class gives for some token ids."""
-    import torch
-
-    from onlstm_hf import ONLSTMForCausalLM
-
-    with torch.no_grad():
-        logits = ONLSTMForCausalLM.from_pretrained(name, **options)(torch.tensor([[0, 3, 4]])).logits
-    return {"logits": logits[0, -1].tolist()}
-
-
-def parse_by_pipeline(name: str, trust: bool) -> dict:
-    """The distances of a sentence."""
-    from transformers import pipeline
-
-    if not trust:
-        import onlstm_hf  # noqa: F401
-    parse = pipeline("constituency-parsing", model=name, trust_remote_code=trust, device="cpu")
-    return {"distances": parse(SENTENCE)["distances"]}

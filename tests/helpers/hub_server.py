@@ -21,12 +21,10 @@ USER = "ada"
 
 @dataclass
 class Fault:
-    """What goes wrong with the first `times` requests of this method whose path has a match of the pattern.
+    """A fault of the first `times` requests of this method whose path matches the pattern.
 
     `action` is a status to answer with, or one of "cut" (the connection ends while the request is being read), "lost"
-    (it ends after the work is done, before the answer), "truncate" (the answer ends in its middle), "corrupt" (a digit
-    of the answer is another one), "damage" (a byte of what was uploaded is another one),
-    "overtaken" (somebody else commits a file `NEWS` first).
+    (it ends after the work is done, before the answer), "overtaken" (somebody else commits a file `NEWS` first).
     """
 
     method: str
@@ -118,7 +116,7 @@ class HubServer:
         self.http_server.server_close()
 
     def files(self, name: str, repo_type: str = "model", revision: str = "main") -> dict[str, bytes]:
-        """What a visitor sees of a repository: nothing if there is none."""
+        """Returns the files of a repository by name; empty if there is none."""
         repository = self.repositories.get((repo_type, name))
         if repository is None:
             return {}
@@ -132,7 +130,7 @@ class HubServer:
                     return fault
         return None
 
-    # What the API does, one method each. `read` gives the request's body.
+    # The endpoints of the API, a method each. `read` returns the request's body.
 
     def whoami(self, token: str | None) -> Answer:
         if token not in TOKENS:
@@ -350,8 +348,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             return
         body = self.read_body()
-        if action == "damage":
-            body = bytes([body[0] ^ 1]) + body[1:]
         if action == "overtaken":
             self.hub.commit_by_another(path)
         if isinstance(action, int):
@@ -365,7 +361,7 @@ class _Handler(BaseHTTPRequestHandler):
         if action == "lost":
             self.close_connection = True
             return
-        self.send(answer, action)
+        self.send(answer)
 
     do_HEAD = do_POST = do_PUT = do_GET
 
@@ -379,23 +375,14 @@ class _Handler(BaseHTTPRequestHandler):
             return b"".join(chunks)
         return self.rfile.read(int(self.headers.get("Content-Length") or 0))
 
-    def send(self, answer: Answer, action: str | None = None) -> None:
+    def send(self, answer: Answer) -> None:
         body = answer.body if isinstance(answer.body, bytes) else json.dumps(answer.body).encode()
         status, headers = answer.status, dict(answer.headers)
-        start = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range") or "")
-        if start and status == 200:
-            headers["Content-Range"] = f"bytes {start[1]}-{len(body) - 1}/{len(body)}"
-            status, body = 206, body[int(start[1]) :]
-        if action == "corrupt":
-            place = max(body.rfind(digit) for digit in b"0123456789")
-            body = body[:place] + bytes([body[place] ^ 1]) + body[place + 1 :]
         self.send_response(status)
         for name, value in headers.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        if action == "truncate":
-            body, self.close_connection = body[: len(body) // 2], True
         if self.command != "HEAD":
             self.wfile.write(body)
 

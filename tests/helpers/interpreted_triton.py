@@ -1,4 +1,4 @@
-"""The Triton path in Triton's interpreter, on the CPU. `test_ordered_neurons_triton.py` runs this in a process of its
+"""The Triton path in Triton's interpreter, on the CPU. `test_onlstm_triton.py` runs this in a process of its
 own, as the interpreter has to be chosen before Triton is imported. It takes about 40 ms for one row of one step, there
 and back, whatever the sizes."""
 
@@ -9,12 +9,12 @@ import warnings
 import pytest
 import torch
 
-from onlstm_hf.ops.ordered_neurons import operator as ordered_neurons_module
-from onlstm_hf.ops.ordered_neurons import triton as module
-from onlstm_hf.ops.ordered_neurons.operator import ordered_neurons
-from onlstm_hf.ops.recurrence.path_check import PathChecks, Setting
+from onlstm_hf.fast.onlstm import operator as onlstm_module
+from onlstm_hf.fast.onlstm import triton as module
+from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
+from tests.fast.test_onlstm import Problem, gradients, make_problem
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
-from tests.ops.test_ordered_neurons import Problem, gradients, make_problem
+from tests.helpers.recurrences import ordered_neurons
 
 assert os.environ["TRITON_INTERPRET"] == "1"
 
@@ -22,7 +22,7 @@ assert os.environ["TRITON_INTERPRET"] == "1"
 @pytest.fixture(autouse=True)
 def triton_on_the_cpu(monkeypatch):
     path = module.PATH._replace(obstacle=lambda sequence: None)
-    monkeypatch.setitem(ordered_neurons_module._FAST_PATHS, "triton", path)
+    monkeypatch.setitem(onlstm_module._PATHS, "triton", path)
     module.WORKSPACES.clear()
 
 
@@ -92,7 +92,7 @@ def test_products_in_bfloat16_stay_close(input_dtype, padding):
 
 
 def test_half_precision_sequences_are_computed_with_in_float32():
-    """So half precision loses what rounding the inputs and outputs loses, and no more over time."""
+    """Computes in float32, so that half precision only rounds inputs and outputs."""
     problem = make_problem(40, 2, 4, 4, torch.bfloat16, padding="everywhere")
     outputs, expected = ordered_neurons(*problem, "triton"), ordered_neurons(*in_float64(problem), "reference")
     torch.testing.assert_close(outputs.outputs.double(), expected.outputs, rtol=2**-7, atol=1e-5)
@@ -149,7 +149,7 @@ def test_buffers_that_were_made_in_inference_mode_serve_training():
 
 @pytest.mark.parametrize(("dtype", "product_in_bfloat16"), [(torch.float32, False), (torch.bfloat16, True)])
 def test_tried_on_a_tiny_problem_the_kernels_are_found_right(dtype, product_in_bfloat16, stand_in_graphs):  # noqa: F811
-    checks = PathChecks(ordered_neurons_module.RECURRENCE.solve_tiny_problem)
+    checks = PathChecks(onlstm_module.RECURRENCE.solve_tiny_problem)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert checks.passes("triton", Setting(torch.device("cpu"), dtype, product_in_bfloat16))

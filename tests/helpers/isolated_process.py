@@ -156,7 +156,7 @@ def run_without_package(script: str, *arguments: str | Path, modules: Path, fold
 
 
 def use_without_package(checkpoints: dict[str, tuple[str, str | dict[str, str]]], modules: Path, folder: Path) -> dict:
-    """What checkpoints do in one process where the package is not importable, loaded, and saved and loaded again.
+    """Uses checkpoints in one process where the package is not importable: loaded, and saved and loaded again.
 
     Args:
         checkpoints: by any name the folder of each, and a text: the sentence that a language model reads, goes on from

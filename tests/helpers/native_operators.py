@@ -1,8 +1,8 @@
-"""What tests of the compiled operators share."""
+"""Shared parts of the tests of compiled operators."""
 
 import pytest
 
-from onlstm_hf.ops.recurrence.native_library import NativeOperator
+from onlstm_hf.fast.recurrence.native_library import NativeOperator
 from tests.helpers.requirements import is_required, missing
 
 

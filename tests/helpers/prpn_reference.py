@@ -15,7 +15,7 @@ def read_sentence(model: PRPNForCausalLM, ids: list[int]) -> tuple[torch.Tensor,
     config, base = model.config, model.model
     embeddings = [base.embeddings.weight[token] for token in ids]
     distances, next_distances, logits = [], [], []
-    # Of each layer the pairs (h, c), newest first. Before the first word there is one memory, of nothing.
+    # The pairs (h, c) of each layer, newest first. Before the first word there is one empty memory.
     nothing = torch.zeros_like(base.reading_network[0].cell_norm.bias)
     tapes = [[(nothing, nothing)] for _ in base.reading_network]
     for step, embedding in enumerate(embeddings):
@@ -49,7 +49,7 @@ def _batch_norm(norm, values):
 
 
 def _gates(config, distances, own, step):
-    """How far each memory `step - 1, step - 2, ...` is open to a word with the distance `own`. The gate of the newest
+    """The gate of each memory `step - 1, step - 2, ...` for a word with the distance `own`. The gate of the newest
     one compares with the distance of this word itself, that of an older one with those of the words between, too."""
     gate, gates = 1.0, []
     for memory in range(step - 1, max(-2, step - 1 - config.num_slots), -1):

@@ -1,4 +1,4 @@
-"""What tests need beside the package, and what happens where it is missing.
+"""Requirements of tests beside the package: missing ones skip a test, or fail it if they are asked for.
 
 A test that lacks something is skipped, with the reason. `ONLSTM_STRICT=1` makes such tests fail instead, and
 `ONLSTM_STRICT=data,browser` only those that lack one of the things named: where a machine is known to have them, no
@@ -12,7 +12,9 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = ("data", "compiler", "browser", "axe", "instructions", "libraries", "common", "quantizers", "namespaces")
+KINDS = (
+    *("data", "compiler", "browser", "axe", "node", "instructions", "libraries", "common", "quantizers", "namespaces"),
+)
 
 
 def missing(kind: str, reason: str) -> NoReturn:
@@ -20,8 +22,8 @@ def missing(kind: str, reason: str) -> NoReturn:
 
     Args:
         kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
-            instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that quantise,
-            network namespaces.
+            Node, instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that
+            quantise, network namespaces.
         reason: what is missing, and how to get it.
     """
     if kind not in KINDS:
@@ -32,7 +34,7 @@ def missing(kind: str, reason: str) -> NoReturn:
 
 
 def is_required(kind: str) -> bool:
-    """Whether a thing must be there. A `ValueError` tells a mistyped name from one that is not required."""
+    """Returns whether a thing must be there. A mistyped name is a `ValueError`."""
     asked = os.environ.get("ONLSTM_STRICT", "")
     if asked in ("", "0", "1"):
         return asked == "1"

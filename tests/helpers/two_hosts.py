@@ -31,7 +31,7 @@ class Host(NamedTuple):
 
     @property
     def prefix(self) -> Sequence[str]:
-        """What stands before a command that is to run there."""
+        """The prefix of a command that runs there."""
         if not self.name:
             return ()
         rename = f'echo {self.name} > /proc/sys/kernel/hostname; exec "$@"'

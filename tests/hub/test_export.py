@@ -71,7 +71,7 @@ def root(saved, tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def without_package(root):
-    """What all of them do in one process, from relative places."""
+    """Uses all of them in one process, from relative paths."""
     checkpoints = {name: (folder, SENTENCE) for name, folder in LANGUAGE_MODELS.items()}
     checkpoints |= {name: (folder, PAIR) for name, folder in CLASSIFIERS.items()}
     return use_without_package(checkpoints, modules=root / "module kód", folder=root)
@@ -185,7 +185,7 @@ def test_beside_the_package_its_own_code_is_used(root, auto_class):
         assert type(model).__module__ == f"onlstm_hf.models.modeling_{name}"
 
 
-# What a checkpoint had before
+# Earlier content of a checkpoint
 
 
 @pytest.fixture
@@ -285,6 +285,29 @@ def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
         export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
 
 
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("config.json", {"architectures": [["a"]]}),
+        ("config.json", {"auto_map": ["a"]}),
+        ("config.json", {"vocab_size": []}),
+        ("config.json", {"eos_token_id": 1e300}),
+        ("tokenizer_config.json", {"model_max_length": []}),
+        ("results.json", {"parsing": 1}),
+        ("results.json", {"parameters": []}),
+        ("results.json", {"data": None}),
+        ("results.json", {"training": {"updates": 1}}),
+    ],
+)
+def test_json_of_another_shape_is_an_error_and_nothing_is_written(project_root, tmp_path, name, changes):
+    folder = shutil.copytree(project_root / "model_cards" / "prpn-zh-small", tmp_path / "prpn-zh-small")
+    content = json.loads((folder / name).read_text(encoding="utf-8"))
+    (folder / name).write_text(json.dumps(content | changes), encoding="utf-8")
+    with pytest.raises(ValueError):
+        export_checkpoint(folder, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="checkpoint exists; name a new folder"):
         export_checkpoint(str(checkpoint), str(checkpoint))
@@ -300,6 +323,21 @@ def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypa
     assert names(tmp_path) == {"checkpoint"}
 
 
+@pytest.mark.parametrize("name", ["LICENSE", "figure.png", "folder", "dangling.svg", "model.safetensors"])
+def test_symbolic_links_are_refused_so_that_nothing_outside_the_folder_is_shared(checkpoint, tmp_path, name):
+    secret, link = tmp_path / "secret", checkpoint / name
+    secret.mkdir() if name == "folder" else secret.write_text("a private key")
+    link.unlink(missing_ok=True)
+    link.symlink_to(tmp_path / "nothing" if name == "dangling.svg" else secret)
+    with pytest.raises(ValueError, match=f"symbolic links.*: {name}; "):
+        export_checkpoint(checkpoint, tmp_path / "exported")
+    assert not (tmp_path / "exported").exists()
+    (tmp_path / "link").symlink_to(checkpoint)  # the folder itself may be one
+    link.unlink()
+    if name != "model.safetensors":
+        export_checkpoint(tmp_path / "link", tmp_path / "exported")
+
+
 def test_no_code_is_tracked_beside_the_released_weights(project_root):
     if not (project_root / ".git").exists():
         pytest.skip("not a checkout of git")
@@ -309,3 +347,14 @@ def test_no_code_is_tracked_beside_the_released_weights(project_root):
     assert tracked and not [path for path in tracked if path.endswith(".py")]
     for path in (project_root / "model_cards").glob("*/config.json"):
         assert not json.loads(path.read_text()).keys() & {"auto_map", "custom_pipelines"}
+
+
+def test_what_trainer_leaves_beside_the_model_is_not_shared(saved, tmp_path):
+    folder = tmp_path / "trained"
+    shutil.copytree(saved["onlstm"], folder)
+    for name in ("training_args.bin", "checkpoint-500/optimizer.pt", "runs/Nov01/events.out", "all_results.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
+    export_checkpoint(folder, tmp_path / "exported")
+    found = {path.name for path in (tmp_path / "exported").rglob("*")}
+    assert found and not found & {"training_args.bin", "checkpoint-500", "optimizer.pt", "runs", "all_results.json"}

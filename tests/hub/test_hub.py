@@ -14,17 +14,13 @@ from onlstm_hf import build_word_tokenizer
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.hub.push import push_metric, push_model
 from tests.helpers.hub_client import (
-    attempt,
     classify_pair,
     client_processes,
     hide_package,
     list_files,
-    load_by_class,
-    load_counting_checksums,
     load_each_way,
     load_metric,
     load_model,
-    parse_by_pipeline,
     push_by_methods,
     run_command,
     run_commands_in,
@@ -32,7 +28,6 @@ from tests.helpers.hub_client import (
 )
 from tests.helpers.hub_server import Fault, HubServer
 from tests.helpers.logic_checkpoints import save_logic_run
-from tests.helpers.requirements import library
 from tests.helpers.tiny_models import KINDS
 from tests.hub.test_model_cards import CHECKPOINTS
 from tests.integration.test_readme import blocks, commands
@@ -309,8 +304,6 @@ def test_a_fault_that_passes_is_waited_for(hub, client, shared, tmp_path, fault,
         (Fault("POST", "/commit/", 500), "500"),
         (Fault("POST", "/commit/", "cut"), "isconnected"),
         (Fault("PUT", "/lfs/upload/", 500, times=50), "500"),
-        (Fault("PUT", "/lfs/upload/", "cut", times=50), ""),
-        (Fault("PUT", "/lfs/upload/", "damage"), "checksum"),
     ],
     ids=lambda value: f"{value.pattern} {value.action}" if isinstance(value, Fault) else None,
 )
@@ -327,27 +320,14 @@ def test_a_fault_that_stays_leaves_the_repository_as_it_was(hub, client, shared,
     assert seen(hub, shared) == contents(folder)
 
 
-def test_a_commit_whose_answer_is_lost_is_found(hub, client, shared, first, second, tmp_path):
-    folder = shutil.copytree(second, tmp_path / "folder")
-    (folder / "LICENSE").write_text("Apache-2.0")
-    for pushed in (folder, first):  # the second push also removes a file
-        commits = list(hub.repositories["model", shared].commits)
-        hub.faults.append(Fault("POST", "/commit/", "lost"))
-        outcome = client(run_command, "push", str(pushed), shared)
-        assert (outcome.code, outcome.errors) == (0, "")
-        assert seen(hub, shared) == contents(pushed)
-        (made,) = hub.repositories["model", shared].commits.keys() - set(commits)
-        assert outcome.output.strip().endswith(f"{shared}/commit/{made}")
-
-
-def test_a_commit_in_doubt_is_said_to_be_so_and_never_made_twice(hub, client, shared, second):
-    hub.faults += [Fault("POST", "/commit/", "lost"), Fault("GET", "/tree/", 403)]
+def test_a_commit_whose_answer_is_lost_is_not_made_twice(hub, client, shared, second):
+    hub.faults.append(Fault("POST", "/commit/", "lost"))
     outcome = client(run_command, "push", str(second), shared)
-    assert outcome.code == 1 and "whether the commit was made could not be asked" in outcome.errors
+    assert outcome.code == 1 and "Push again" in outcome.errors
     num_commits = len(hub.repositories["model", shared].commits)
     outcome = client(run_command, "push", str(second), shared)
     assert outcome.code == 0 and hub.repositories["model", shared].branches["main"] in outcome.output
-    assert len(hub.repositories["model", shared].commits) == num_commits == 3
+    assert len(hub.repositories["model", shared].commits) == num_commits
     assert seen(hub, shared) == contents(second)
 
 
@@ -361,101 +341,9 @@ def test_another_commit_is_not_taken_for_ones_own(hub, client, shared, first, se
 # Loading
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("GET", "/lfs/download/", "truncate"),
-        Fault("GET", "/lfs/download/", "cut"),
-        Fault("GET", "/lfs/download/", 429, headers={"Retry-After": "2"}),
-    ],
-    ids=lambda fault: str(fault.action),
-)
-def test_a_download_that_breaks_off_goes_on(hub, client, shared, first, tmp_path, fault):
-    hub.faults.append(fault)
-    expected = client(load_model, str(first))
-    assert client(partial(attempt, cache_dir=str(tmp_path)), load_model, shared) == expected
-
-
-@pytest.mark.parametrize("action", [401, 403, 404, 500, "cut"])
-def test_a_download_that_fails_is_an_error_and_leaves_no_weights(hub, client, shared, first, tmp_path, action):
-    hub.faults.append(Fault("GET", "/lfs/download/", action, times=50))
-    load = partial(attempt, cache_dir=str(tmp_path))
-    report = client(load, load_model, shared)
-    assert isinstance(report, str), report
-    assert list(tmp_path.rglob("*.safetensors")) == []
-    hub.faults.clear()
-    assert client(load, load_model, shared) == client(load_model, str(first))
-
-
-@pytest.mark.parametrize("pattern", ["/lfs/download/", "/config.json"])
-@pytest.mark.parametrize(
-    "load",
-    [load_model, partial(load_model, trust=True), load_by_class],
-    ids=["Auto class", "trust_remote_code", "class"],
-)
-def test_a_file_that_is_not_the_shared_one_is_found_out_and_the_next_attempt_succeeds(
-    hub, client, client_without_package, shared, first, tmp_path, load, pattern
-):
-    """The client compares sizes alone when it downloads."""
-    call = client_without_package if isinstance(load, partial) else client
-    options = {"cache_dir": str(tmp_path)}
-    hub.faults.append(Fault("GET", pattern, "corrupt"))
-    assert "it has another checksum. The damaged file is removed" in call(partial(attempt, load, shared, **options))
-    assert call(partial(attempt, load, shared, **options))["logits"] == pytest.approx(call(load, str(first))["logits"])
-
-
-@pytest.mark.parametrize("trust", [False, True])
-def test_a_pipeline_does_not_parse_with_weights_that_are_not_the_shared_ones(
-    hub, client, client_without_package, shared, first, trust
-):
-    call = client_without_package if trust else client
-    hub.faults.append(Fault("GET", "/lfs/download/", "corrupt"))
-    expected = call(parse_by_pipeline, str(first), trust)
-    report = call(attempt, parse_by_pipeline, shared, trust)
-    assert report == expected or "checksum" in report
-    assert call(parse_by_pipeline, shared, trust) == expected
-
-
-@pytest.mark.parametrize("pattern", ["/lfs/download/", "/config.json", "/tokenizer.json"])
-def test_the_commands_find_out_a_file_that_is_not_the_shared_one(hub, client, shared, pattern):
-    hub.faults.append(Fault("GET", pattern, "corrupt"))
-    arguments = ("parse", "--model", shared, "the company said it")
-    outcome = client(run_command, *arguments)
-    assert outcome.code == 1 and "checksum" in outcome.errors
-    assert client(run_command, *arguments).code == 0
-
-
-@pytest.mark.slow
-def test_where_xet_is_not_switched_off_all_is_whole_though_this_hub_has_none(
-    hub, client, start_client, shared, second
-):
-    library("hf_xet")
-    call = start_client(HF_HUB_DISABLE_XET=False)
-    assert call(load_model, shared) == client(load_model, shared)  # files that are not in Xet come by HTTP
-    before = hub.files(shared)
-    outcome = call(run_command, "push", str(second), shared)
-    if outcome.code == 0:  # a client that asked, and fell back to LFS
-        assert seen(hub, shared) == contents(second)
-    else:
-        assert "xet" in outcome.errors and hub.files(shared) == before
-
-
 def test_what_is_not_there_is_a_clear_error(client):
     outcome = client(run_command, "parse", "--model", "ada/missing", "the company")
     assert outcome.code == 1 and "ada/missing" in outcome.errors
-
-
-@pytest.mark.parametrize("trust", [False, True])
-def test_only_what_was_downloaded_is_hashed(hub, client, client_without_package, first, second, tmp_path, trust):
-    call, name = client_without_package if trust else client, next(names)
-    assert client(run_command, "push", str(first), name).code == 0
-    load = partial(load_counting_checksums, trust=trust, cache_dir=str(tmp_path))
-    # The tokenizer, which is downloaded after the model, is hashed when the model is loaded for the next time.
-    assert call(load, name) > 0 and call(load, name) > 0
-    assert [call(load, name) for _ in range(3)] == [0, 0, 0]
-    assert client(run_command, "push", str(second), name).code == 0
-    assert call(load, name) > 0 and call(load, name) > 0
-    assert call(load, name) == 0
 
 
 # Metrics
@@ -492,7 +380,7 @@ def test_a_metric_must_be_named_as_its_module_and_be_complete(project_root, tmp_
         push_metric(copy, "ada/parsing_f1")
 
 
-# What is checked before anything is sent
+# Checks before anything is sent
 
 
 def remove(name):

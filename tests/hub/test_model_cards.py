@@ -85,7 +85,7 @@ def test_its_card_can_be_written_again_from_its_results(folder):
     results = json.loads((folder / "results.json").read_text())
     card = model_card(folder.name, AutoConfig.from_pretrained(folder), results)
     assert str(card) == (folder / "README.md").read_text()
-    # What is known of the Penn Treebank text is said, and of no other.
+    # Facts about the Penn Treebank text appear on no other card.
     assert ("Published" in card.text) == (results["data"]["text"]["language"] == "en")
 
 

@@ -29,7 +29,7 @@ class ModelTester:
 
     def __init__(self, kind: Kind, **options):
         self.kind, self.options, self.causal_lm_class = kind, options, kind.causal_class
-        # What the first of the hidden states must have: it is the embedded input.
+        # The first hidden state is the embedded input.
         self.hidden_size = kind.config().embedding_size
 
     def get_config(self) -> PreTrainedConfig:
@@ -52,7 +52,7 @@ class PairTester(ModelTester):
 
 
 class Common(modeling.ModelTesterMixin):
-    """What holds for all models here."""
+    """Settings that all models here share."""
 
     kind: Kind
     class_of_tester: type[ModelTester] = ModelTester
@@ -120,7 +120,7 @@ class PairClassifiers(Common):
     test_retain_grad_hidden_states_attentions = no_hidden_states(Common.test_retain_grad_hidden_states_attentions)
 
     def test_model_outputs_equivalence(self):
-        # That of Transformers goes on with hidden states.
+        # The test of Transformers continues with hidden states.
         config, inputs = self.model_tester.prepare_config_and_inputs_for_common()
         (model_class,) = self.all_model_classes
         model, inputs = model_class(config).eval(), self._prepare_for_class(inputs, model_class, return_labels=True)

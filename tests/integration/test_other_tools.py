@@ -163,6 +163,32 @@ def test_lora_changes_the_model_as_the_merged_weights_do(adapted, tmp_path):
         torch.testing.assert_close(plain(**inputs).logits, output.logits, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("target", ["embeddings", "lm_head", "input_projection"])
+def test_lora_merges_into_tied_weights_only_where_they_are_untied_before(kind, target):
+    peft = library("peft")
+    ids = torch.randint(12, (3, 7))
+
+    def logits(untie):
+        """Before and after the adapter is merged."""
+        model = kind.make(**kind.no_dropout)
+        assert model.lm_head.weight is model.get_input_embeddings().weight
+        if untie:
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+            model.config.tie_word_embeddings = False
+        torch.manual_seed(0)
+        model = peft.get_peft_model(
+            model, peft.LoraConfig(r=2, target_modules=[target], init_lora_weights=False)
+        ).eval()
+        with torch.no_grad():
+            return model(input_ids=ids).logits, model.merge_and_unload()(input_ids=ids).logits
+
+    unmerged, merged = logits(untie=True)
+    torch.testing.assert_close(merged, unmerged, rtol=1e-4, atol=1e-4)
+    of_tied, merged = logits(untie=False)
+    torch.testing.assert_close(of_tied, unmerged, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(merged, of_tied, rtol=1e-4, atol=1e-4) == (target == "input_projection")
+
+
 def test_training_lora_reaches_every_adapter_and_nothing_else(adapted):
     model, _ = adapted
     ids = torch.randint(12, (3, 7))

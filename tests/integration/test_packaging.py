@@ -1,4 +1,4 @@
-"""What a build makes of the project: wheels for every Python, a page for package indexes, a whole source archive."""
+"""Builds: wheels for every Python, a page for package indexes, a whole source archive."""
 
 import re
 import runpy

@@ -15,7 +15,7 @@ from training.logic.pairs import build_logic_tokenizer, encode_pairs
 
 
 class Accuracy(evaluate.Metric):
-    """That of the `evaluate` library needs a download."""
+    """Stands in for the metric of the `evaluate` library, which needs a download."""
 
     def _info(self):
         features = Features({"predictions": Value("int64"), "references": Value("int64")})
@@ -50,7 +50,7 @@ def classify(checkpoint):
 
 @pytest.fixture(scope="module")
 def probabilities(model, pairs):
-    """Those of the seven relations for each pair, from both sides encoded apart."""
+    """Returns the logits of the seven relations for each pair, from both sides encoded apart."""
     with torch.no_grad():
         return model(**collate(encode_pairs(pairs, build_logic_tokenizer()))).logits.softmax(dim=-1).tolist()
 

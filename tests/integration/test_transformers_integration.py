@@ -1,4 +1,4 @@
-"""What users of Transformers rely on: saving, loading, auto classes, pipelines, compilation, `Trainer`."""
+"""Saving, loading, auto classes, pipelines, compilation and `Trainer` of Transformers."""
 
 import json
 

@@ -193,7 +193,7 @@ def test_the_words_reach_the_model_as_lists_in_order(tokenizer):
     treebank = [GoldTree.from_bracket(text) for text in BRACKETS[:2]]
     scores = parse_treebank(model, tokenizer, treebank)
     assert model.sentences == [["the", "old", "cat", "saw", "the", "dog"], ["the", "dog", "saw"]]
-    # Of the brackets inside the sentences 2 of 3 and none of 1 are right branching.
+    # Right branching finds 2 of 3 brackets inside the first sentence, and 0 of 1 inside the second.
     assert scores.num_sentences == 2
     assert scores.corpus_recall == pytest.approx(2 / 4)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from onlstm_hf.text import sources
-from onlstm_hf.text.tokenization import build_word_tokenizer
+from onlstm_hf.text.tokenization import build_subword_tokenizer, build_word_tokenizer
 from tests.helpers.requirements import library
 
 SENTENCES = ["the cat saw the dog", "a dog saw a cat", "the bird slept"]
@@ -18,6 +18,15 @@ def pieces(tokenizer, text):
     """The part of the text that each token covers."""
     offsets = tokenizer(text, return_offsets_mapping=True)["offset_mapping"]
     return [text[start:end] for start, end in offsets]
+
+
+@pytest.mark.parametrize("build", [build_word_tokenizer, build_subword_tokenizer])
+def test_a_byte_order_mark_is_no_part_of_the_first_word(tmp_path, build):
+    text = "the cat sat\nthe cat ran\n" * 3
+    (tmp_path / "plain.txt").write_text(text, encoding="utf-8")
+    (tmp_path / "marked.txt").write_text(text, encoding="utf-8-sig")
+    plain, marked = (build(tmp_path / name).get_vocab() for name in ("plain.txt", "marked.txt"))
+    assert marked == plain
 
 
 def test_ids_are_special_tokens_then_words_by_count_then_by_code_point():

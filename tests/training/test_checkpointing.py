@@ -14,7 +14,7 @@ from training.loop.checkpointing import (
 )
 
 NAMES = ("a.txt", "b.txt", "inner/c.txt")
-# What the module calls while a folder takes another's place.
+# Functions that the module calls while one folder replaces another.
 STEPS = [(os, "rename"), (os, "fsync"), (shutil, "rmtree"), (os, "unlink"), (os, "rmdir")]
 
 

@@ -1,15 +1,14 @@
 """Trees of several models averaged, and a model whose distances are drawn to them: what it learns, refuses, says."""
 
 import json
+import lzma
 import math
-import random
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -18,8 +17,10 @@ from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_tree_file
+from onlstm_hf.utils.files import fingerprint
 from tests.helpers.forked_processes import run_ranks
 from tests.helpers.tiny_models import MODEL_TYPES
+from tests.helpers.training_runs import DROPOUTS, NO_DROPOUT, command, log_of, run_in_process, write_texts
 from training import average_trees as averaging_script
 from training import release, train_lm
 from training.distillation.ranking_loss import ranking_loss
@@ -28,7 +29,7 @@ from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import Batch, TextLines
 from training.loop import run as loop
-from training.loop.task import Share, fingerprint
+from training.loop.task import Share
 
 # By their place a word of the toy text splits the sentence: its trees can be told from its words.
 WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and"]
@@ -48,8 +49,6 @@ train_files: [train.txt]
 validation_files: [valid.txt]
 target_trees: averaged.jsonl.xz
 """
-DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
-NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
 MEMBERS = [
     {"model": "seed_1", "model_type": "onlstm", "layer": 1, "weight": 1},
     {"model": "seed_2", "model_type": "onlstm", "layer": 1, "weight": 1},
@@ -65,19 +64,16 @@ def write_targets(rule="right", **header):
     sentences = [tuple(line.split()) for line in Path("train.txt").read_text().splitlines()]
     trees = [tree_from_distances([*map(WORDS.index, words)], words, rule) for words in sentences]
     distances = [distances_of_tree(tree, rule) for tree in trees]
-    known = {"averaged": MEMBERS, "branching_bias": rule, "text": fingerprint(TextLines(["train.txt"]))}
+    known = {"averaged": MEMBERS, "ties": "random", "text": fingerprint(TextLines(["train.txt"]))}
     known |= {"command": "python training/average_trees.py seed_1 seed_2 seed_3 --files train.txt"} | header
-    write_tree_file("averaged.jsonl.xz", SentenceDistances(sentences, {None: distances}, None, known))
+    write_tree_file("averaged.jsonl.xz", SentenceDistances(sentences, {None: distances}, None, known, rule))
 
 
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """A folder with `recipe.yaml`, texts, and target trees in `averaged.jsonl.xz`."""
     folder = tmp_path_factory.mktemp("project")
-    generator = random.Random(0)
-    for name, count in (("train", 110), ("valid", 12)):
-        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
-        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    write_texts(folder, WORDS, train=110, valid=12)
     (folder / "recipe.yaml").write_text(RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -93,23 +89,8 @@ def project(written, tmp_path, monkeypatch):
     return tmp_path
 
 
-def command(output_dir, *options):
-    return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, options)]
-
-
 def train(output_dir, *options):
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    return train_lm.main(command(output_dir, *options))
-
-
-def log_of(output_dir, *names):
-    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
-    return [
-        {name: value for name, value in entry.items() if name != "tokens_per_s"}
-        for entry in entries
-        if set(names) <= set(entry)
-    ]
+    return run_in_process(train_lm.main, command(output_dir, *options))
 
 
 def test_the_ranking_loss_is_that_of_its_definition_and_so_is_its_gradient():
@@ -268,8 +249,8 @@ def test_sentences_are_read_as_parse_reads_them_and_targets_stand_at_the_first_t
 def test_what_cannot_be_learned_is_refused(project, options, message):
     sentences, distances = [("a", "cat")] * 5, [[1.0, 0.0]] * 5
     write_tree_file("one_model.xz", SentenceDistances(sentences, {None: distances}))
-    known = {"averaged": MEMBERS, "branching_bias": "right"}
-    write_tree_file("short.xz", SentenceDistances(sentences, {None: distances}, None, known))
+    known = {"averaged": MEMBERS}
+    write_tree_file("short.xz", SentenceDistances(sentences, {None: distances}, None, known, "right"))
     if "rnn" in options:
         Path("recipe.yaml").write_text(RECIPE.replace(", chunk_size: 2", ""))
     with pytest.raises((ValueError, FileNotFoundError), match=message):
@@ -297,12 +278,26 @@ def average(*options):
     return read_tree_file("averages/averaged.jsonl.xz")
 
 
+def averages_of(trees, weights=None, rule="right", ties="random"):
+    generator = np.random.default_rng(0)
+    return [average_trees(own, weights, rule, ties, generator) for own in zip(*trees, strict=True)]
+
+
 def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(members, monkeypatch, capsys):
-    stored = average("onlstm", "prpn")
     lines = Path("train.txt").read_text().splitlines()
     models = [AutoModelForCausalLM.from_pretrained(name) for name in ("onlstm", "prpn")]
     trees = [model.parse(lines, members) for model in models]
-    assert stored.trees() == [average_trees(pair, branching_bias="right") for pair in zip(*trees, strict=True)]
+    parsers = [*models[0].parse_layers(lines, members, range(models[0].config.num_hidden_layers)), trees[1]]
+    weights = mean_agreement(tree_agreement(parsers), np.ones((len(parsers), len(parsers)), dtype=bool))
+    stored = average("onlstm", "prpn", "--layer", "all", "--by-agreement")
+    assert stored.trees() == averages_of(parsers, weights)
+    assert [member["weight"] for member in stored.model["averaged"]] == pytest.approx(weights)
+
+    # The models are not run again, and their trees make those of the other rule.
+    monkeypatch.setattr(averaging_script, "distances_of_layers", None)
+    capsys.readouterr()
+    stored = average("onlstm", "prpn")
+    assert stored.trees() == averages_of(trees)
     assert [(member["model"], member["layer"]) for member in stored.model["averaged"]] == [
         ("onlstm", 1),
         ("prpn", None),
@@ -310,18 +305,35 @@ def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(memb
     assert stored.model["text"] == fingerprint(TextLines(["train.txt"]))
     agreement = tree_agreement(trees)[0, 1]
     assert f"{100 * agreement:5.1f} mean agreement (F1) with the others: prpn" in capsys.readouterr().out
-
-    monkeypatch.setattr(averaging_script, "distances_of_all_layers", None)  # the models are not run again
-    parsers = [*models[0].parse_layers(lines, members, range(models[0].config.num_hidden_layers)), trees[1]]
-    weights = mean_agreement(tree_agreement(parsers), np.ones((len(parsers), len(parsers)), dtype=bool))
-    stored = average("prpn", "onlstm", "--layer", "all", "--by-agreement")
-    weighted = [average_trees(all_trees, weights, "right") for all_trees in zip(*parsers, strict=True)]
-    assert stored.trees() == weighted
-    assert sorted(member["weight"] for member in stored.model["averaged"]) == pytest.approx(sorted(weights))
-
     unbiased = [model.parse(lines, members, branching_bias="none") for model in models]
-    stored = average("onlstm", "prpn", "--branching-bias", "none")
-    assert stored.trees(branching_bias="none") == [average_trees(pair) for pair in zip(*unbiased, strict=True)]
+    stored = average("onlstm", "prpn", "--branching-bias", "none", "--ties", "right")
+    assert (stored.branching_bias, stored.model["ties"]) == ("none", "right")
+    assert stored.trees() == averages_of(unbiased, rule="none", ties="right")
+
+
+def test_files_of_ranks_take_the_place_of_their_models(members):
+    expected = average("onlstm", "prpn")
+    assert averaging_script.main(["onlstm", "--files", "train.txt", "--output-dir", "kept", "--only-ranks"]) == 0
+    (kept,) = Path("kept").iterdir()
+    for names in (["prpn", str(kept)], [str(kept), str(kept), "prpn"]):
+        stored = average(*names)
+        assert [member["model"] for member in stored.model["averaged"]] == names
+    stored = average(str(kept), "prpn")
+    assert stored.trees() == expected.trees() and stored.sentences == expected.sentences
+    content = lzma.decompress(kept.read_bytes())
+    assert not any(word.encode() in content for word in WORDS if len(word) > 3)
+
+
+def test_ranks_of_another_text_are_refused_as_members_and_written_anew_as_a_store(members, capsys):
+    average("onlstm", "prpn")
+    (first, *_) = sorted(Path("averages").glob("*.ranks.xz"))
+    shutil.copy(first, "kept.ranks.xz")
+    with open("train.txt", "a") as file:
+        file.write("the cat runs\n")
+    options = ["--files", "train.txt", "--output-dir", "averages"]
+    assert averaging_script.main(["prpn", "kept.ranks.xz", *options]) == 1
+    assert "has the trees of another text" in capsys.readouterr().err
+    assert average("onlstm", "prpn").sentences[-1] == ("the", "cat", "runs")
 
 
 def test_the_file_is_what_training_takes_and_its_text_is_recognised(members):
@@ -356,6 +368,7 @@ def test_the_card_says_that_trees_were_averaged_and_no_gold_tree_was_used(projec
     results = train("run", "--max_steps", 1)
     described = {
         **{"num_models": 3, "model_types": {"onlstm": 2, "prpn": 1}, "num_averaged": 3, "branching_bias": "right"},
+        "ties": "random",
         "of_training_text": True,
     }
     assert results["target_trees"].items() >= described.items()

@@ -44,7 +44,7 @@ def test_the_decay_is_that_of_transformers_but_for_its_empty_first_update(warmup
 
 
 def test_a_longer_run_decays_later():
-    """So a run may be taken further from a checkpoint of its constant part."""
+    """A run can be extended from a checkpoint of its constant part."""
     arguments = OptimizationArguments(schedule="warmup_stable_decay", decay_steps=4)
     short, long = ([learning_rate_factor(step, arguments, total) for step in range(total)] for total in (10, 20))
     assert long[:16] == [1.0] * 16

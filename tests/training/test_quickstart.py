@@ -1,9 +1,13 @@
+import json
 from functools import partial
 
 import pytest
 
-from tests.helpers.pages import read_json
 from training import quickstart
+
+
+def read_json(path):
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("option", ["--output_dir", "--output-dir"])

@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import PRPNConfig
 from onlstm_hf.hub.export import export_checkpoint
-from onlstm_hf.models.recurrent.configuration_awd_lstm import AWDLSTMConfig
+from onlstm_hf.models.state import AWDLSTMConfig
 from onlstm_hf.trees.treebank import PRESETS, GoldTree
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training import release, train_lm
@@ -297,7 +297,7 @@ def test_a_treebank_without_short_sentences_has_no_column_for_them(run, data, tm
 
 
 def unread_results(name, **changes):
-    """What an evaluation of two runs leaves, as far as the card needs it."""
+    """Results of an evaluation of two runs, as far as the card needs them."""
     f1 = {"mean": 0.5, "standard_deviation": 0.0123, "min": 0.4913, "max": 0.5087, "interval": [0.48, 0.52]}
     summary = {"num_checkpoints": 2, "sentence_f1": f1}
     one = {"num_checkpoints": 1, "sentence_f1": f1 | {"mean": 0.6543, "standard_deviation": None}}

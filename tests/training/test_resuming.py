@@ -1,25 +1,25 @@
-"""What a run that is resumed takes over, refuses and records, and what a run that failed leaves behind."""
+"""Resuming: what a run restores, refuses and records, and what a failed run leaves behind."""
 
 import fcntl
 import json
-import random
+import os
 import resource
 import shutil
 from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 
 from onlstm_hf.hub.export import folder_files
+from tests.helpers.training_runs import run_in_process, write_texts
 from training import train_lm, train_logic
 from training.language_models.recipe import parse_recipe
 from training.logic.recipe import parse_logic_recipe
 from training.loop import processes
-from training.loop.checkpointing import CHECKSUMS, write_checksums
+from training.loop import run as loop
+from training.loop.checkpointing import CHECKSUMS, check_checksums, write_checksums
 from training.loop.training_log import TrainingDiverged
 
-WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 RECIPE = """
 model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
 bptt_length: 12
@@ -59,9 +59,7 @@ OTHER_PAIR_VALUES = {"num_pairs": 200, "pairs_seed": 1, "max_train_operators": 5
 
 
 def run(program, *arguments):
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    return program.main([f"{program.__name__.rpartition('.')[2]}.yaml", *map(str, arguments)])
+    return run_in_process(program.main, [f"{program.__name__.rpartition('.')[2]}.yaml", *map(str, arguments)])
 
 
 def train(*arguments):
@@ -72,10 +70,7 @@ def train(*arguments):
 def begun(tmp_path_factory):
     """A folder with text, recipes, and a run of two updates of a language model and one of a classifier."""
     folder = tmp_path_factory.mktemp("begun")
-    generator = random.Random(0)
-    for name, count in (("train", 60), ("valid", 12), ("test", 5)):
-        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
-        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n")
+    write_texts(folder, train=60, valid=12, test=5)
     (folder / "gold.mrg").write_text("( (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n")
     (folder / "train_lm.yaml").write_text(RECIPE)
     (folder / "train_logic.yaml").write_text(LOGIC_RECIPE)
@@ -172,10 +167,23 @@ def test_streamed_text_that_changed_behind_its_beginning_is_refused(project, mon
     monkeypatch.setattr("training.train_lm.NUM_STREAMED_LINES", 2)
     arguments = ["--output_dir", "streamed", "--streaming", "true"]
     train(*arguments)
-    with open("train.txt", "a") as text:
-        text.write("the dog sleeps\n")
-    with pytest.raises(ValueError, match="the size of the training text changed since streamed/last was written"):
-        train("--resume", "--max_steps", 3, *arguments)
+    path = Path("train.txt")
+    text = path.read_text()
+    last = text.splitlines(keepends=True)[-1]
+    for changed in (text + "the dog sleeps\n", text.removesuffix(last) + "b" + last[1:]):  # of another size, and not
+        path.write_text(changed)
+        with pytest.raises(ValueError, match="the bytes of the training text changed since streamed/last was written"):
+            train("--resume", "--max_steps", 3, *arguments)
+    path.write_text(text)
+    assert train("--resume", "--max_steps", 3, *arguments)["updates"] == 3
+
+
+def test_processes_that_are_not_connected_are_told_how_to_be(project, monkeypatch):
+    monkeypatch.setenv("WORLD_SIZE", "2")  # as torchrun sets it
+    monkeypatch.delenv("ACCELERATE_USE_CPU", raising=False)
+    with pytest.raises(ValueError, match="one of 2 processes.*set ACCELERATE_USE_CPU=true"):
+        train("--output_dir", "new")
+    assert not Path("new").exists()
 
 
 def test_code_of_the_model_that_changed_is_refused(project):
@@ -240,6 +248,60 @@ def test_a_flipped_bit_in_any_file_of_the_checkpoint_is_noticed_and_named(projec
     assert train("--resume")["updates"] == 2
 
 
+def test_a_list_of_checksums_names_every_file_of_the_folder(project):
+    path = Path("run/last", CHECKSUMS)
+    whole = path.read_text()
+    first, *others = whole.splitlines(keepends=True)
+    for shortened in ("", "\n", first, "".join(others), whole[: len(whole) // 2], "nonsense\n"):
+        path.write_text(shortened)
+        with pytest.raises(ValueError, match=rf"run/last cannot be loaded: {CHECKSUMS} "):
+            train("--resume")
+    path.write_text(whole)
+    Path("run/last/stray.txt").touch()
+    with pytest.raises(ValueError, match=f"{CHECKSUMS} does not name stray.txt"):
+        train("--resume")
+
+
+@pytest.mark.parametrize("torn", ["to a byte", "in the last line", "to nothing", "removed", "of its line ends"])
+def test_a_log_that_lost_its_end_is_cut_back_to_whole_lines_and_the_run_says_so(project, capsys, torn):
+    path = Path("run/log.jsonl")
+    whole = path.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    kept = {"in the last line": len(lines) - 1}.get(torn, 0)
+    path.write_bytes({"to a byte": whole[:1], "in the last line": whole[:-3]}.get(torn, b""))
+    if torn == "removed":
+        path.unlink()
+    elif torn == "of its line ends":
+        path.write_bytes(bytes(len(whole)))
+    train("--resume", "--max_steps", 4)
+    missing = len(whole) - len(b"".join(lines[:kept]))
+    assert f"log.jsonl lacks {missing} bytes" in capsys.readouterr().out
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    steps = [json.loads(line)["step"] for line in lines]
+    assert [entry["step"] for entry in entries][:kept] == steps[:kept] and entries[-1]["step"] == 4
+    assert all(entry["step"] > 2 for entry in entries[kept:])
+
+
+def test_the_log_is_on_the_disk_before_a_checkpoint_counts_it(project, monkeypatch):
+    synced, counted, fsync, write_json = {}, [], os.fsync, loop.write_json
+
+    def remember(descriptor):
+        fsync(descriptor)
+        status = os.fstat(descriptor)
+        synced[status.st_ino] = status.st_size
+
+    def record(path, content):
+        size = content["progress"]["log_size"]
+        counted.append(size)
+        assert synced[Path("run/log.jsonl").stat().st_ino] == size
+        write_json(path, content)
+
+    monkeypatch.setattr(os, "fsync", remember)
+    monkeypatch.setattr(loop, "write_json", record)
+    train("--resume", "--max_steps", 4)
+    assert counted and counted[-1] > 0
+
+
 def test_what_is_left_of_a_damaged_run_is_told_and_can_be_trained_on(project):
     flip(Path("run/last/training_state/optimizer.bin"))
     flip(Path("logic/last/training_state/optimizer.bin"))
@@ -256,10 +318,56 @@ def test_what_is_left_of_a_damaged_run_is_told_and_can_be_trained_on(project):
         train("--resume")
 
 
-def test_a_damaged_best_checkpoint_is_not_scored(project):
+@pytest.mark.parametrize("max_steps", [2, 4])
+def test_a_damaged_best_checkpoint_is_refused_before_training_with_the_way_on(project, monkeypatch, max_steps):
     flip(Path("run/best/model.safetensors"))
-    with pytest.raises(ValueError, match="run/best cannot be loaded: model.safetensors is damaged"):
-        train("--resume")
+    before = contents("run")
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.TrainingRun, "update", lambda *_: pytest.fail("it trained"))
+        message = (
+            "run/best cannot be loaded: model.safetensors is damaged.*run/last is whole: remove run/best, .*last/"
+        )
+        with pytest.raises(ValueError, match=message):
+            train("--resume", "--max_steps", max_steps)
+    assert contents("run") == before
+    shutil.rmtree("run/best")
+    assert train("--resume", "--max_steps", max_steps)["updates"] == max_steps
+    check_checksums(Path("run/best"))
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_the_last_checkpoint_takes_the_place_of_a_best_one_that_is_lost(project, monkeypatch, capsys, is_killed):
+    last = Path("run/last/model.safetensors").read_bytes()
+    losses = iter([5.0, 3.0])
+    monkeypatch.setattr(loop.TrainingRun, "_check_divergence", lambda self: None)
+    monkeypatch.setattr(train_lm.LanguageModeling, "validation_loss", lambda *_: next(losses))
+    state = json.loads(Path("run/last/training_state/run.json").read_text())
+    state["progress"]["validation_losses"] = [1.0, 4.0]  # those of the best checkpoint, which is lost, and of the last
+    Path("run/last/training_state/run.json").write_text(json.dumps(state))
+    Path("run/last", CHECKSUMS).unlink()
+    write_checksums(Path("run/last"))
+    shutil.rmtree("run/best")
+    if is_killed:
+        with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+            patch.setattr(loop, "replaced_folder", killed_at(Path("run/best"), loop.replaced_folder))
+            train("--resume", "--max_steps", 3)
+        assert not Path("run/best").exists()
+    train("--resume", "--max_steps", 3)
+    assert "run/best is missing: the weights of run/last take its place" in capsys.readouterr().out
+    assert Path("run/best/model.safetensors").read_bytes() == last  # a loss of 5 is above that of the last one
+    train("--resume", "--max_steps", 4)
+    assert Path("run/best/model.safetensors").read_bytes() == Path("run/last/model.safetensors").read_bytes() != last
+
+
+def killed_at(target, write):
+    """`replaced_folder`, which is interrupted where this folder would be written."""
+
+    def replace(folder, *arguments):
+        if folder == target:
+            raise KeyboardInterrupt
+        return write(folder, *arguments)
+
+    return replace
 
 
 def test_the_checksums_are_not_shared(project):

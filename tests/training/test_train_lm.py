@@ -3,7 +3,6 @@
 import json
 import math
 import os
-import random
 import shutil
 import signal
 import socket
@@ -14,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 from accelerate.commands.launch import launch_command, launch_command_parser
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -24,6 +22,17 @@ from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import PRESETS, Preprocessing, gold_trees_from_brackets
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.requirements import library
+from tests.helpers.training_runs import (
+    GOLD_TREES,
+    NO_DROPOUT,
+    WORDS,
+    assert_same_weights,
+    command,
+    log_of,
+    run_in_process,
+    weights_of,
+    write_texts,
+)
 from tests.helpers.two_hosts import loopback_hosts
 from training import train_lm
 from training.language_models.model_setup import build_model
@@ -32,7 +41,6 @@ from training.loop import run as loop
 from training.loop.task import Share
 from training.loop.training_log import TrainingDiverged
 
-WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
 RECIPE = """
 model: {embedding_size: 8, hidden_size: 12, num_hidden_layers: 2, chunk_size: 4}
 bptt_length: 12
@@ -45,22 +53,14 @@ num_threads: 1
 NT_ASGD = ["--optimizer", "nt-asgd", "--learning_rate", "2", "--nonmonotone_interval", "1"]
 SGD = ["--optimizer", "sgd", "--learning_rate", "2", "--schedule", "warmup_stable_decay", "--decay_steps", "4"]
 ADAMW = ["--optimizer", "adamw", "--learning_rate", "0.02", "--schedule", "cosine", "--warmup_steps", "3"]
-DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
-NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
 
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
     """A folder with `recipe.yaml`, `train.txt`, `valid.txt` and `gold.mrg`, which is the working directory."""
     monkeypatch.chdir(tmp_path)
-    generator = random.Random(0)
-    for name, count in (("train", 60), ("valid", 12)):
-        lines = (" ".join(generator.choices(WORDS, k=generator.randint(2, 8))) for _ in range(count))
-        Path(f"{name}.txt").write_text("\n".join(lines) + "\n")
-    Path("gold.mrg").write_text(
-        "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
-        "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
-    )
+    write_texts(train=60, valid=12)
+    Path("gold.mrg").write_text(GOLD_TREES)
     Path("recipe.yaml").write_text(
         RECIPE + f"train_files: [{tmp_path}/train.txt]\nvalidation_files: [{tmp_path}/valid.txt]\n"
     )
@@ -83,36 +83,14 @@ def prpn_project(project):
     return project
 
 
-def command(output_dir, *overrides):
-    return ["recipe.yaml", "--output_dir", str(output_dir), *map(str, overrides)]
-
-
 def train(output_dir, *overrides):
     """Runs in this process, as a process of its own would. Returns the content of results.json."""
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-    return train_lm.main(command(output_dir, *overrides))
-
-
-def log_of(output_dir, *names):
-    """Entries of log.jsonl that have all the names; speeds are left out."""
-    entries = [json.loads(line) for line in Path(output_dir, "log.jsonl").read_text().splitlines()]
-    return [
-        {key: value for key, value in entry.items() if key != "tokens_per_s"}
-        for entry in entries
-        if set(names) <= set(entry)
-    ]
-
-
-def weights_of(output_dir, name="last"):
-    return load_file(Path(output_dir, name, "model.safetensors"))
+    return run_in_process(train_lm.main, command(output_dir, *overrides))
 
 
 def assert_same_run(output_dir, other):
     """Bitwise the same weights in best/, last/ and the training state, and the same log."""
-    for name in ("best", "last", "last/training_state"):
-        weights, expected = weights_of(output_dir, name), weights_of(other, name)
-        assert all(torch.equal(weights[key], expected[key]) for key in expected.keys() | weights.keys())
+    assert_same_weights(output_dir, other)
     assert log_of(output_dir) == log_of(other)
 
 

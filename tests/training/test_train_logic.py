@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -14,7 +13,7 @@ from onlstm_hf import generate_logic_pairs
 from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
-from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
+from tests.helpers.training_runs import command, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
 from training.classification.task import build_classifier
@@ -36,11 +35,6 @@ num_threads: 1
 """
 
 
-def reset_accelerate():
-    AcceleratorState._reset_state(reset_partial_state=True)
-    GradientState._reset_state()
-
-
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -49,13 +43,7 @@ def project(tmp_path, monkeypatch):
 
 
 def train(output_dir, *overrides, recipe="rnn"):
-    reset_accelerate()
-    return train_logic.main([f"{recipe}.yaml", "--output_dir", output_dir, *map(str, overrides)])
-
-
-def log_of(output_dir):
-    entries = map(json.loads, Path(output_dir, "log.jsonl").read_text().splitlines())
-    return [{key: value for key, value in entry.items() if key != "pairs_per_s"} for entry in entries]
+    return run_in_process(train_logic.main, command(output_dir, *overrides, recipe=f"{recipe}.yaml"))
 
 
 @pytest.fixture(scope="module")
@@ -197,7 +185,7 @@ def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
 @pytest.mark.parametrize("name", ["logic_onlstm", "logic_lstm", "logic_tree_lstm"])
 def test_the_recipes_have_the_authors_settings(project_root, name):
     recipe = parse_logic_recipe([str(project_root / "training" / "recipes" / f"{name}.yaml")])
-    model = build_classifier(recipe, build_logic_tokenizer(), RELATIONS, ForSequencePairClassification)
+    model = build_classifier(recipe, build_logic_tokenizer(), RELATIONS, True)
     assert model.classifier.output.in_features == 400 and model.config.num_labels == 7
     assert {model.config.input_dropout, model.config.classifier_dropout} == {0.2}
     assert model.model.embeddings.weight.abs().max() <= 0.1

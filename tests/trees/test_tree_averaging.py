@@ -1,13 +1,18 @@
+from collections import Counter
 from functools import cache
 from itertools import permutations, product
+from math import comb, exp, log
 from random import Random
 
+import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import chisquare
 
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.trees.averaging import average_trees
+from onlstm_hf.trees import averaging
+from onlstm_hf.trees.averaging import TIES, average_trees, best_trees
 from onlstm_hf.trees.baselines import left_branching_tree, random_split_tree, right_branching_tree, uniform_random_tree
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
@@ -27,7 +32,7 @@ def binary_trees(start, end):
 
 
 def agreement(tree, trees):
-    """How many constituents a tree shares with others, over all of them."""
+    """Counts the constituents that a tree shares with others."""
     return sum(len(set(tree) & set(other.spans())) for other in trees)
 
 
@@ -99,10 +104,88 @@ def test_the_average_has_the_highest_mean_f1_against_binary_trees(trees):
     assert mean_f1(average_trees(trees)) >= max(map(mean_f1, trees)) - 1e-12
 
 
-def test_of_equal_trees_the_average_branches_right():
-    words = words_of(5)
-    assert average_trees([InducedTree.from_spans(words, [])]) == right_branching_tree(words)
-    assert average_trees([left_branching_tree(words), right_branching_tree(words)]) == right_branching_tree(words)
+@pytest.mark.parametrize("ties", ["right", "left"])
+@pytest.mark.parametrize("num_words", [2, 5, 30])
+def test_right_and_left_ties_are_the_ends(ties, num_words):
+    words = words_of(num_words)
+    expected = {"right": right_branching_tree, "left": left_branching_tree}[ties](words)
+    assert average_trees([InducedTree.from_spans(words, [])], ties=ties) == expected
+    assert average_trees([left_branching_tree(words), right_branching_tree(words)], ties=ties) == expected
+
+
+@given(trees_of_one_sentence(max_words=6), st.sampled_from(["right", "none"]))
+def test_ties_change_which_of_the_best_trees_it_is_and_nothing_else(trees, rule):
+    averages = [average_trees(trees, None, rule, ties) for ties in TIES]
+    assert len({agreement(average.spans(), trees) for average in averages}) == 1
+
+
+def drawn_trees(trees, number, **options):
+    """Counts how often each average comes out."""
+    generator = np.random.default_rng(1)
+    return Counter(average_trees(trees, seed=generator, **options) for _ in range(number))
+
+
+@settings(max_examples=5, deadline=None)
+@given(trees_of_one_sentence(min_words=4, max_words=5), st.sampled_from(["right", "none"]))
+def test_random_ties_give_each_of_the_best_trees_the_same_probability(trees, rule):
+    words = trees[0].words
+    possible = {tree_from_distances(order, words, rule) for order in permutations(range(len(words)))}
+    best = max(agreement(tree.spans(), trees) for tree in possible)
+    equally_good = {tree for tree in possible if agreement(tree.spans(), trees) == best}
+    drawn = drawn_trees(trees, 40 * len(equally_good), branching_bias=rule)
+    assert set(drawn) == equally_good
+    if len(equally_good) > 1:
+        assert chisquare([drawn[tree] for tree in equally_good]).pvalue > 1e-6
+
+
+def test_random_ties_of_a_flat_tree_are_uniform_over_all_binary_trees():
+    flat = InducedTree.from_spans(words_of(5), [])
+    drawn = drawn_trees([flat], 1400)
+    assert len(drawn) == 14
+    # Drawn split by split, the balanced ones would have 1/8 instead of 1/14.
+    assert chisquare([*drawn.values()]).pvalue > 1e-6
+
+
+def test_the_best_trees_are_counted_exactly():
+    for num_words in (1, 2, 3, 10, 25):
+        chart = averaging._Chart(np.zeros((1, num_words + 1, num_words + 1), dtype=int), False, "random")
+        catalan = comb(2 * num_words - 2, num_words - 1) // num_words
+        assert chart.trees_by_start[0, num_words, 0] == pytest.approx(log(catalan), rel=1e-12)
+    for num_words in range(1, 7):
+        chart = averaging._Chart(np.zeros((1, num_words + 1, num_words + 1), dtype=int), True, "random")
+        possible = {tree_from_distances(order, words_of(num_words)) for order in permutations(range(num_words))}
+        assert round(exp(chart.trees_by_start[0, num_words, 0])) == len(possible)
+
+
+def test_random_ties_are_the_same_with_the_same_seed():
+    flat = InducedTree.from_spans(words_of(12), [])
+    assert average_trees([flat], seed=3) == average_trees([flat], seed=3)
+    assert len({average_trees([flat], seed=seed) for seed in range(5)}) > 1
+    first, second = ([average_trees([flat], seed=generator) for _ in range(5)] for generator in generators(2))
+    assert first == second and len(set(first)) > 1
+
+
+def generators(number):
+    return (np.random.default_rng(7) for _ in range(number))
+
+
+def test_ties_are_found_where_sums_of_weights_are_rounded():
+    words = words_of(4)
+    left, right = left_branching_tree(words), right_branching_tree(words)
+    drawn = drawn_trees([left, right, right, right], 50, weights=[0.3, 0.1, 0.1, 0.1])
+    assert set(drawn) >= {left, right}
+
+
+def test_unknown_ties_are_refused():
+    with pytest.raises(ValueError, match="ties must be .* got 'last'"):
+        average_trees([right_branching_tree(words_of(3))], ties="last")
+
+
+@pytest.mark.parametrize("ties", TIES)
+def test_the_best_trees_of_scores_have_the_highest_sums(ties):
+    scores = np.random.default_rng(0).random((4, 7, 7))
+    for tree, own in zip(best_trees(scores, [words_of(6)] * 4, ties=ties), scores, strict=True):
+        assert set(tree.spans()) == max(binary_trees(0, 6), key=lambda spans: sum(own[span] for span in spans))
 
 
 @pytest.mark.parametrize("num_words", [0, 1, 2])

@@ -65,6 +65,19 @@ def test_distances_have_four_digits_where_these_tell_them_apart(path):
     assert rows[1]["words"] == list(SENTENCES[0])
 
 
+# What `str.splitlines` takes for the end of a line, and a file of trees does not.
+LINE_SEPARATORS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+
+
+@pytest.mark.parametrize("character", LINE_SEPARATORS)
+def test_words_and_notes_may_have_characters_that_end_lines_elsewhere(tmp_path, character):
+    words = (f"the{character}cat", character, "sat")
+    stored = SentenceDistances([words], {0: [[0.1, 0.3, 0.2]]}, 0, {"text": f"a{character}b"})
+    write_tree_file(tmp_path / "trees", stored)
+    read = read_tree_file(tmp_path / "trees")
+    assert read.sentences == [words] and read.model == stored.model
+
+
 def test_equal_content_gives_equal_bytes_under_any_name(tmp_path, path, stored):
     write_tree_file(tmp_path / "another", stored)
     assert (tmp_path / "another").read_bytes() == path.read_bytes()
@@ -98,7 +111,7 @@ def changed(lines, index, **values):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda lines: changed(lines, 0, version=2), "of version 2; this package reads version 1"),
+        (lambda lines: changed(lines, 0, version=3), "of version 3; this package reads 1 to 2"),
         (lambda lines: changed(lines, 0, format="x"), "its format is 'x'"),
         (lambda lines: lines[:-1], "damaged: it has 3 sentences instead of 4"),
         (lambda lines: changed(lines, 0, layers=[0]), "sentence 1 needs words, and distances of 1 layers"),

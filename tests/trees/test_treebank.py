@@ -6,6 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import (
     AS_WRITTEN,
     EMPTY_ELEMENT_TAGS,
@@ -128,9 +130,90 @@ def test_bracket_form_is_read_back_without_loss(tree):
     assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
 
 
-def test_words_that_would_break_the_bracket_form_are_refused():
-    with pytest.raises(ValueError, match="'two words' cannot stand in a bracketed tree"):
-        GoldTree(("two words",), ()).to_bracket()
+def test_words_that_would_break_the_bracket_form_are_written_by_their_codes():
+    tree = GoldTree(("two words", "(", "\\u0041"), (("NP", 0, 2),))
+    assert tree.to_bracket() == r"(TOP (NP two\u0020words \u0028) \u005cu0041)"
+    assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
+    with pytest.raises(ValueError, match="an empty word"):
+        GoldTree(("",), ()).to_bracket()
+
+
+def test_constituents_stand_as_their_brackets_open_whatever_their_order():
+    constituents = (("NP", 1, 3), ("S", 0, 4), ("VP", 1, 4), ("X", 1, 3))
+    tree = GoldTree(tuple("abcd"), constituents)
+    assert tree.constituents == (("S", 0, 4), ("VP", 1, 4), ("NP", 1, 3), ("X", 1, 3))
+    assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
+
+
+def test_constituents_that_cross_are_refused():
+    with pytest.raises(ValueError, match=r"\('NP', 0, 2\) and \('VP', 1, 3\) cross"):
+        GoldTree(("a", "b", "c"), (("VP", 1, 3), ("NP", 0, 2)))
+
+
+@pytest.mark.parametrize("outer", ["(root %s)", "(ROOT (TOP %s))", "( (ROOT %s) )", "(Top (. .) %s)"])
+def test_labels_of_roots_at_the_top_count_in_no_recall(outer):
+    sentence = "(S (NP (DT a) (NN cat)) (VP (VBZ sits)))"
+    tree = GoldTree.from_bracket(outer % sentence)
+    assert tree.constituents == (("S", 0, 3), ("NP", 0, 2))
+    assert score_parses([tree], [tree], num_resamples=0).label_recall.keys() == {"S", "NP"}
+    inner = GoldTree.from_bracket("(S (root (DT a) (NN cat)) (VP (VBZ sits)))")
+    assert inner.constituents == (("S", 0, 3), ("root", 0, 2))
+
+
+@pytest.mark.parametrize(
+    ("text", "label", "column"),
+    [
+        ("(PRP (Dia))", "Dia", 6),
+        ("(S (NP (DT the) (NN )) (VP (V sat)))", "NN", 17),
+        ("(NN)", "NN", 1),
+        ("(S (X a) (ROOT))", "ROOT", 10),
+    ],
+)
+def test_a_label_without_a_word_is_refused_with_its_place(text, label, column, tmp_path):
+    with pytest.raises(ValueError, match=rf"'{label}' has no word.* at line 1, column {column}"):
+        GoldTree.from_bracket(text)
+    path = tmp_path / "a.mrg"
+    path.write_text(f"(S (X a))\n\n {text}\n", encoding="utf-8")
+    with pytest.raises(ValueError, match=rf"a.mrg: .*'{label}' has no word.* at line 3, column {column + 1}"):
+        read_treebank(path)
+
+
+def test_only_ascii_white_space_separates_words():
+    words = ("New\xa0York", "\u3000", "a\u2028b", "c\x85", "d\x1ce")
+    leaves = " ".join(f"(NN {word})" for word in words)
+    tree = GoldTree.from_bracket(f"(S\t(NP\r\n\f{leaves})\v(V ran))", AS_WRITTEN)
+    assert tree == GoldTree((*words, "ran"), (("S", 0, 6), ("NP", 0, 5)))
+    assert GoldTree.from_bracket(tree.to_bracket(), AS_WRITTEN) == tree
+    assert InducedTree.from_bracket(f"(S (NP {leaves}) (V ran))") == InducedTree.from_nested([list(words), "ran"])
+
+
+def test_numbered_leaves_of_discontinuous_trees_are_refused():
+    text = "(S (VP (VB 0=is) (JJ 2=happy)) (NP (PRP 1=he)) (. 3=.))"
+    for read in (GoldTree.from_bracket, InducedTree.from_bracket):
+        with pytest.raises(ValueError, match="'0=is'.*gaps.* at line 1, column 1"):
+            read(text)
+    with pytest.raises(ValueError, match="'0=is'"):
+        InducedTree.from_bracket("((0=is 2=happy) 1=he)")
+    assert GoldTree.from_bracket("(S (X 1=2) (X holds))").words == ("N=N", "holds")
+
+
+def test_nltk_trees_are_read_by_their_nodes():
+    nltk = library("nltk")
+    leaves = ["New York", "(", "-LRB-", "a\xa0b", "\\u0041"]
+    noun_phrase = nltk.Tree("NP", [nltk.Tree("NN", [leaf]) for leaf in leaves])
+    verb_phrase = nltk.Tree("VP", [nltk.Tree("V", ["ran"])])
+    tree = nltk.Tree("ROOT", [nltk.Tree("S", [noun_phrase, verb_phrase, nltk.Tree(".", ["."])])])
+    gold = GoldTree.from_nltk(tree, preprocessing_of("ptb", lowercase=False, digits="keep"))
+    assert gold == GoldTree((*leaves, "ran"), (("S", 0, 6), ("NP", 0, 5)))
+    with pytest.raises(ValueError, match="'NN' has no word"):
+        GoldTree.from_nltk(nltk.Tree("S", [nltk.Tree("NN", []), nltk.Tree("V", ["ran"])]))
+    for bad in (nltk.Tree("", ["the", "cat"]), nltk.Tree("S", ["", "cat"]), nltk.Tree("S", [1, "cat"])):
+        with pytest.raises(ValueError, match="word"):
+            GoldTree.from_nltk(bad)
+    deep = tree
+    for _ in range(5000):
+        deep = nltk.Tree("X", [nltk.Tree("V", ["so"]), deep])
+    assert len(GoldTree.from_nltk(deep).words) == 5006
 
 
 @pytest.mark.parametrize("constituent", [("NP", 0, 3), ("NP", 1, 2), ("NP", -1, 2)])
@@ -165,6 +248,14 @@ def test_reads_the_column_of_a_dataset():
 def test_bad_gold_strings_are_named(text, message):
     with pytest.raises(ValueError, match=message):
         gold_trees_from_brackets(["(S (X a))", text])
+
+
+def test_reads_compressed_files_and_notices_damage(tmp_path):
+    (tmp_path / "a.MRG.GZ").write_bytes(gzip.compress(COST.encode()))
+    assert read_treebank(tmp_path) == read_treebank(tmp_path / "a.MRG.GZ") == [COST_TREE]
+    (tmp_path / "b.mrg.gz").write_bytes(gzip.compress(COST.encode())[:-9])
+    with pytest.raises(ValueError, match="b.mrg.gz cannot be decompressed"):
+        read_treebank(tmp_path)
 
 
 def test_reads_files_folders_and_several_paths_in_order(tmp_path):

@@ -254,6 +254,22 @@ def test_a_label_without_words_is_refused():
         InducedTree.from_bracket("(S (NP) (VP sat))", labelled=True)
 
 
+@pytest.mark.parametrize("text", ["(S (NP (DT the) (NN )) (VP (VBD sat)))", "( (S (NN)\n(VP (VBD sat) (RB)) ) )"])
+def test_a_label_without_a_word_makes_no_words_of_all_labels(text):
+    with pytest.raises(ValueError, match=r"'NN' has no word at line 1, column \d+"):
+        InducedTree.from_bracket(text)
+    assert InducedTree.from_bracket("(a (b) (c d))", labelled=False).words == tuple("abcd")
+
+
+def test_a_list_in_itself_is_refused():
+    nested = ["the", ["cat"]]
+    nested[1].append(nested)
+    with pytest.raises(ValueError, match="contains itself"):
+        InducedTree.from_nested(nested)
+    shared = ["a", "b"]
+    assert InducedTree.from_nested([shared, shared]).words == ("a", "b", "a", "b")
+
+
 def test_reader_yields_each_tree_with_labels_as_written():
     first, second = read_brackets("( (S (-LRB- -LRB-)) )\n\n((a) b)")
     assert first == BracketNode(None, [BracketNode("S", [BracketNode("-LRB-", ["-LRB-"])])])

@@ -1,5 +1,4 @@
 import logging
-from threading import Event, Thread
 
 import pytest
 from transformers.utils.logging import is_progress_bar_enabled
@@ -9,7 +8,7 @@ from onlstm_hf.utils.checkpoints import quiet_transformers
 
 @pytest.fixture
 def written(monkeypatch):
-    """What reaches the handlers of the root logger, and what those of Transformers would write to the terminal."""
+    """Records of the root logger's handlers, and what those of Transformers would write to the terminal."""
     records = []
     # As in a new process, whatever other tests have done to these settings.
     monkeypatch.setattr(logging.getLogger("transformers"), "propagate", False)
@@ -55,26 +54,6 @@ def test_a_level_above_errors_is_kept():
         assert logger.level == logging.CRITICAL
     finally:
         logger.setLevel(before)
-
-
-def test_blocks_of_several_threads_leave_the_settings_as_they_were():
-    before = settings()
-    inside, may_end = Event(), Event()
-
-    def load():
-        with quiet_transformers():
-            inside.set()
-            may_end.wait(timeout=60)
-
-    thread = Thread(target=load)
-    with quiet_transformers():
-        thread.start()
-        assert inside.wait(timeout=60)
-        during = settings()
-    assert settings() == during != before  # the thread's block goes on
-    may_end.set()
-    thread.join(timeout=60)
-    assert settings() == before
 
 
 def test_an_error_in_the_block_ends_it():

@@ -1,8 +1,10 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from onlstm_hf.utils.files import read_lines, read_text_file, write_json, written_file, written_folder
+from onlstm_hf.utils.files import read_lines, read_text_file, split_lines, write_json, written_file, written_folder
 
 
 class Killed(BaseException):
@@ -45,6 +47,16 @@ def test_an_interrupted_folder_never_gets_its_name(tmp_path):
     with written_folder(tmp_path / "figures") as folder:
         (folder / "1.svg").write_text("<svg/>")
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["1.svg"]
+
+
+@given(st.lists(st.text(alphabet="a \r\v\f\x1c\x85\u2028\u2029"), max_size=5))
+def test_text_and_files_have_the_same_lines_which_end_at_line_feeds_alone(tmp_path_factory, lines):
+    text = "\ufeff" + "".join(f"{line.rstrip(chr(13))}\r\n" for line in ["the cat", *lines])
+    expected = ["the cat", *(line.rstrip("\r") for line in lines)]
+    assert split_lines(text) == expected
+    path = tmp_path_factory.getbasetemp() / "lines.txt"
+    path.write_bytes(text.encode())
+    assert list(read_text_file(path)) == expected
 
 
 def test_lines_come_without_their_ends_and_the_byte_order_mark(tmp_path):

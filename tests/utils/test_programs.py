@@ -1,8 +1,9 @@
 import argparse
+import sys
 
 import pytest
 
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program, thread_count
 
 
 @pytest.mark.parametrize(
@@ -20,6 +21,26 @@ def test_errors_of_the_user_are_one_line_and_an_exit_code(capsys, error, code, m
 
     assert run_program("score.py", work) == code
     assert capsys.readouterr().err == message
+
+
+def test_a_closed_standard_output_is_an_error_and_not_a_lost_result(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    assert run_program("score.py", lambda: pytest.fail("it ran")) == 1
+    assert "standard output is closed" in capsys.readouterr().err
+
+
+def test_messages_do_not_go_to_standard_output_where_standard_error_is_closed(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stderr", None)
+    assert run_program("score.py", lambda: print("a message", file=sys.stderr)) == 0
+    sys.stderr.close()
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("text", ["0", "100000", str(2**64), "two"])
+def test_numbers_of_threads_that_no_system_gives_are_refused(text):
+    with pytest.raises(argparse.ArgumentTypeError, match="from 1 to 1024"):
+        thread_count(text)
+    assert thread_count("1024") == 1024
 
 
 def test_errors_of_the_program_are_raised():

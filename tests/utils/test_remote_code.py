@@ -72,7 +72,7 @@ report["installed"].append(step(installed))
 report["carried"].append(step(carried))
 report["classes"] = len({type(installed), type(carried)})
 operators = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_names()}
-report["operators"] = [name for name in operators if "ordered_neurons" in name]
+report["operators"] = [name for name in operators if "onlstm_operator" in name]
 print(json.dumps(report))
 """
 
@@ -196,13 +196,13 @@ def package(tmp_path, monkeypatch):
 
 def test_folders_become_parts_of_names_in_imports_too(package):
     model_class = package(
-        models__tiny="from ..ops.lstm.step import (\n    step,\n)\n\n\ndef run():\n    from .parts.head import head\n",
-        models__parts__head="from ...ops.lstm.step import step as head\n",
-        ops__lstm__step="from math import exp as step\n",
+        models__tiny="from ..fast.lstm.step import (\n    step,\n)\n\ndef run():\n    from .parts.head import head\n",
+        models__parts__head="from ...fast.lstm.step import step as head\n",
+        fast__lstm__step="from math import exp as step\n",
     )
     files, references = model_code(model_class)
     assert files == {
-        "tiny.py": "from .lstm_step import (\n    step,\n)\n\n\ndef run():\n    from .parts_head import head\n",
+        "tiny.py": "from .lstm_step import (\n    step,\n)\n\ndef run():\n    from .parts_head import head\n",
         "parts_head.py": "from .lstm_step import step as head\n",
         "lstm_step.py": "from math import exp as step\n",
     }
@@ -211,18 +211,18 @@ def test_folders_become_parts_of_names_in_imports_too(package):
 
 def test_two_files_with_one_flat_name_are_refused(package):
     model_class = package(
-        models__tiny="from ..ops.tools import a\nfrom ..text.tools import b\n",
-        ops__tools="a = 1\n",
+        models__tiny="from ..fast.tools import a\nfrom ..text.tools import b\n",
+        fast__tools="a = 1\n",
         text__tools="b = 2\n",
     )
     with pytest.raises(ValueError, match="would both travel as tools.py: rename one"):
         model_code(model_class)
 
 
-@pytest.mark.parametrize("line", ["from ..ops import lstm", "from .. import ops", "from ..ops.missing import x"])
+@pytest.mark.parametrize("line", ["from ..fast import lstm", "from .. import fast", "from ..fast.missing import x"])
 def test_what_is_imported_from_a_folder_is_refused(package, line):
     with pytest.raises(ValueError, match="tiny.py imports .*, which is no file that can travel"):
-        model_code(package(models__tiny=f"{line}\n", ops__lstm=""))
+        model_code(package(models__tiny=f"{line}\n", fast__lstm=""))
 
 
 # Saving
@@ -336,7 +336,7 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     checkpoint = tmp_path / "on-lstm.tiny"
     MODEL_TYPES["onlstm"].make(vocab_size=11).save_pretrained(checkpoint)
     changed_checkpoint = shutil.copytree(checkpoint, tmp_path / "changed")
-    with (changed_checkpoint / "ordered_neurons_operator.py").open("a") as file:
+    with (changed_checkpoint / "onlstm_operator.py").open("a") as file:
         file.write(DOUBLED_GATES)
     report = run_isolated(
         BESIDE_THE_PACKAGE, checkpoint, changed_checkpoint, json.dumps(PROMPT), modules=tmp_path / "modules"

@@ -39,7 +39,7 @@ def make_model(tokenizer):
 
 @pytest.fixture
 def warnings(caplog):
-    """What this module warned of, in this test and once."""
+    """Returns the warnings of this module in this test."""
     logging.Logger.warning_once.cache_clear()
     caplog.set_level("WARNING", "onlstm_hf.utils.tokenizer_check")
     return caplog

@@ -1,4 +1,4 @@
-"""How a model came about that was trained on, stage by stage."""
+"""Stages of a model that was trained several times."""
 
 import json
 

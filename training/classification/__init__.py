@@ -1,1 +1,1 @@
-"""What all classifiers share: batches of sequences or of pairs of them, the task, and groups of the recipe."""
+"""Classifiers: batches of sequences or of pairs, the task, and groups of the recipe."""

@@ -1,4 +1,4 @@
-"""Labelled sequences, or pairs of them, as the batches of an epoch, of similar length, so that little is padding."""
+"""Batches of labelled sequences, or of pairs, of similar length, so that there is little padding."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
@@ -11,9 +11,9 @@ from transformers import PreTrainedTokenizerBase
 
 from training.loop.task import Share
 
-# Examples are sorted by length within windows of so many batches, which keeps their order random enough.
+# Batches in a window within which examples are sorted by length; the order stays random enough.
 BATCHES_PER_WINDOW = 50
-# What the arguments of a model end in for each sequence of an example.
+# Suffixes of the model's arguments for each sequence of an example.
 SUFFIXES = ("", "_pair")
 
 
@@ -30,7 +30,7 @@ class Example(NamedTuple):
 
 
 class ExampleBatch(NamedTuple):
-    """The examples of one batch that are this process's; the other fields are those of a `TrainingBatch`."""
+    """The examples of one batch for this process, with the fields of a `TrainingBatch`."""
 
     examples: list[Example]
     num_items: float

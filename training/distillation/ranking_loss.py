@@ -4,7 +4,7 @@ import torch
 
 
 def ranking_loss(distances: torch.Tensor, targets: torch.Tensor, margin: float = 1.0) -> torch.Tensor:
-    """How far the distances of each sentence are from the order of its target distances, which alone makes the tree.
+    """Ranking loss between the distances of each sentence and its target distances, whose order makes the tree.
 
     For each two words with different targets, `max(0, 1 - (d_i - d_j) / margin)` where `i` has the larger target; the
     mean over such pairs. (The paper has the sum, over distances that are not bounded, with `margin` 1.)

@@ -18,13 +18,13 @@ from training.distillation.tree_batches import TreeBatch
 
 # Every sentence of two words or fewer has the same tree.
 FEWEST_WORDS = 3
-# Of so many sentences one is held out: the model is not drawn to its tree, and scored on it.
+# One sentence in so many is held out: the model is scored on its tree and not trained on it.
 HELD_OUT_EVERY = 50
 
 
 @dataclass(frozen=True)
 class TargetTrees:
-    """Trees, as distances, that a model's own distances should make, too.
+    """Target trees, given by distances.
 
     Attributes:
         stored: sentences and distances of the trees; `model` says what they are the average of.
@@ -43,7 +43,7 @@ class TargetTrees:
             ValueError: if it is another kind of file, or damaged, or has too few sentences.
         """
         stored = read_tree_file(path)
-        if "averaged" not in stored.model:
+        if "averaged" not in stored.model or stored.branching_bias is None:
             raise ValueError(
                 f"{path} has the distances that one model gives, and no averaged trees: training/average_trees.py "
                 "makes these of several such models"
@@ -56,7 +56,7 @@ class TargetTrees:
     @property
     def branching_bias(self) -> str:
         """The rule by which these distances, and then the model's, make the trees."""
-        return self.stored.model["branching_bias"]
+        return self.stored.branching_bias
 
     @property
     def text_fingerprint(self) -> str:
@@ -70,7 +70,7 @@ class TargetTrees:
             yield f"{' '.join(words)} {distances}"
 
     def split(self) -> tuple[TargetTrees, TargetTrees]:
-        """Those to train on, and those that are held out, which are the first one and every fiftieth after it."""
+        """Splits the trees into those to train on and those held out (the first one and every fiftieth after it)."""
         is_held_out = [index % HELD_OUT_EVERY == 0 for index in range(len(self.stored.sentences))]
         train = _chosen(self.stored, [not held_out for held_out in is_held_out])
         return replace(self, stored=train), replace(self, stored=_chosen(self.stored, is_held_out))
@@ -91,7 +91,7 @@ class TargetTrees:
         return ranking_loss(distances.float(), batch.targets.to(model.device), self.margin).mean()
 
     def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
-        """Of held-out trees: the ranking loss, and the sentence F1 of the model's own trees, in per cent."""
+        """Returns ranking loss and sentence F1 (in per cent) of the model on held-out trees."""
         words = [list(words) for words in self.stored.sentences]
         distances = [own for _, (own,) in model.sentence_distances(words, tokenizer, progress=False)]
         rows = zip(distances, self.targets(), strict=True)
@@ -102,7 +102,7 @@ class TargetTrees:
         return {"held_out_tree_loss": sum(losses) / len(losses), "held_out_tree_f1": f1}
 
     def describe(self) -> dict[str, Any]:
-        """What results and cards say of them."""
+        """Returns the description of the target trees for results and cards."""
         averaged = self.stored.model["averaged"]
         model_types = {member["model"]: member["model_type"] for member in averaged}
         return {
@@ -112,6 +112,7 @@ class TargetTrees:
             "num_sentences": len(self.stored.sentences),
             "held_out_every": HELD_OUT_EVERY,
             "branching_bias": self.branching_bias,
+            "ties": self.stored.model.get("ties"),
             "command": self.stored.model["command"],
         }
 

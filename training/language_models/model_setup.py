@@ -16,9 +16,9 @@ from transformers import (
 )
 
 import onlstm_hf
-from onlstm_hf.models.recurrent.configuration_awd_lstm import AWDLSTMConfig
-from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
-from onlstm_hf.ops.dropout import drop_connect_scale
+from onlstm_hf.models.dropout import drop_connect_scale
+from onlstm_hf.models.state import AWDLSTMConfig
+from onlstm_hf.utils.checkpoint_size import check_size
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
 from training.language_models.text_batches import load_texts
@@ -105,7 +105,7 @@ def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTra
         with reported_damage(f"the checkpoint {arguments.init_from}"):
             known = AutoConfig.from_pretrained(arguments.init_from)
         fields = known.to_dict()
-    trained_class(known, MODEL_FOR_CAUSAL_LM_MAPPING, RecurrentForCausalLM)
+    trained_class(known, MODEL_FOR_CAUSAL_LM_MAPPING)
     return changed_config(known, fields, arguments.model)
 
 
@@ -136,6 +136,7 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
         for name in ("model_type", "vocab_size", "chunk_size", "tokenizer_fingerprint"):
             if (value := getattr(own, name, None)) != (expected := getattr(config, name, None)):
                 raise ValueError(f"its {name} is {value}, and not {expected}")
+        check_size(folder, AutoModelForCausalLM)
         model, loading = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True
         )
@@ -149,7 +150,7 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
 
 
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Lets a model whose configuration has another weight dropout than its checkpoint predict what that does.
+    """Rescales recurrent weights, so that a changed weight dropout leaves the predictions the same.
 
     Raises:
         ValueError: if a layer of a user's own has other recurrent weights than a `recurrent_projection`.

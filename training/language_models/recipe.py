@@ -8,8 +8,8 @@ from training.loop.recipe_parser import parse_groups
 
 
 @dataclass
-class DataArguments:
-    """The text, and how it is cut into batches."""
+class TextArguments:
+    """The training text, gold trees to report on, and how both are read."""
 
     _argument_group_name: ClassVar[str] = "data"
 
@@ -18,20 +18,12 @@ class DataArguments:
     text_column: str = recorded("Column of the HF dataset that holds the text.", "text")
     train_split: str = recorded("Training split of the HF dataset; slices such as train[:1000] work.", "train")
     validation_split: str = recorded("Validation split of the HF dataset.", "validation")
-    test_split: str | None = recorded("Test split, scored once at the end.", None)
     train_files: list[str] | None = recorded("UTF-8 text files, one sentence a line.", None)
-    validation_files: list[str] | None = recorded("Text files for validation.", None)
-    test_files: list[str] | None = recorded("Text files scored once at the end.", None)
     gold_trees: str | None = recorded(
         "Penn-style bracketed trees (.mrg file or folder): parsing F1 is reported, never selected on.", None
     )
     gold_tree_column: str | None = recorded(
         "The same from a column of the validation split: one bracketed tree a sentence.", None
-    )
-    target_trees: str | None = recorded(
-        "Trees of training/average_trees.py that the model's are drawn to (distillation). Those of one sentence of "
-        "fifty are held out, to score the model's trees against.",
-        None,
     )
     treebank_preset: Literal["ptb", "ctb", "universal", "plain"] | None = recorded(
         "How gold trees are read: what is a word, and its case and digits (`PRESETS` in onlstm_hf/trees/treebank.py). "
@@ -56,6 +48,20 @@ class DataArguments:
     drop_punctuation: bool = fixed("The tokenizer that is built leaves out words without a letter or digit.", False)
     split: Literal["whitespace", "treebank", "characters"] = fixed(
         "What the words of the tokenizer that is built are.", "whitespace"
+    )
+
+
+@dataclass
+class DataArguments(TextArguments):
+    """The text, and how it is cut into batches."""
+
+    test_split: str | None = recorded("Test split, scored once at the end.", None)
+    validation_files: list[str] | None = recorded("Text files for validation.", None)
+    test_files: list[str] | None = recorded("Text files scored once at the end.", None)
+    target_trees: str | None = recorded(
+        "Trees of training/average_trees.py that the model's are drawn to (distillation). Those of one sentence of "
+        "fifty are held out, to score the model's trees against.",
+        None,
     )
     subwords: Literal["bpe", "characters"] | None = fixed(
         "What the tokens of the tokenizer that is built are, if not words: parts of them by byte-pair encoding, "
@@ -84,7 +90,7 @@ class ModelArguments(NewModelArguments):
 
 @dataclass
 class OptimizationArguments(UpdateArguments):
-    """How the weights are updated."""
+    """Optimiser, learning rate and batches."""
 
     optimizer: Literal["nt-asgd", "sgd", "adam", "adamw"] = fixed(
         "nt-asgd: SGD, averaged once validation stops improving (Merity et al. 2018).", "nt-asgd"

@@ -19,7 +19,7 @@ from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments
 from training.loop.task import Share
 
-# The tokenizer gets so many lines in one call, and fewer where they are long: its result takes memory.
+# Lines that the tokenizer gets in one call; long lines are fewer, since its result takes memory.
 LINES_PER_CALL, CHARACTERS_PER_CALL = 4096, 2**20
 
 
@@ -30,7 +30,7 @@ class Batch(NamedTuple):
         input_ids: `[B, T]`.
         shift_labels: `[B, T]`, the token that follows each position; -100 at padding.
         attention_mask: `[B, T]`, or `None` where there is no padding.
-        continues: whether the rows go on where the previous batch's rows stopped.
+        continues: whether the rows continue those of the previous batch.
         lr_scale: factor of the learning rate (shorter chunks make smaller steps).
         num_items: predicted tokens of all processes' rows divided by the number of processes. The summed loss is
             divided by it, so that the mean over processes is the mean over tokens.
@@ -103,7 +103,7 @@ class TextLines:
 
 
 def own_texts(texts: Iterable, share: Share) -> Iterable:
-    """The texts that are this process's: of a streamed dataset its files, where they can be shared out evenly.
+    """Returns the texts of this process: whole files of a streamed dataset if they can be divided evenly.
 
     Of any other texts each process has every n-th one, and passes over those of the others.
     """
@@ -136,7 +136,7 @@ def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_colum
 
 
 def text_of(item: str | dict, text_column: str) -> str:
-    """A string as it is; of a row of a dataset the text in its column."""
+    """Returns a string unchanged, or the text column of a row of a dataset."""
     text = item if isinstance(item, str) else item.get(text_column)
     if not isinstance(text, str):
         raise ValueError(f"a row of the dataset has no text in the column {text_column!r}: {str(item)[:200]}")
@@ -230,7 +230,7 @@ class StreamBatches:
 
 
 class StreamedTextBatches:
-    """Text that is read as it comes: each document goes to the row that has the fewest tokens waiting.
+    """Streamed text: each document goes to the row with the fewest waiting tokens.
 
     The rows are laid out otherwise than those of `StreamBatches`, and the tokens of the end that do not fill all rows
     of a chunk are left out. Other processes read other texts, which may be over sooner or later.

@@ -1,4 +1,4 @@
-"""How a model is scored during training and at its end: held-out text and gold trees."""
+"""Scores of a model during training and at its end: held-out text and gold trees."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -55,7 +55,7 @@ def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedToke
 
 
 def treebank_preprocessing(data: DataArguments, config: PreTrainedConfig) -> Preprocessing:
-    """How gold trees are read: as the recipe says, as the checkpoint remembers, or by the papers' protocol."""
+    """Returns the preprocessing of gold trees: that of the recipe, of the checkpoint, or the papers' protocol."""
     return preprocessing_of(
         data.treebank_preset,
         config.treebank_preprocessing,
@@ -84,28 +84,31 @@ def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[G
 def gold_sentence_distances(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree], **description: Any
 ) -> SentenceDistances:
-    """`distances_of_all_layers` for the words of gold trees."""
+    """`distances_of_layers` for the words of gold trees."""
     words = [list(tree.words) for tree in treebank]
-    return distances_of_all_layers(model, tokenizer, words, progress=False, **description)
+    return distances_of_layers(model, tokenizer, words, progress=False, **description)
 
 
-def distances_of_all_layers(
+def distances_of_layers(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     sentences: Sequence[str | list[str]],
+    layers: Sequence[int | None] | None = None,
     progress: bool | None = None,
     **description: Any,
 ) -> SentenceDistances:
-    """The syntactic distances that every layer gives the words of sentences.
+    """The syntactic distances that layers give the words of sentences.
 
     Args:
         model: a model with `parse`.
         tokenizer: its tokenizer.
         sentences: strings, or lists of words.
+        layers: counted from 0, by default all; `[None]` of a model with the same distances for all.
         progress: whether to show a bar; see `parse`.
         description: what is to be known of the model besides its type and size.
     """
-    layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
+    if layers is None:
+        layers = [None] if model.parse_layer is None else range(model.config.num_hidden_layers)
     by_layer: dict[int | None, list[list[float]]] = {layer: [] for layer in layers}
     words = []
     for units, distances_by_layer in model.sentence_distances(sentences, tokenizer, layers, progress=progress):
@@ -120,4 +123,5 @@ def distances_of_all_layers(
     }
     if model.config.treebank_preprocessing is not None:
         known["treebank_preprocessing"] = model.config.treebank_preprocessing
-    return SentenceDistances(words, by_layer, model.parse_layer, known)
+    parse_layer = model.parse_layer if model.parse_layer in by_layer else next(iter(by_layer))
+    return SentenceDistances(words, by_layer, parse_layer, known)

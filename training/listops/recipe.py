@@ -24,7 +24,7 @@ class ListOpsDataArguments:
     num_validation: int = fixed("Further expressions, which choose the best epoch.", 2_000, at_least=1)
     expressions_seed: int = fixed("Seed of the expressions that are generated.", 0, at_least=0)
     max_train_length: int | None = fixed(
-        "Train and validate on expressions of at most so many tokens; all are tested on.", None, at_least=1
+        "Longest expressions, in tokens, to train and validate on; the test has all lengths.", None, at_least=1
     )
     round_brackets: bool = fixed(
         "Give the model the binary tree in round brackets, which a Tree-LSTM needs, and others must find.", False

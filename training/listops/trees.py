@@ -1,5 +1,6 @@
 """The trees that a classifier of ListOps induces on its way to the value."""
 
+import inspect
 from collections.abc import Sequence
 
 import torch
@@ -16,7 +17,7 @@ from training.classification.task import rows_by_length
 def induced_trees(
     model: PreTrainedModel, examples: Sequence[Example], expressions: Sequence[ListOpsExpression], batch_size: int
 ) -> list[InducedTree] | None:
-    """The trees by the distances of the layer that `parse` takes; `None` where the model has no distances.
+    """Returns the trees of the layer that `parse` uses; `None` if the model has no distances.
 
     Args:
         model: a classifier of sequences around `model.model`.
@@ -24,7 +25,7 @@ def induced_trees(
         expressions: the same, for their tokens.
         batch_size: expressions in one pass.
     """
-    if "output_distances" not in model.model.further_arguments:
+    if "output_distances" not in inspect.signature(model.model.forward).parameters:
         return None
     trees: list[InducedTree | None] = [None] * len(examples)
     with evaluation_mode(model):

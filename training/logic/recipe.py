@@ -21,8 +21,8 @@ class LogicDataArguments:
     )
     num_pairs: int = fixed("Pairs that are generated.", 249_000, at_least=1)
     pairs_seed: int = fixed("Seed of the pairs that are generated.", 0, at_least=0)
-    max_train_operators: int = fixed("Train on pairs of at most so many operators.", 6, at_least=0)
-    holdout_every: int = fixed("One training pair in so many is held out: they choose the best epoch.", 10, at_least=2)
+    max_train_operators: int = fixed("Largest number of operators of a training pair.", 6, at_least=0)
+    holdout_every: int = fixed("One training pair in N is held out to choose the best epoch.", 10, at_least=2)
 
 
 @dataclass

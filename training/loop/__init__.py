@@ -1,1 +1,1 @@
-"""What every training run does, whatever it learns: recipe, updates, checkpoints, log."""
+"""The training loop that all tasks share: recipe, updates, checkpoints, log."""

@@ -3,7 +3,6 @@
 import hashlib
 import logging
 import os
-import platform
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,9 +11,8 @@ from pathlib import Path
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from safetensors import SafetensorError
+from torch.distributed import DistError
 from transformers.utils import logging as transformers_logging
-
-from training.loop.hosts import is_lost_connection
 
 # In a checkpoint folder: the checksums of its files, in the format of `sha256sum --check`.
 CHECKSUMS = "SHA256SUMS"
@@ -42,13 +40,18 @@ def replaced_folder(target: Path, accelerator: Accelerator) -> Iterator[Path]:
     if accelerator.is_main_process:
         for path in temporary.rglob("*"):
             if path.is_file():
-                with open(path, "rb") as file:
-                    os.fsync(file.fileno())
+                sync(path)
         if target.exists():
             os.rename(target, previous)
         os.rename(temporary, target)
         shutil.rmtree(previous, ignore_errors=True)
     accelerator.wait_for_everyone()
+
+
+def sync(path: Path) -> None:
+    """Waits until the content of a file is on the disk."""
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
 
 
 def recover_folder(target: Path) -> bool:
@@ -63,24 +66,23 @@ def recover_folder(target: Path) -> bool:
 
 
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
-    """Whether a run goes on from `last/` in its folder; what an earlier run left is not overwritten unasked.
+    """Returns whether a run resumes from `last/`; an earlier run is not overwritten unasked.
 
     Raises:
         FileExistsError: if there is an earlier run that should not be resumed.
-        ValueError: if the run to resume lies on another host than the first one.
+        ValueError: if the processes do not share the folder, for instance because each host has a disk of its own.
     """
     if accelerator.is_main_process:
         for name in ("best", "last"):
             recover_folder(output_dir / name)
     accelerator.wait_for_everyone()
     seen = [name for name in ("last", "best", "log.jsonl") if (output_dir / name).exists()]
-    (found, first_host), *others = gather_object([(seen, platform.node())])
-    for also_seen, host in others:
-        if resume and "last" in also_seen and "last" not in found:
-            raise ValueError(
-                f"{output_dir / 'last'} lies on {host}, and the first host of this run, {first_host}, does not see "
-                "it: make that host the first one (node rank 0), or copy the folder, or use one that all hosts share"
-            )
+    found, *others = gather_object([seen])
+    if any(also_seen != found for also_seen in others):
+        raise ValueError(
+            f"the processes of this run see different files in {output_dir}: choose an output_dir on a disk that all "
+            "hosts share"
+        )
     if found and not resume:
         raise FileExistsError(
             f"{output_dir} holds an earlier run ({', '.join(found)}): pass --resume to go on from it, or choose "
@@ -92,25 +94,30 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 def write_checksums(folder: Path) -> None:
     """Writes the checksums of all files in a folder to one file in it."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    lines = [f"{file_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
 def check_checksums(folder: Path) -> None:
-    """Raises a `ValueError` that names the first file that is missing, or is not the one that was written."""
+    """Raises a `ValueError` that names a file that is missing, is not the one that was written, or was added."""
     try:
-        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
+        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        expected_by_name = {name: expected for expected, name in (line.split("  ", 1) for line in lines)}
+    except (OSError, ValueError) as error:
         raise ValueError(f"{CHECKSUMS} is missing or damaged") from error
-    for line in lines:
-        expected, _, name = line.partition("  ")
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if path.is_file() and name != CHECKSUMS and name not in expected_by_name:
+            raise ValueError(f"{CHECKSUMS} does not name {name}: the list is damaged, or the file was added later")
+    for name, expected in expected_by_name.items():
         if not (folder / name).is_file():
             raise ValueError(f"{name} is missing")
-        if _checksum(folder / name) != expected:
+        if file_checksum(folder / name) != expected:
             raise ValueError(f"{name} is damaged: it is not what was written (by its checksum in {CHECKSUMS})")
 
 
-def _checksum(path: Path) -> str:
+def file_checksum(path: Path) -> str:
+    """The SHA-256 of a file's content."""
     checksum = hashlib.sha256()
     with open(path, "rb") as file:
         while part := file.read(2**20):
@@ -133,8 +140,8 @@ def reported_failure_to_write(target: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError, RuntimeError) as error:
-        if is_lost_connection(error):
-            raise
+        if isinstance(error, DistError) or "gloo" in str(error):
+            raise  # another process is gone; nothing is wrong with the disk
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         if isinstance(error, RuntimeError):  # PyTorch's, which says nothing of the disk
             reason = f"a file is not whole, as on a full disk ({reason})"

@@ -27,37 +27,35 @@ def build_optimizer(model: nn.Module, arguments: UpdateArguments) -> torch.optim
     return torch.optim.SGD(parameters, lr=arguments.learning_rate, weight_decay=arguments.weight_decay, fused=True)
 
 
-def average_gradients(model: nn.Module, compression: str) -> None:
+def average_gradients(model: nn.Module) -> None:
     """Makes the processes that train a model average the gradients of each parameter by itself.
 
     DDP sends many together, and lays them out anew after its first update. In a run that is resumed that is another
     update, and what three or more processes sum up would then be summed up in another order.
 
     Args:
-        model: as Accelerate has prepared it; that of a single process is left as it is.
-        compression: "bf16" to send them in bfloat16.
+        model: as Accelerate has prepared it; the model of a single process is not changed.
     """
     if isinstance(model, DistributedDataParallel):
-        model.register_comm_hook(torch.bfloat16 if compression == "bf16" else None, _averaged)
+        model.register_comm_hook(None, _averaged)
 
 
-def _averaged(dtype: torch.dtype | None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    gradients = bucket.gradients()
-    sent = [gradient.to(dtype or gradient.dtype).div_(distributed.get_world_size()) for gradient in gradients]
-    works = [distributed.all_reduce(part, async_op=True) for part in sent]
+def _averaged(_: None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    works = [
+        distributed.all_reduce(gradient.div_(distributed.get_world_size()), async_op=True)
+        for gradient in bucket.gradients()
+    ]
 
     def received(_: torch.futures.Future) -> torch.Tensor:
         for work in works[:-1]:
             work.wait()
-        for gradient, part in zip(gradients, sent, strict=True):
-            gradient.copy_(part)
         return bucket.buffer()
 
     return works[-1].get_future().then(received)
 
 
 def average_of(model: nn.Module, decay: float | None = None) -> AveragedModel:
-    """The average of the weights that it is given, one pass over them for each (fifteen times as fast as by default).
+    """Builds an average of weights, updated by one fused pass (fifteen times as fast as the default).
 
     Args:
         model: what the weights belong to.
@@ -94,7 +92,7 @@ def learning_rate_factor(
 
 
 def num_plateaus(losses: Sequence[float], patience: int) -> int:
-    """How often more than `patience` checks in a row brought no loss below the lowest one before them."""
+    """Counts the times that more than `patience` checks in a row brought no new lowest loss."""
     lowest, without_improvement, count = math.inf, 0, 0
     for loss in losses:
         without_improvement = 0 if loss < lowest else without_improvement + 1
@@ -116,5 +114,5 @@ def has_stalled(losses: list[float], interval: int) -> bool:
 
 
 def all_finite(model: nn.Module) -> bool:
-    """Whether no weight is NaN or infinite."""
+    """Returns whether all weights are finite."""
     return all(bool(parameter.isfinite().all()) for parameter in model.parameters())

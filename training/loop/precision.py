@@ -1,10 +1,10 @@
-"""What a run says where a CPU gains nothing by `mixed_precision: bf16`."""
+"""Notice for runs in bf16 on a CPU that is not faster in it."""
 
-from onlstm_hf.ops.precision import bfloat16_speed
+from onlstm_hf.fast.precision import bfloat16_speed
 
 
 def bfloat16_notice() -> str | None:
-    """What to tell the user of a run in bfloat16 on this CPU where float32 is as fast, and `None` where it is not."""
+    """Returns a notice if this CPU is not faster in bfloat16 than in float32, else `None`."""
     speed = bfloat16_speed()
     if speed > 1:
         return None

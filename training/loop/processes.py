@@ -1,31 +1,27 @@
-"""One process at a time in a folder, and processes that end with the one that started them."""
+"""Processes that work in one folder, and processes that train in lockstep."""
 
 import os
-import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
 
-import psutil
+import torch
+from accelerate import Accelerator
 from filelock import FileLock, Timeout
 
+from training.loop.task import TrainingBatch
+
 LONGEST_WAIT = 10.0
-SECONDS_BETWEEN_LOOKS = 0.5
-# The environment variable by which a process tells one that it starts to end with it: its own number.
-PARENT = "ONLSTM_PARENT"
-# The environment variable in which a script notes the process that started it, before imports that take seconds: where
-# that process dies meanwhile, the script has another parent when it can look.
-STARTED_BY = "ONLSTM_STARTED_BY"
-# One of these is set by `torchrun`, and by `accelerate launch` for several processes and for one.
-SET_BY_LAUNCHERS = ("TORCHELASTIC_RUN_ID", "ACCELERATE_DYNAMO_USE_FULLGRAPH")
+# Batches between two agreements on how many of them every process has.
+BATCHES_AT_ONCE = 64
 
 
 @contextmanager
 def locked_folder(folder: Path, longest_wait: float | None = None) -> Iterator[None]:
     """Keeps every other process that asks for it out of a folder during the block, or until this process is killed.
 
-    The folder is made where there is none, and removed afterwards if it was made and nothing is in it.
+    A folder that does not exist is created, and removed afterwards if it is still empty.
 
     Args:
         folder: for instance the `output_dir` of a run.
@@ -52,20 +48,10 @@ def locked_folder(folder: Path, longest_wait: float | None = None) -> Iterator[N
                 folder.rmdir()
 
 
-def end_with_parent() -> None:
-    """Ends this process soon after the one that started it, however that ended: a launcher, or `train_seeds.py`.
-
-    A run that was started by hand goes on without its shell.
-    """
-    parent = int(os.environ.get(PARENT, 0))
-    if not parent and any(name in os.environ for name in SET_BY_LAUNCHERS):
-        parent = int(os.environ.get(STARTED_BY) or os.getppid())
-    if parent:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    # Where a process dies, Unix gives its children another parent, and Windows leaves them the number of the dead one.
-    while os.getppid() == parent and psutil.pid_exists(parent):
-        time.sleep(SECONDS_BETWEEN_LOOKS)
-    os._exit(1)
+def in_lockstep(batches: Iterator[TrainingBatch], accelerator: Accelerator) -> Iterator[TrainingBatch]:
+    """Yields the batches of this process until any process has no more: an update needs one of each."""
+    num_common = BATCHES_AT_ONCE
+    while num_common == BATCHES_AT_ONCE:
+        own = list(islice(batches, BATCHES_AT_ONCE))
+        num_common = int(accelerator.gather(torch.tensor([len(own)], device=accelerator.device)).min())
+        yield from own[:num_common]

@@ -5,33 +5,35 @@ import operator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
+from onlstm_hf.utils.programs import MAX_THREADS
+
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
 
 
-# What another value of a field means to a run that is resumed: see the functions of these names.
+# Meaning of another value when a run is resumed; see the functions of these names.
 OnResume = Literal["fixed", "recorded", "free"]
 
 
 def fixed(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field of a recipe that stays: another value is refused when the run is resumed.
+    """A field that cannot change: another value is refused when the run is resumed.
 
     The model, the tokenizer, the place in the batches or the state of the optimiser come from the old one.
 
     Args:
         description: its help text.
         default: its value where a recipe does not name it; without one every recipe must.
-        limits: what its value must be, unless it is `None`: `at_least`, `above` or `below` so much.
+        limits: bounds of its value, unless it is `None`: `at_least`, `above` or `below` a number.
     """
     return _field("fixed", description, default, limits)
 
 
 def recorded(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field whose other value counts from where the run is resumed; the results say until when the old one did."""
+    """A field whose new value is used from the resumption on; the results record the change."""
     return _field("recorded", description, default, limits)
 
 
 def free(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field that may change, too, and nothing that the run finds depends on it."""
+    """A field that may change and that no result depends on."""
     return _field("free", description, default, limits)
 
 
@@ -58,15 +60,13 @@ def check_ranges(group: Any) -> None:
 
 
 @dataclass
-class NewModelArguments:
-    """A new model from configuration fields."""
+class ModelFields:
+    """A new model of the one type that a script trains, from configuration fields."""
 
     _argument_group_name: ClassVar[str] = "model"
+    model_code: ClassVar[None] = None
+    implementation: ClassVar[str] = "auto"
 
-    model_type: str = fixed("Model type, as AutoConfig knows it.", "onlstm")
-    model_code: str | None = recorded(
-        "Python file that is run first: it registers a new model_type with the Auto classes.", None
-    )
     model: str = fixed("Fields of its configuration, a mapping; override one with --model.hidden_size 650.", "{}")
 
     def __post_init__(self):
@@ -74,8 +74,23 @@ class NewModelArguments:
 
 
 @dataclass
+class NewModelArguments(ModelFields):
+    """A new model from configuration fields."""
+
+    model_type: str = fixed("Model type, as AutoConfig knows it.", "onlstm")
+    model_code: str | None = recorded(
+        "Python file that is run first: it registers a new model_type with the Auto classes.", None
+    )
+    implementation: str = recorded(
+        "auto: the fastest way that fits; reference: the equations as the model's file has them; or a fast path by "
+        "name (triton, native, fused).",
+        "auto",
+    )
+
+
+@dataclass
 class UpdateArguments:
-    """How the weights are updated."""
+    """Optimiser, learning rate and batches."""
 
     _argument_group_name: ClassVar[str] = "optimization"
 
@@ -97,25 +112,22 @@ class UpdateArguments:
     num_epochs: int = recorded("Passes over the training data.", 1000, at_least=1)
     max_steps: int | None = recorded("Stop after this many updates, whatever the epoch.", None, at_least=1)
     mixed_precision: Literal["no", "bf16", "fp16"] = recorded("Autocast dtype.", "no")
-    gradient_compression: Literal["no", "bf16"] = recorded(
-        "bf16: several processes send each other half as many bytes of gradients, rounded to bfloat16.", "no"
-    )
     seed: int = fixed("Seed of initialisation, dropout and order.", 1111, at_least=0)
 
     @property
     def averages(self) -> bool:
-        """Whether the weights that count are averaged ones, from the first step on or from a later one."""
+        """Returns whether the run evaluates averaged weights, from the first step on or from a later one."""
         return self.average_from_start or self.optimizer == "nt-asgd"
 
 
 @dataclass
 class RunArguments:
-    """Where results go, how often the run looks at itself, and what it says of itself."""
+    """Output folder, validation, checkpoints and logging."""
 
     _argument_group_name: ClassVar[str] = "run"
 
     output_dir: str = free("Folder of the run: best/, last/, logs and results.json.")
-    resume: bool = free("Go on from output_dir/last where it exists.", False)
+    resume: bool = free("Resume from output_dir/last if it exists.", False)
     log_every_steps: int = free("Updates between two log entries.", 50, at_least=1)
     eval_every_steps: int | None = recorded("Validate this often; default every epoch.", None, at_least=1)
     save_every_steps: int | None = free(
@@ -123,7 +135,7 @@ class RunArguments:
     )
     eval_batch_size: int = recorded("Rows of a batch in validation.", 10, at_least=1)
     trackers: list[str] = free("Trackers of Accelerate, for instance tensorboard.", [])
-    num_threads: int | None = free("CPU threads of each process.", None, at_least=1)
+    num_threads: int | None = free("CPU threads of each process.", None, at_least=1, below=MAX_THREADS + 1)
 
 
 @dataclass
@@ -135,7 +147,7 @@ class Recipe:
     """
 
     data: Any
-    model: NewModelArguments
+    model: ModelFields
     optimization: UpdateArguments
     run: RunArguments
 
@@ -147,7 +159,7 @@ class Recipe:
         return self.data, self.model, self.optimization, self.run
 
     def fields(self, on_resume: OnResume | None = None) -> dict[str, Any]:
-        """The fields of all groups by name, as they are written in a recipe file; of one kind where one is named."""
+        """The fields of all groups by name, as in a recipe file; those of one kind if `on_resume` names it."""
         values = {name: value for group in self._groups() for name, value in asdict(group).items()}
         kinds = {item.name: item.metadata["on_resume"] for group in self._groups() for item in fields(group)}
         return {name: value for name, value in values.items() if on_resume in (None, kinds[name])}

@@ -1,4 +1,4 @@
-"""How a recipe file and the overrides of a command line become the groups of a recipe."""
+"""Parser of recipe files and of overrides on the command line."""
 
 import json
 from argparse import ArgumentParser
@@ -43,7 +43,7 @@ def parse_groups(arguments: list[str], groups: tuple[type, ...], program: str, d
 
     Args:
         arguments: of the command line.
-        groups: the dataclasses; one of them is a `NewModelArguments`.
+        groups: the dataclasses; one of them is a `ModelFields`.
         program: the script's name, for its help and errors.
         description: what the script does, in a sentence.
 
@@ -121,7 +121,7 @@ def _split_model_overrides(arguments: list[str]) -> tuple[list[str], dict[str, A
 
 
 def _model_value(value: Any) -> Any:
-    """A value as YAML reads it, except that numbers such as 1e-3, which YAML 1.1 takes for text, are numbers."""
+    """Converts texts such as 1e-3 to numbers, which YAML 1.1 does not."""
     if isinstance(value, str):
         try:
             return float(value)

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -17,7 +18,7 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
-from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from training.loop.checkpointing import (
     check_checksums,
@@ -28,16 +29,7 @@ from training.loop.checkpointing import (
     without_notices,
     write_checksums,
 )
-from training.loop.hosts import (
-    ConnectionLost,
-    HostWatch,
-    check_restarts,
-    in_step,
-    read_from_first_host,
-    reported_loss_of_connection,
-    written_on_first_host,
-)
-from training.loop.model_setup import run_model_code
+from training.loop.model_setup import choose_implementation, run_model_code
 from training.loop.optimization import (
     all_finite,
     average_gradients,
@@ -47,14 +39,14 @@ from training.loop.optimization import (
     learning_rate_factor,
 )
 from training.loop.precision import bfloat16_notice
-from training.loop.processes import end_with_parent, locked_folder
+from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
-from training.loop.task import Share, Task, TrainingBatch, fingerprint
+from training.loop.task import Share, Task, TrainingBatch
 from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
 
-# The other processes wait while the first one scores the test data.
-LONGEST_EVALUATION = timedelta(hours=24)
-# Of the training state in last/: another number is refused.
+# Longest time that processes wait for one another, for instance while the first one scores the validation data.
+LONGEST_EVALUATION = timedelta(hours=2)
+# Version of the training state in last/; another one is refused.
 STATE_VERSION = 4
 
 
@@ -78,34 +70,44 @@ class TrainingRun:
 
     def __init__(self, task: Task):
         self.task, self.recipe, self.progress = task, task.recipe, Progress()
+        self._lacks_best = False
         run = self.recipe.run
         self.output_dir = Path(run.output_dir)
         if run.num_threads:
             torch.set_num_threads(run.num_threads)
         task.check()
         check_trackers(run.trackers)
-        check_restarts()
         if self.recipe.model.model_code is not None:
             run_model_code(self.recipe.model.model_code)
-        with ExitStack() as alone, reported_loss_of_connection(self._restart):
+        with ExitStack() as lock:
             self.accelerator = self._connected_processes()
-            self.hosts = HostWatch(self.accelerator, self._restart)
-            alone.enter_context(self._alone_in_folder())
+            lock.enter_context(self._lock_output_dir())
             self._set_up()
-            self._alone = alone.pop_all()
+            self._lock = lock.pop_all()
 
     def _connected_processes(self) -> Accelerator:
-        """The processes of this run, once all of them are there."""
+        """The processes of this run, once all of them are there.
+
+        Raises:
+            ValueError: if a launcher started several, which Accelerate takes for as many runs.
+        """
         run = self.recipe.run
-        return Accelerator(
+        accelerator = Accelerator(
             mixed_precision=self.recipe.optimization.mixed_precision,
             log_with=run.trackers or None,
             project_dir=str(self.output_dir),
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
+        started = int(os.environ.get("WORLD_SIZE", 1))
+        if started > accelerator.num_processes:
+            raise ValueError(
+                f"this is one of {started} processes, and Accelerate did not connect them: on CPUs set "
+                "ACCELERATE_USE_CPU=true"
+            )
+        return accelerator
 
     @contextmanager
-    def _alone_in_folder(self) -> Iterator[None]:
+    def _lock_output_dir(self) -> Iterator[None]:
         """A block in which no other run can begin in the folder: the first process locks it for all."""
         problem: list[str | None] = [None]
         with ExitStack() as lock:
@@ -122,8 +124,7 @@ class TrainingRun:
     def _set_up(self) -> None:
         """Model, optimiser, data and log: those of the checkpoint where the run goes on from one."""
         resuming = find_checkpoint(self.output_dir, self.recipe.run.resume, self.accelerator)
-        with read_from_first_host(self.last, self.accelerator) if resuming else nullcontext() as checkpoint:
-            log_state = self._load(checkpoint)
+        log_state = self._load(self.last if resuming else None)
         self.progress.total_steps = self._count_steps()
 
         num_classes = self.task.num_classes(self.accelerator.unwrap_model(self.model))
@@ -131,6 +132,8 @@ class TrainingRun:
         self.log = TrainingLog(
             self.accelerator, self.output_dir, self.progress, num_classes, self.task.unit, log_state
         )
+        if resuming:
+            self._check_best()
 
     def _load(self, checkpoint: Path | None) -> dict | None:
         """Model, optimiser and data, of a checkpoint or new ones. Returns the state of the checkpoint's log."""
@@ -140,9 +143,10 @@ class TrainingRun:
         set_seed(arguments.seed, device_specific=True)
 
         model = task.build_model(checkpoint)
+        choose_implementation(model, self.recipe.model.implementation)
         self.averaged = average_of(model, arguments.average_decay) if arguments.averages else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
-        average_gradients(self.model, arguments.gradient_compression)
+        average_gradients(self.model)
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
@@ -156,23 +160,16 @@ class TrainingRun:
     def last(self) -> Path:
         return self.output_dir / "last"
 
-    @property
-    def _restart(self) -> str:
-        """What to do where another host died."""
-        return f"Start it again on all hosts with --resume: it goes on from {self.last}, or from the beginning"
-
     def train(self) -> dict:
         """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
 
         Raises:
             TrainingDiverged: where training cannot go on.
             OSError: where a file cannot be written, for instance because the disk is full.
-            ConnectionLost: where another process died.
         """
-        with self._alone:
-            with self.log.closing(), reported_loss_of_connection(self._restart):
+        with self._lock:
+            with self.log.closing():
                 self._train()
-            self.hosts.stop()  # the first one scores the test data, and the others end
             results = {}
             if self.accelerator.is_main_process:
                 results = self._write_results()
@@ -199,10 +196,12 @@ class TrainingRun:
             self.accelerator.print(notice)
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
+        if self._lacks_best:
+            self._replace_best()
         while not self._is_done():
             batches = self.batches.batches(progress.epoch, progress.batch)
             if self.batches.num_batches(progress.epoch) is None:
-                batches = in_step(batches, self.accelerator)
+                batches = in_lockstep(batches, self.accelerator)
             for group in in_groups(batches, arguments.gradient_accumulation_steps):
                 self.update(group)
                 progress.batch += len(group)
@@ -351,11 +350,11 @@ class TrainingRun:
                 write_checksums(folder)
 
     def _save_training_state(self, folder: Path) -> None:
-        with written_on_first_host(folder, self.accelerator) as own:
-            self.accelerator.save_state(str(own))
-            process_state = {"task": self.task.state, "log": self.log.state_dict()}
-            torch.save(process_state, own / f"process_{self.accelerator.process_index}.pt")
+        self.accelerator.save_state(str(folder))
+        process_state = {"task": self.task.state, "log": self.log.state_dict()}
+        torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
         if self.accelerator.is_main_process:
+            self.log.sync()
             self.progress.log_size = self.log.size()
             self.progress.seconds += time.perf_counter() - self.counted_until
             self.counted_until = time.perf_counter()
@@ -366,7 +365,7 @@ class TrainingRun:
                 torch.save(self.averaged.state_dict(), folder / "averaged.pt")
 
     def _read_training_state(self, checkpoint: Path) -> dict[str, Any]:
-        """Which run `last/`, or the copy of it that this host has, belongs to, and how far it came.
+        """Reads which run `last/` belongs to, and how far it came.
 
         Raises:
             ValueError: if the checkpoint is damaged, is of a version of this package that wrote it otherwise, or was
@@ -384,7 +383,9 @@ class TrainingRun:
         try:
             check_checksums(checkpoint)
         except ValueError as error:
-            raise ValueError(f"the checkpoint {self.last} cannot be loaded: {error}. {self._way_on()}") from error
+            raise ValueError(
+                f"the checkpoint {self.last} cannot be loaded: {error}. {self._recovery_hint()}"
+            ) from error
         state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
@@ -394,8 +395,8 @@ class TrainingRun:
             )
         return state
 
-    def _way_on(self) -> str:
-        """What to do where `last/` is damaged."""
+    def _recovery_hint(self) -> str:
+        """Returns the advice for a damaged `last/`."""
         best = self.output_dir / "best"
         try:
             check_checksums(best)
@@ -405,6 +406,38 @@ class TrainingRun:
         if "init_from" in self.recipe.fields():
             return f"{whole}; --init_from {best} with another output_dir trains on from them"
         return f"{whole}; to train, start another output_dir"
+
+    def _check_best(self) -> None:
+        """Finds out whether `best/` is there, before updates are made that its loss would make worthless.
+
+        Raises:
+            ValueError: if it is damaged.
+        """
+        best, problem = self.output_dir / "best", None
+        if self.accelerator.is_main_process and best.exists():
+            try:
+                check_checksums(best)
+            except ValueError as error:
+                problem = (
+                    f"the checkpoint {best} cannot be loaded: {error}. {self.last} is whole: remove {best}, and "
+                    "--resume makes a new one of the weights in last/"
+                )
+        found = [problem, best.exists()]
+        broadcast_object_list(found)
+        problem, exists = found
+        if problem is not None:
+            raise ValueError(problem)
+        self._lacks_best = bool(self.progress.validation_losses) and not exists
+
+    def _replace_best(self) -> None:
+        """Makes `best/` anew from the weights of `last/`. Losses of the weights that are lost count no longer."""
+        progress = self.progress
+        is_scored = progress.validated_at == progress.step
+        progress.first_kept_loss = len(progress.validation_losses) - is_scored
+        progress.best_epoch = progress.epoch
+        self.accelerator.print(f"{self.output_dir / 'best'} is missing: the weights of {self.last} take its place")
+        self._save(self.last)  # first, so that a run which is killed here finds best/ missing again
+        self._save(self.output_dir / "best")
 
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
         """Goes on from `last/` as if the run had never stopped. Returns the state of its log.
@@ -442,10 +475,9 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, A
 def run_script(program: str, main: Callable[[], dict]) -> None:
     """Runs a training script; errors that a user can mend end it with one line."""
     keep_freed_memory()
-    end_with_parent()
     try:
         main()
-    except (ValueError, OSError, TrainingDiverged, ConnectionLost) as error:
+    except (ValueError, OSError, TrainingDiverged) as error:
         sys.exit(f"{program}: {error}")
     except KeyboardInterrupt:
         sys.exit(f"{program}: interrupted; --resume goes on from the last checkpoint")

@@ -1,8 +1,7 @@
-"""What a run trains, on what, and how it is scored: all that differs between language models and classifiers."""
+"""The interface of a task: model, data and scores, which differ between language models and classifiers."""
 
-import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -32,7 +31,7 @@ class Share:
 
 
 class TrainingBatch(Protocol):
-    """What one process computes at a time.
+    """One batch of one process.
 
     Attributes:
         num_items: predicted items of all processes' rows divided by the number of processes. A process's summed loss
@@ -68,7 +67,7 @@ class Task(ABC):
         tokenizer: set by `build_model`.
         fingerprints: the `fingerprint` of each part of the data, by its name; set by `load_data`. To them comes
             that of the recipe's `model_code`. A run that is resumed must have the same of all that it had before.
-        state: what goes on from one batch to the next, with a method `to(device)`. It is saved with a checkpoint.
+        state: state that is carried from one batch to the next, with a method `to(device)`; saved with a checkpoint.
     """
 
     name: ClassVar[str]
@@ -87,7 +86,7 @@ class Task(ABC):
 
     @abstractmethod
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
-        """The model to begin with, of the class and size of that in `checkpoint` where the run goes on from one."""
+        """Builds the model to begin with; a resumed run has the class and size of the one in `checkpoint`."""
 
     @abstractmethod
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
@@ -122,7 +121,7 @@ class Task(ABC):
 
     @abstractmethod
     def validation_loss(self, scores: dict[str, float]) -> float:
-        """Of these scores the one that the best checkpoint has least of (its negative, if it should be high)."""
+        """Returns the score to minimise (the negative of a score that should be high)."""
 
     @abstractmethod
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
@@ -133,13 +132,5 @@ class Task(ABC):
         """The scores in `results.json` that are worth a look when the run ends, in one line."""
 
     def record(self, progress: Progress) -> dict[str, Any]:
-        """What every `results.json` has: the recipe and its changes on the way, and the fingerprints of the data."""
+        """Returns the part of `results.json` that all tasks share: recipe, its changes, fingerprints of the data."""
         return {"recipe": self.recipe.fields(), "changes": progress.changes, "fingerprints": self.fingerprints}
-
-
-def fingerprint(texts: Iterable[str]) -> str:
-    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
-    checksum = hashlib.sha256()
-    for text in texts:
-        checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
-    return checksum.hexdigest()[:16]

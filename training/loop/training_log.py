@@ -1,4 +1,4 @@
-"""What a run reports while it trains: a progress bar, `log.jsonl`, and the trackers of Accelerate."""
+"""Reports of a training run: a progress bar, `log.jsonl`, and the trackers of Accelerate."""
 
 import json
 import math
@@ -13,7 +13,7 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from tqdm.auto import tqdm
 
-from training.loop.checkpointing import reported_failure_to_write
+from training.loop.checkpointing import reported_failure_to_write, sync
 from training.loop.progress import Progress
 
 DIVERGED_ABOVE_GUESSING = 2.0
@@ -52,9 +52,8 @@ class TrainingLog:
             summed = {"loss": state["summed_loss"], **state.get("summed_further_losses", {})}
             self.summed = {name: loss.to(accelerator.device) for name, loss in summed.items()}
             self.num_items = state["num_items"]
-        if accelerator.is_main_process and self.path.exists():
-            # What was logged after the checkpoint will be logged again.
-            os.truncate(self.path, min(progress.log_size, self.size()))
+        if accelerator.is_main_process:
+            self._cut_back()
         is_shown = accelerator.is_main_process
         self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=not is_shown)
 
@@ -62,15 +61,36 @@ class TrainingLog:
     def path(self) -> Path:
         return self.output_dir / "log.jsonl"
 
+    def _cut_back(self) -> None:
+        """Removes what was logged after the checkpoint, as it will be logged again, and a line that is torn.
+
+        Says so where entries that the checkpoint counts are lost.
+        """
+        counted = self.progress.log_size
+        content = self.path.read_bytes()[:counted] if self.path.exists() else b""
+        kept = content.rfind(b"\n") + 1
+        if self.path.exists():
+            os.truncate(self.path, kept)
+        if kept < counted:
+            self.accelerator.print(
+                f"{self.path} lacks {counted - kept} bytes of what it had at the last checkpoint: these entries are "
+                "lost, and new ones follow its last whole line"
+            )
+
     def _clear(self) -> None:
         self.summed = {"loss": torch.zeros((), device=self.accelerator.device)}
         self.num_items = 0.0
         self.num_counted, self.start = 0.0, time.perf_counter()
 
     def state_dict(self) -> dict:
-        """What this process has gathered for the next entry."""
+        """Returns the sums that this process has gathered for the next entry."""
         further = {name: loss.cpu() for name, loss in self.summed.items()}
         return {"summed_loss": further.pop("loss"), "num_items": self.num_items, "summed_further_losses": further}
+
+    def sync(self) -> None:
+        """Waits until `log.jsonl` is on the disk, as a checkpoint that counts its bytes will be."""
+        if self.path.exists():
+            sync(self.path)
 
     def size(self) -> int:
         """Bytes of `log.jsonl`."""

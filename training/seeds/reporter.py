@@ -1,4 +1,4 @@
-"""Says how several runs get on, and what they found in the end."""
+"""Progress display for several runs, and the table of their results."""
 
 import shutil
 import sys
@@ -12,19 +12,19 @@ SECONDS_BETWEEN_LINES = 60
 
 
 class Reporter:
-    """Says how the runs get on: lines that are written anew on a terminal, and one a minute and run elsewhere."""
+    """Progress display: lines that are rewritten on a terminal; elsewhere one line a minute and run."""
 
     def __init__(self):
         self.is_terminal = sys.stdout.isatty()
         self.num_shown, self.shown_at = 0, 0.0
 
-    def say(self, line: str) -> None:
+    def print_line(self, line: str) -> None:
         """Prints a line that stays."""
         self._clear()
         print(line, flush=True)
 
-    def show(self, runs: Sequence[SeedRun]) -> None:
-        """Prints the progress of runs, if it is time for that."""
+    def print_progress(self, runs: Sequence[SeedRun]) -> None:
+        """Prints the progress of the runs if the last time is long enough ago."""
         if not self.is_terminal and time.monotonic() - self.shown_at < SECONDS_BETWEEN_LINES:
             return
         self.shown_at = time.monotonic()

@@ -1,8 +1,7 @@
-"""The run of one seed, as it is seen from outside: its folder and its process."""
+"""The run of one seed: its folder and its process."""
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -14,7 +13,6 @@ from onlstm_hf.trees.tree_files import FILE_NAME
 from onlstm_hf.utils.files import write_json, written_file
 from onlstm_hf.utils.results_file import portable
 from training.language_models.recipe import LanguageModelRecipe
-from training.loop.processes import PARENT
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "training" / "train_lm.py"
@@ -40,7 +38,7 @@ class SeedRun:
         return self.folder / "output.txt"
 
     def results(self) -> dict | None:
-        """What the finished run found; `None` where it is not finished, or was a run of another recipe."""
+        """Returns the results of the finished run; `None` if it is not finished, or was a run of another recipe."""
         results = _read_json(self.folder / "results.json")
         # The run that was asked for may differ in fields on which nothing depends.
         decisive = (self.recipe.fields("fixed") | self.recipe.fields("recorded")).keys() - {"seed"}
@@ -48,7 +46,7 @@ class SeedRun:
         return results if all(found.get(name) == wanted[name] for name in decisive) else None
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:
-        """Starts the run, or goes on with it, in a process that ends with this one."""
+        """Starts the run, or resumes it, in a process of its own."""
         self.folder.mkdir(parents=True, exist_ok=True)
         own = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
         own_arguments = [str(part) for option in own.items() for part in option]
@@ -58,7 +56,7 @@ class SeedRun:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=os.environ | {PARENT: str(os.getpid()), "OMP_NUM_THREADS": str(num_threads)},
+                env=os.environ | {"OMP_NUM_THREADS": str(num_threads)},
             )
         self.first_seen = None
 
@@ -68,7 +66,7 @@ class SeedRun:
         self.process.wait()
 
     def progress(self) -> str:
-        """Epoch, update, perplexities, speed and time left, as far as they are known, in one line."""
+        """Returns epoch, update, perplexities, speed and time left in one line, as far as known."""
         entries = _last_entries(self.folder / "log.jsonl")
         training = next((entry for entry in entries if "perplexity" in entry), None)
         validation = next((entry for entry in entries if "validation_perplexity" in entry), None)
@@ -107,16 +105,12 @@ class SeedRun:
         return f"seed {self.seed} {how}: {last_words} (all of its output: {self.output})"
 
     def copy_results(self, folder: Path) -> None:
-        """Copies results, log and trees, each as one file that begins with the seed's name."""
+        """Copies results and trees, each as one file that begins with the seed's name."""
         folder.mkdir(parents=True, exist_ok=True)
         write_json(folder / f"{self.folder.name}.json", portable(_read_json(self.folder / "results.json")))
-        for name in ("log.jsonl", FILE_NAME):
-            if (self.folder / name).exists():
-                with (
-                    open(self.folder / name, "rb") as source,
-                    written_file(folder / f"{self.folder.name}.{name}", binary=True) as copy,
-                ):
-                    shutil.copyfileobj(source, copy)
+        if (self.folder / FILE_NAME).exists():
+            with written_file(folder / f"{self.folder.name}.{FILE_NAME}", binary=True) as copy:
+                copy.write((self.folder / FILE_NAME).read_bytes())
 
 
 def _read_json(path: Path) -> dict | None:

@@ -18,7 +18,7 @@ PUBLISHED_NOTE = (
 
 
 def published_accuracies(test_case: str) -> list[str]:
-    """What the paper's models reach in a test case of Marvin & Linzen; nothing where the paper has no such case."""
+    """Returns the accuracies of the paper's models in a test case of Marvin & Linzen; empty if the paper has none."""
     return [f"{model['accuracy'][test_case]:.2f}" for model in PUBLISHED if test_case in model["accuracy"]]
 
 
@@ -61,7 +61,7 @@ def _layout(test: str, items: Sequence[Item], scores: dict) -> Iterator[tuple[st
 
 
 def marvin_linzen_sections(names: Iterable[str]) -> dict[str, list[str]]:
-    """Those of the test cases that there are, in the order of the paper's table, by its sections."""
+    """Groups test cases by the sections of the paper's table, in its order."""
     names = list(names)
     sections = {
         section: [name for group in groups for name in names if name == group or name.startswith(f"{group} (")]
@@ -71,7 +71,7 @@ def marvin_linzen_sections(names: Iterable[str]) -> dict[str, list[str]]:
 
 
 def accuracies(score: dict) -> tuple[str, str]:
-    """The accuracy on all pairs, and that on the pairs whose words the model knows, with their share."""
+    """Returns the accuracy on all pairs and on the pairs whose words the model knows, with their share."""
     known = 1 - score["num_out_of_vocabulary"] / score["num_pairs"]
     accuracy = score["in_vocabulary_accuracy"]
     return f"{score['accuracy']:.2f}", "-" if accuracy is None else f"{accuracy:.2f} of {known:.0%}"

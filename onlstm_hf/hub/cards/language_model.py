@@ -27,7 +27,7 @@ def layer_row(layer: int) -> str:
 
 
 def main_row(config: PreTrainedConfig) -> str:
-    """The name of the trees that `parse` gives by default, which are those of `parse_layer` if the model has one."""
+    """Returns the name of the trees that `parse` returns by default: those of `parse_layer` if the model has one."""
     return "induced trees" if config.parse_layer is None else layer_row(config.parse_layer)
 
 
@@ -157,7 +157,7 @@ def _parsing_section(
 
 
 def _unread_scores(by_part: dict) -> dict:
-    """What the card says of runs that had not read the sentences: how many, and the F1 of each part."""
+    """Returns the number of runs that had not read the sentences, and their F1 for each part."""
     number = by_part["all"]["num_checkpoints"]
     f1 = {part: f"{100 * score['mean']:.1f}" for part, score in by_part.items()}
     if number > 1:

@@ -1,4 +1,4 @@
-"""What a card says about each type of model: one function a type, from its configuration."""
+"""Card texts for each type of model: one function a type, from its configuration."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -22,7 +22,7 @@ def published_figures(task: str) -> list[dict]:
 
 
 def citation(row: Mapping) -> str:
-    """The source of a figure, and how the figure got here where that is not the source itself."""
+    """Returns the source of a figure; in brackets, how it got here if not from the source itself."""
     return row["source"] if row["seen"] == "paper" else f"{row['source']} ({row['seen']})"
 
 

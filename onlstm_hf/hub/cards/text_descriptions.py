@@ -1,4 +1,4 @@
-"""What a model card says of the training text, and of the gold trees that induced ones are compared to.
+"""Descriptions of training texts and gold trees for model cards.
 
 `training/texts/` has such descriptions as YAML; the results of a release carry theirs.
 """

@@ -1,21 +1,29 @@
+"""RESULTS.md and the tables of other pages are what the results files give."""
+
 import importlib
 import json
 import re
 import shlex
+import shutil
 from pathlib import Path
 
 import pytest
 
 from eval import write_report as report
+from eval.report import sections
+from eval.report.by_task.parsing import summarize
 from eval.report.results_files import short_name
-from eval.report.tasks import LANGUAGE_MODELLING, LISTOPS, NARRATIVE_CLOZE, PARSING
-from eval.speed.rows import Row
-from onlstm_hf.hub.cards.published import published_figures
-from onlstm_hf.logic.scores import score_logic
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.results_file import write_results
-from tests.helpers.requirements import library
 
-COMMITTED = sorted((Path(__file__).parents[3] / "eval" / "results").glob("*.json"))
+ROOT = Path(__file__).parents[3]
+COMMITTED = sorted((ROOT / "eval" / "results").glob("*.json"))
+PAGES = ["RESULTS.md", "README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]
+GOLD = [GoldTree.from_bracket("(S (NP (D the) (N cat)) (VP (V sat) (ADV (A very) (B still))))")]
+WORDS = list(GOLD[0].words)
+RIGHT, BALANCED = [5, 4, 3, 2, 1], [1, 1, 3, 1, 2]
 
 
 def strings(content):
@@ -26,13 +34,32 @@ def strings(content):
     return [content] if isinstance(content, str) else []
 
 
-def test_the_report_is_what_the_results_give(project_root, monkeypatch, tmp_path):
-    monkeypatch.chdir(project_root)
-    figure = ["--logic-figure", "docs/logic.svg"]
+def test_all_tables_are_those_of_the_results(tmp_path, monkeypatch):
+    (tmp_path / "docs").mkdir()
+    for folder in ("eval", "model_cards"):
+        (tmp_path / folder).symlink_to(ROOT / folder)
+    for page in PAGES:
+        shutil.copy(ROOT / page, tmp_path / page)
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(report, "draw_accuracies", lambda *_: None)
-    assert report.main(["--output", str(tmp_path / "RESULTS.md"), *figure]) == 0
-    written = (tmp_path / "RESULTS.md").read_text(encoding="utf-8")
-    assert written == Path("RESULTS.md").read_text(encoding="utf-8"), "run python eval/write_report.py"
+    assert report.main([]) == 0
+    for page in PAGES:
+        assert Path(page).read_text("utf-8") == (ROOT / page).read_text("utf-8"), "run python eval/write_report.py"
+
+
+def test_the_report_is_short_and_each_row_names_its_file_or_its_source():
+    text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 300
+    known = {path.stem for path in COMMITTED}
+    named = set()
+    for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+        header, _, *rows = ([cell.strip() for cell in line[2:-2].split(" | ")] for line in table.splitlines())
+        for row in rows:
+            if "file" in header and not row[0].endswith("(published)") and row[header.index("file")]:
+                files = row[header.index("file")].split()
+                assert all(name in known or (ROOT / "eval" / "results" / name).is_dir() for name in files)
+                named.update(files)
+    assert {name for name in known if name.startswith(("lm_", "speed_", "scripts_"))} <= named
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
@@ -42,168 +69,129 @@ def test_results_name_no_place_of_one_machine(path):
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
-def test_the_command_of_every_result_is_one_that_its_script_takes(project_root, path):
+def test_the_command_of_every_result_is_one_that_its_script_takes(path):
     results = json.loads(path.read_text())
     program, script, *arguments = shlex.split(results["command"])
-    assert program == "python" and (project_root / script).is_file()
+    assert program == "python" and (ROOT / script).is_file()
+    if path.stem == "speed_training":
+        arguments.remove("memory")  # measured when the benchmark had that case, too
     if script.startswith("eval/"):
         module = importlib.import_module(script.removesuffix(".py").replace("/", "."))
         options = module.build_parser().parse_args(arguments)
         assert options.output == f"eval/results/{path.name}"
 
 
-def test_every_measured_row_names_a_run_and_every_other_row_is_published(project_root):
-    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
-    tables, runs = text.split("\n## Runs\n")
-    known = set(re.findall(r"^\[(\d+)\] `eval/results/", runs, flags=re.MULTILINE))
-    assert len(known) == len(COMMITTED)
-    numbers = set(re.findall(r"\[(\d+)\]", tables))
-    assert numbers == known
-    tasks = (LANGUAGE_MODELLING, PARSING, NARRATIVE_CLOZE, LISTOPS)
-    sources = {row["source"] for task in tasks for row in published_figures(task)}
-    for line in tables.splitlines():
-        if line.startswith("|") and "(published)" in line and "| run |" not in line:
-            assert not re.search(r"\[\d+\]", line) or line.startswith("| Marvin")
-            if not line.startswith(("| Marvin", "| operators")):
-                assert re.sub(r" \((secondary|computed)\)$", "", line.split(" | ")[-1].removesuffix(" |")) in sources
-
-
-def test_the_share_of_unknown_words_stands_beside_every_perplexity_and_f1(project_root):
-    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
-    for section in ("Language modelling", "Unsupervised constituency parsing"):
-        (table,) = re.findall(rf"^## {section}\n.*?^(\| .*?)\n\n", text, flags=re.MULTILINE | re.DOTALL)
-        header, _, *rows = [line.strip("| ").split(" | ") for line in table.splitlines()]
-        measured = [row for row in rows if row[1] and re.fullmatch(r"(\[\d+\] ?)+", row[-1])]
-        assert measured
-        for row in measured:
-            assert re.fullmatch(r"\d+\.\d %", row[header.index("unknown words")].strip()), row
-
-
-def test_trees_of_sentences_that_were_not_read_come_first_and_every_measured_row_says_which_they_are(project_root):
-    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
-    (table,) = re.findall(
-        r"^## Unsupervised constituency parsing\n.*?^(\| .*?)\n\n", text, flags=re.MULTILINE | re.DOTALL
-    )
-    header, _, *rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
-    model, read = header.index("model"), header.index("read in training")
-    answers = [row[read] for row in rows if row[model]]
-    assert answers == sorted(answers) and set(answers) == {"no", "yes"}
-    assert not any(row[read] for row in rows if not row[model])
-
-
-def test_agreement_without_gold_trees_has_a_table_for_every_run_that_measured_it(project_root):
-    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
-    (section,) = re.findall(r"^### Agreement of models.*?(?=^##)", text, flags=re.MULTILINE | re.DOTALL)
-    tables = {int(table.split("]")[0]): table for table in section.split("| run [")[1:]}
-    runs = {
-        int(number): json.loads((project_root / path).read_text())
-        for number, path in re.findall(r"^\[(\d+)\] `(eval/results/\S+)`", text, flags=re.MULTILINE)
-    }
-    assert set(tables) == {number for number, results in runs.items() if "agreement" in results}
-    for number, table in tables.items():
-        results = runs[number]
-        seeds = {model["model"]: model["seed"] for model in results["models"]}
-        rows = [[cell.strip() for cell in line.split("|")] for line in table.splitlines()]
-        for parser in results["agreement"]["parsers"]:
-            model = f"{short_name(parser['model'])}, {seeds[parser['model']]}"
-            (row,) = [row for row in rows if row[1:3] == [parser["trees"], model]]
-            assert row[3] == f"{100 * parser['sentence_f1']:.1f}" and row[-2] == f"{100 * parser['all others']:.1f}"
-
-
-def test_runs_with_the_same_figures_share_a_row(project_root):
-    text = (project_root / "RESULTS.md").read_text(encoding="utf-8")
-    for table in re.split(r"\n\n", text):
-        lines = [line for line in table.splitlines() if line.startswith("| ") and "| --- |" not in line]
-        figures = [re.sub(r"(\[\d+\] ?)+\|$", "", line) for line in lines]
-        assert len(figures) == len(set(figures))
-
-
-@pytest.fixture
-def logic_results(tmp_path):
-    paths = []
-    for name, predictions in (("logic_onlstm", ["<", "#", "="]), ("logic_lstm", ["<", "#", "#"])):
-        content = {
-            "task": "logical inference",
-            "name": name,
-            "test": score_logic(predictions, ["<", "#", "="], [1, 7, 12]).to_dict(),
-            "validation_accuracy": 0.5,
-            "parameters": 1234,
-            "epochs": 3,
-            "recipe": {"max_train_operators": 6, "seed": 5},
-        }
-        paths.append(str(tmp_path / f"{name}.json"))
-        write_results(paths[-1], content, "training/train_logic.py", ["--output_dir", name])
-    return paths
-
-
-def test_results_of_logical_inference_give_a_table_and_a_figure(tmp_path, logic_results):
-    library("matplotlib")
-    output, figure = tmp_path / "RESULTS.md", tmp_path / "logic.svg"
-    arguments = ["--results", *logic_results, "--output", str(output), "--logic-figure", str(figure)]
-    assert report.main(arguments) == 0
-    text = output.read_text(encoding="utf-8")
-    for line in (
-        "| operators | pairs | logic_onlstm | logic_lstm | ON-LSTM (published) | LSTM (published) | RRNet (published) "
-        "| Tree-LSTM (published) |",
-        "| 12 | 1 | 100.0 | 0.0 | 75 | 69 | 71 | 86 |",
-        "| seed |  | 5 | 5 |  |  |  |  |",
-        "| run |  | [1] | [2] | published | published | published | published |",
-        f"![Accuracy by number of operators]({figure})",
-        "python training/train_logic.py --output_dir logic_lstm",
-    ):
-        assert line in text.splitlines()
-    assert "logic_onlstm" in figure.read_text()
-
-
-def test_results_of_the_speed_benchmark_give_a_table(tmp_path):
-    rows = [
-        Row("stack", "speed", [1, 2, 2.5], at_least=2.5, allocator="kept", optimizer="fused / plain"),
-        Row("stack", "time", [1, 1, 1], allocator="kept"),
-    ]
-    path, output = tmp_path / "speed.json", tmp_path / "RESULTS.md"
-    write_results(path, {"task": "speed", "rows": [row.to_dict() for row in rows]}, "eval/benchmark_speed.py", [])
-    assert report.main(["--results", str(path), "--output", str(output)]) == 0
-    lines = output.read_text(encoding="utf-8").splitlines()
-    assert "| stack | speed | 2 (1.5 to 2.25) | at least 2.5 | missed | kept | fused / plain | [1] |" in lines
-    assert "| stack | time | 1 |  |  | kept | none | [1] |" in lines
-    assert not any("runs" in line for line in lines if line.startswith("| stack"))
-
-
-def test_what_several_runs_of_the_speed_benchmark_measured_has_a_row_over_all_their_rounds(tmp_path):
-    paths = [str(tmp_path / name) for name in ("first.json", "second.json")]
-    rounds = {"plain": [1, 2], "fused": [3, 4, 5]}
-    for path, (optimizer, values) in zip(paths, rounds.items(), strict=True):
-        rows = [Row("step", "speed", values, at_least=2.5, allocator="kept", optimizer=optimizer).to_dict()]
-        write_results(path, {"task": "speed", "rows": rows}, "eval/benchmark_speed.py", [])
-    output = tmp_path / "RESULTS.md"
-    assert report.main(["--results", *paths, "--output", str(output)]) == 0
-    lines = output.read_text(encoding="utf-8").splitlines()
-    (row,) = [line for line in lines if line.startswith("| step | speed: all 5 rounds of 2 runs | ")]
-    assert row.endswith(" | 3 (2 to 4) | at least 2.5 | missed | kept | plain; fused | [1] [2] |")
+def test_a_table_is_put_between_its_markers_and_an_unknown_one_is_refused():
+    page = "a\n<!-- report: speed -->\nold\n<!-- /report -->\nb\n"
+    filled = report.fill_markers(page, {"speed": "| new |"})
+    assert filled == "a\n<!-- report: speed -->\n| new |\n<!-- /report -->\nb\n"
+    assert report.fill_markers(filled, {"speed": "| new |"}) == filled
+    with pytest.raises(ValueError, match="there is no table speed; the tables are other"):
+        report.fill_markers(page, {"other": ""})
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "there is no file"),
+        (None, "there are no results"),
         ("{", "is not a JSON file"),
         ("[]", "holds no results of language modelling or "),
         ('{"task": "speed"}', "does not say its command"),
     ],
 )
 def test_other_files_are_refused(tmp_path, capsys, content, message):
-    path = tmp_path / "results.json"
+    (tmp_path / "eval" / "results").mkdir(parents=True)
     if content is not None:
-        path.write_text(content)
-    assert report.main(["--results", str(path), "--output", str(tmp_path / "RESULTS.md")]) == 1
+        (tmp_path / "eval" / "results" / "speed.json").write_text(content)
+    assert report.main(["--folder", str(tmp_path)]) == 1
     assert message in capsys.readouterr().err
     assert not (tmp_path / "RESULTS.md").exists()
 
 
-def test_without_results_one_line_says_so(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert report.main([]) == 1
-    assert capsys.readouterr().err.startswith("write_report.py: there are no results")
+def test_a_results_file_is_a_row(tmp_path):
+    (tmp_path / "eval" / "results").mkdir(parents=True)
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "README.md").write_text("<!-- report: speed -->\n<!-- /report -->\n")
+    rows = [{"case": "stack", "figure": "speed", "rounds": [1, 2, 2.5], "spread": "2 (1.5 to 2.25)"}]
+    path = tmp_path / "eval" / "results" / "speed_here.json"
+    write_results(path, {"task": "speed", "rows": rows}, "eval/benchmark_speed.py", [])
+    assert report.main(["--folder", str(tmp_path)]) == 0
+    machine = json.loads(path.read_text())["machine"]["cpu"]
+    for page in ("RESULTS.md", "README.md"):
+        assert f"| stack | speed | 2 (1.5 to 2.25) | {machine} | speed_here |" in (tmp_path / page).read_text()
+
+
+def parsing_results(language, rule, distances_of_seeds, kind="", unknown_words=0.25):
+    """A results file in which one model is scored by lists of distances."""
+    scores = [score_parses([tree_from_distances(distances, WORDS)], GOLD) for distances in distances_of_seeds]
+    models = [
+        {
+            "model": f"runs/onlstm_{language}{kind}/best",
+            "seed": seed,
+            "unknown_words": unknown_words,
+            "scores": {"all": {"layer 2": score.to_dict()}},
+        }
+        for seed, score in enumerate(scores)
+    ]
+    summary = {"layer 2": summarize(scores), "right branching": summarize(scores[:1])}
+    content = {"models": models, "protocol": {"branching_bias": rule}, "summary": {"all": summary}}
+    return content | {"treebank": f"data/languages/{language}/test.mrg"}
+
+
+def test_languages_are_columns_and_a_cell_has_both_rules():
+    right, balanced = (
+        100 * score_parses([tree_from_distances(distances, WORDS)], GOLD).sentence_f1
+        for distances in (RIGHT, BALANCED)
+    )
+    files = {
+        "1": parsing_results("zh", "none", [RIGHT, RIGHT]),
+        "2": parsing_results("zh", "right", [RIGHT, BALANCED]),
+        "3": parsing_results("es", "right", [BALANCED], unknown_words=0.5),
+        "4": parsing_results("es", "none", [RIGHT], unknown_words=0.5),
+    }
+    header, rows = sections.languages(files)
+    deviation = abs(right - balanced) / 2**0.5
+    assert header == ["trees", "es", "zh"] and right != balanced
+    zh = f"{(right + balanced) / 2:.1f} ± {deviation:.1f} / {right:.1f} ± 0.0 (2)"
+    assert rows[0] == ["onlstm, layer 2", f"{balanced:.1f} / {right:.1f} (1)", zh]
+    assert ["unknown words, models of words", "50.0", "25.0"] in rows
+    assert ["right branching", f"{right:.1f}", f"{right:.1f}"] in rows
+
+
+@pytest.mark.parametrize(("treebank", "answer"), [("languages/nl/test.mrg", True), ("wsj_sample/wsj.mrg", False)])
+def test_a_treebank_in_the_folder_of_its_language_is_of_another_language(treebank, answer):
+    assert sections.is_by_language({"treebank": f"$ONLSTM_SHARED/data/{treebank}"}) is answer
+
+
+def perplexity_results(model, of_texts, adapted=None, method="cache", **coverage):
+    scores = {f"$ONLSTM_SHARED/data/{text}": {"perplexity": value, **coverage} for text, value in of_texts.items()}
+    adaptation = adapted and {"method": method, "scores": {"data/ptb/test.txt": {"perplexity": adapted}}}
+    return {"model": model, "num_parameters": 1200, "scores": scores, "adaptation": adaptation}
+
+
+def test_a_language_model_is_a_row_with_its_lowest_adapted_perplexity_and_its_epochs(tmp_path):
+    released = tmp_path / "released"
+    released.mkdir()
+    (released / "results.json").write_text(json.dumps({"training": {"recipe": {"num_epochs": 7}}}))
+    seed = {"parameters": 1300, "validation_perplexity": 95.0, "test_perplexity": 90.0, "test_unknown_words": 0.5}
+    seed["recipe"] = {"num_epochs": 2, "seed": 1, "init_from": "runs/one/best"}
+    other = seed | {"validation_perplexity": 99.0}
+    texts = {"ptb/valid.txt": 80, "ptb/test.txt": 75.125}
+    files = {
+        "a": perplexity_results(str(released), texts, adapted=70.0, method="dynamic"),
+        "b": perplexity_results(str(released), texts, adapted=65.5, unknown_words=0.061),
+        "c": perplexity_results("runs/scored/best", {"ptb/test.txt": 81}),
+    }
+    trained = {"small": [seed, other], "scored": [seed], "languages/nl": [seed]}
+    header, rows = sections.language_models(files, trained)
+    assert all(len(row) == len(header) for row in rows)
+    assert [row for row in rows if not row[0].endswith("(published)")] == [
+        ["released", "1,200", "7", "80.00", "75.12", "65.50 (cache)", "6.1", "a b"],
+        ["scored", "1,200", "+ 2", "95.00", "81.00", "", "50.0", "c"],
+        ["small", "1,300", "+ 2", "97.00 ± 2.83", "90.00 ± 0.00", "", "50.0", "small/"],
+    ]
+    (published,) = (row for row in rows if row[0] == "AWD-LSTM (published)")
+    assert published[3:6] == ["60.00", "57.30", "52.80 (cache)"]
 
 
 @pytest.mark.parametrize(

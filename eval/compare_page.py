@@ -1,0 +1,89 @@
+"""Compares the trees of the web page with those of PyTorch in float32, on all sentences of a treebank.
+
+    python eval/compare_page.py wsj_sample.mrg
+    python eval/compare_page.py wsj_sample.mrg --precision float32 --model model_cards/prpn-ptb-small
+
+Writes the page into a temporary folder, reads every sentence with its script in Node, and prints for both rules how
+many trees are equal, how many bytes the model takes, and for some sentences the milliseconds of a whole reading.
+"""
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.page.site import write_page
+from onlstm_hf.text.word_alignment import encode_words
+from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.treebank import read_treebank
+from onlstm_hf.utils.checkpoints import default_model, load_checkpoint
+from onlstm_hf.utils.programs import run_program
+
+SCRIPT = Path(__file__).with_suffix(".mjs")
+TIMED_LENGTH, NUM_TIMED = 20, 20
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("treebank", help="file or folder of trees")
+    parser.add_argument("--model", metavar="PATH_OR_NAME", help="checkpoint (default: see `onlstm-hf --help`)")
+    parser.add_argument("--precision", choices=("int8", "float32"), default="int8", help="of the page's weights")
+    options = parser.parse_args(arguments)
+    return run_program(
+        "compare_page.py", lambda: compare(options.treebank, options.model or default_model(), options.precision)
+    )
+
+
+def compare(treebank: str, name: str, precision: str) -> dict[str, float]:
+    """Prints the comparison and returns the share of equal trees by rule."""
+    if shutil.which("node") is None:
+        raise FileNotFoundError("this comparison runs the page's script in Node, which is not installed")
+    model, tokenizer = load_checkpoint(name)
+    sentences = [list(tree.words) for tree in read_treebank(treebank) if len(tree.words) > 0]
+    expected = [distances for _, (distances,) in model.sentence_distances(sentences, tokenizer)]
+    encoded = [encode_words(tokenizer, words) for words in sentences]
+    with tempfile.TemporaryDirectory() as temporary:
+        site = Path(temporary, "page")
+        write_page(site, [name], precision=precision)
+        (folder,) = (site / "models").iterdir()
+        size = sum(path.stat().st_size for path in folder.iterdir())
+        readings = read_in_node(folder, [ids for ids, _ in encoded], "--only-distances")
+        timed = read_in_node(folder, [ids for ids, _ in encoded if len(ids) == TIMED_LENGTH][:NUM_TIMED])
+    layer = model.config.parse_layer or 0
+    shares = {}
+    print(f"{folder.name}, {precision}: {size:,} bytes, {len(sentences):,} sentences")
+    for rule in ("right", "none"):
+        equal = 0
+        for words, (_, word_of_token), distances, reading in zip(sentences, encoded, expected, readings, strict=True):
+            starts = [word_of_token.index(word) for word in range(len(words))]
+            found = [reading["distances"][layer][start] for start in starts]
+            equal += tree_from_distances(found, words, rule) == tree_from_distances(distances, words, rule)
+        shares[rule] = equal / len(sentences)
+        print(f"rule {rule}: {equal:,} trees equal those of PyTorch in float32 ({100 * shares[rule]:.2f} %)")
+    if timed:
+        times = [reading["milliseconds"] for reading in timed]
+        print(f"milliseconds for {TIMED_LENGTH} words: first {times[0]:.0f}, median {statistics.median(times):.0f}")
+    return shares
+
+
+def read_in_node(folder: Path, sentences: Sequence[Sequence[int]], *options: str) -> list[dict]:
+    """Returns the results of the page's script for sentences of token ids; `options` are those of the script."""
+    lines = "".join(f"{json.dumps(list(ids))}\n" for ids in sentences)
+    answer = subprocess.run(
+        ["node", str(SCRIPT), str(folder), *options], input=lines, capture_output=True, text=True, encoding="utf-8"
+    )
+    if answer.returncode:
+        raise ValueError(f"the page's script failed: {answer.stderr.strip()[-500:]}")
+    return [json.loads(line) for line in answer.stdout.splitlines()]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

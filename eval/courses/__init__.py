@@ -1,1 +1,0 @@
-"""How perplexity and the trees move while a model trains."""

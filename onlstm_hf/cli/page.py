@@ -1,0 +1,49 @@
+"""`onlstm-hf page`: the web page as a folder of files."""
+
+import argparse
+
+DESCRIPTION = """\
+Writes a web page with checkpoints into a new folder. The reader's browser computes the trees, so any web server can
+hold the folder, and it is a static Space of the Hugging Face Hub as it stands.
+"""
+EXAMPLES = """\
+examples:
+  onlstm-hf page my-page
+  onlstm-hf page my-page model_cards/onlstm-ptb-small-distilled model_cards/prpn-ptb-small
+  python -m http.server --directory my-page
+"""
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Adds `page` to the subcommands."""
+    parser = commands.add_parser(
+        "page", help="web page as a folder of files", description=DESCRIPTION, epilog=EXAMPLES
+    )
+    parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
+    add_models(parser)
+    parser.add_argument(
+        "--precision",
+        choices=("int8", "float32"),
+        default="int8",
+        help="of the weights: int8 takes a quarter of the space of float32 (default: %(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def add_models(parser: argparse.ArgumentParser) -> None:
+    """Adds the checkpoints, which `demo` takes as well."""
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="CHECKPOINT",
+        help="checkpoint folders or names on the Hub; the page opens with the first (default: see `onlstm-hf --help`)",
+    )
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the folder and says how to look at it."""
+    from ..page.site import write_page
+    from ..utils.checkpoints import default_model
+
+    write_page(options.folder, options.models or [default_model()], precision=options.precision)
+    print(f"{options.folder} holds the page; to look at it: python -m http.server --directory {options.folder}")

@@ -1,0 +1,563 @@
+// The recurrence of one layer of the PRPN's reading network on a CPU: `fast/prpn/native.py` calls it,
+// `fast/prpn/equations.py` has the equations, the layout of a tape and the order of the gates' columns.
+//
+// One parallel region runs through the whole sequence. A step is made of products with the two weights, of which every
+// thread has its own columns, and of all else, of which every thread has its own rows: what a row reads of its tape is
+// then still in the cache when it is read for the second time. Slots that a row takes nothing from are left out.
+
+#include <cmath>
+
+#include <omp.h>
+
+#include "native_kernels.h"
+
+extern "C" {
+
+struct Sizes {
+    int64_t length, batch_size, num_slots, size;
+    int32_t num_threads, product_is_bfloat16;
+};
+
+// With G = 4 H. The masks may be null.
+struct Forward {
+    const float* input_gates;        // [B, T, G]
+    const float* input_keys;         // [B, T, H]
+    const float* key_weight;         // [H, H]
+    const float* recurrent_weight;   // [G, H]: with the dropout mask of the summaries in it
+    const float* recurrent_bias;     // [G]
+    const float* gates_gain;         // [G]
+    const float* gates_bias;         // [G]
+    const float* cell_gain;          // [H]
+    const float* cell_bias;          // [H]
+    const float* gates;              // [B, T, S]
+    const float* newest_keep;        // [B, T, H]
+    const float* key_keep;           // [B, T, H]
+    float* tape;                     // [B, S + T, 2, H]: the first S are given, the others written
+    float* attentions;               // [B, T, S]
+    float* exponentials;             // [B, T, S]
+    float* keys;                     // [B, T, H]: divided by sqrt(H)
+    float* summaries;                // [B, T, 2, H]
+    float* normalized_gates;         // [B, T, G]
+    float* activations;              // [B, T, G]
+    float* normalized_cells;         // [B, T, H]
+    float* tanh_cells;               // [B, T, H]
+    float* gates_deviations;         // [B, T]: inverses of the biased standard deviations
+    float* cells_deviations;         // [B, T]
+};
+
+struct Backward {
+    const float* grad_tape;          // [B, S + T, 2, H]
+    const float* tape;               // [B, S + T, 2, H]
+    const float* attentions;         // [B, T, S]
+    const float* exponentials;       // [B, T, S]
+    const float* keys;               // [B, T, H]
+    const float* summaries;          // [B, T, 2, H]
+    const float* normalized_gates;   // [B, T, G]
+    const float* activations;        // [B, T, G]
+    const float* normalized_cells;   // [B, T, H]
+    const float* tanh_cells;         // [B, T, H]
+    const float* gates_deviations;   // [B, T]
+    const float* cells_deviations;   // [B, T]
+    const float* key_weight;         // [H, H]
+    const float* recurrent_weight;   // [G, H]: as above
+    const float* gates_gain;         // [G]
+    const float* cell_gain;          // [H]
+    const float* gates;              // [B, T, S]
+    const float* newest_keep;        // [B, T, H]
+    const float* key_keep;           // [B, T, H]
+    float* grad_input_gates;         // [B, T, G]
+    float* grad_keys;                // [B, T, H]: of the keys before they are divided by sqrt(H)
+    float* grad_recurrent;           // [B, T, G]: of the map of the summaries, before its normalisation
+    float* grad_parameters;          // [threads, 3 G + 2 H], added to what is there: of the biases and gains, in order
+    float* grad_gates;               // [B, T, S]
+    float* grad_memories;            // [B, S, 2, H], or null
+    float* grad_scores;              // [B, T, S], only used here
+    float* grad_summaries;           // [B, T, 2, H], only used here
+};
+
+}  // extern "C"
+
+namespace {
+
+thread_local Workspace workspace;
+
+constexpr float ATTENTION_EPSILON = 1e-8f;
+constexpr double DEVIATION_EPSILON = 1e-6;
+// A constant row has the variance 0: this keeps the inverse of its deviation finite.
+constexpr double VARIANCE_EPSILON = 1e-24;
+
+float total(Vector values) {
+    float sum = 0;
+    for (int lane = 0; lane < LANES; lane++) sum += values[lane];
+    return sum;
+}
+
+// Calls `function(first, lanes)` for each vector of `size` entries, the last of which may be a part of one.
+template <class Function>
+__attribute__((always_inline, flatten)) inline void for_vectors(int64_t size, Function function) {
+    int64_t first = 0;
+    for (; first + LANES <= size; first += LANES) function(first, static_cast<int64_t>(LANES));
+    if (first < size) function(first, size - first);
+}
+
+void add_to(float* target, Vector values, int64_t lanes) { store(target, load(target, lanes) + values, lanes); }
+
+float dot(const float* left, const float* right, int64_t size) {
+    constexpr int PARTS = 4;
+    Vector sums[PARTS] = {};
+    int64_t i = 0;
+    for (; i + PARTS * LANES <= size; i += PARTS * LANES)
+        for (int part = 0; part < PARTS; part++)
+            sums[part] += load(left + i + part * LANES) * load(right + i + part * LANES);
+    for_vectors(size - i, [&](int64_t u, int64_t lanes) {
+        sums[0] += load(left + i + u, lanes) * load(right + i + u, lanes);
+    });
+    return total((sums[0] + sums[1]) + (sums[2] + sums[3]));
+}
+
+// A weighted sum of rows in the making: four of them at a time are added to the target, so that it is seldom read.
+class WeightedSum {
+   public:
+    WeightedSum(float* target, int64_t size) : target_(target), size_(size) {}
+    ~WeightedSum() { flush(); }
+    void add(float weight, const float* row) {
+        if (weight == 0) return;
+        weights_[count_] = weight;
+        rows_[count_++] = row;
+        if (count_ == MOST) flush();
+    }
+
+   private:
+    static constexpr int MOST = 4;
+    void flush() {
+        if (count_ == MOST)
+            for_vectors(size_, [&](int64_t u, int64_t lanes) {
+                Vector sum = load(target_ + u, lanes);
+                for (int i = 0; i < MOST; i++) sum += weights_[i] * load(rows_[i] + u, lanes);
+                store(target_ + u, sum, lanes);
+            });
+        else
+            for (int i = 0; i < count_; i++)
+                for_vectors(size_, [&](int64_t u, int64_t lanes) {
+                    add_to(target_ + u, weights_[i] * load(rows_[i] + u, lanes), lanes);
+                });
+        count_ = 0;
+    }
+    float* target_;
+    int64_t size_;
+    float weights_[MOST];
+    const float* rows_[MOST];
+    int count_ = 0;
+};
+
+// From the biased standard deviation to what stands in the denominator of the normalisation.
+double rescaling(double inverse_deviation, int64_t size) {
+    return 1 / (std::sqrt(static_cast<double>(size) / (size - 1)) + DEVIATION_EPSILON * inverse_deviation);
+}
+
+// `normalize` of `deviation_norm.py`; returns the inverse of the biased standard deviation.
+float normalize(const float* inputs, int64_t size, float* outputs) {
+    Vector sums{}, squares{};
+    for_vectors(size, [&](int64_t u, int64_t lanes) { sums += load(inputs + u, lanes); });
+    const float mean = total(sums) / size;
+    for_vectors(size, [&](int64_t u, int64_t lanes) {
+        Vector centred = load(inputs + u, lanes) - mean;
+        for (int64_t lane = lanes; lane < LANES; lane++) centred[lane] = 0;
+        squares += centred * centred;
+    });
+    const double inverse_deviation = 1 / std::sqrt(total(squares) / static_cast<double>(size) + VARIANCE_EPSILON);
+    const float scale = static_cast<float>(inverse_deviation * rescaling(inverse_deviation, size));
+    for_vectors(size, [&](int64_t u, int64_t lanes) {
+        store(outputs + u, (load(inputs + u, lanes) - mean) * scale, lanes);
+    });
+    return static_cast<float>(inverse_deviation);
+}
+
+// `normalize_backward` of `deviation_norm.py`, from the two sums over a row that it needs.
+struct NormalizationGradient {
+    float mean, along, scale;
+
+    NormalizationGradient(Vector gradient_sums, Vector product_sums, float inverse_deviation, int64_t size) {
+        const double factor = rescaling(inverse_deviation, size);
+        mean = total(gradient_sums) / size;
+        along = static_cast<float>(total(product_sums) / (factor * std::sqrt(static_cast<double>(size) * (size - 1))));
+        scale = static_cast<float>(inverse_deviation * factor);
+    }
+    // Gradient of the inputs from that of the normalised values, and those.
+    Vector operator()(Vector gradient, Vector normalized) const {
+        return (gradient - mean - normalized * along) * scale;
+    }
+};
+
+// Rows of the left side of a product, `size` entries each with zeros up to the stride.
+template <class Product>
+struct Rows {
+    Product* entries;
+    int64_t stride;
+
+    // Sets one to `values`, times `keep` if that is given.
+    void set(int64_t row, const float* values, const float* keep, int64_t size) const {
+        Product* target = entries + row * stride;
+        for_vectors(size, [&](int64_t u, int64_t lanes) {
+            const Vector kept = keep ? load(values + u, lanes) * load(keep + u, lanes) : load(values + u, lanes);
+            store(target + u, kept, lanes);
+        });
+        std::fill(target + size, target + stride, from_float<Product>(0.0f));
+    }
+};
+
+// Columns of a weight in streams of LANES; each thread packs its own and multiplies by them.
+template <class Product>
+struct PackedWeight {
+    Product* entries;
+    int64_t num_columns, stride;  // of the left side's rows
+    Range mine;
+
+    static int64_t streams(int64_t num_columns) { return (num_columns + LANES - 1) / LANES; }
+    Product* stream(int64_t number) const { return entries + number * stride * LANES; }
+    int64_t lanes(int64_t number) const { return std::min<int64_t>(LANES, num_columns - number * LANES); }
+
+    // Of `weight` [num_columns, size], transposed.
+    void pack_transposed(const float* weight, int64_t size) const {
+        for (int64_t s = mine.begin; s < mine.end; s++)
+            pack_rows(Weight{weight, nullptr, 1}, size, s * LANES, lanes(s), stream(s));
+    }
+    // Of `weight` [size, num_columns].
+    void pack(const float* weight, int64_t size) const {
+        for (int64_t s = mine.begin; s < mine.end; s++)
+            pack_columns(Weight{weight, nullptr, 1}, size, num_columns, s * LANES, lanes(s), stream(s));
+    }
+    // `target` [num_rows, target_stride], whose stride is that of whole streams.
+    void multiply_rows(const Rows<Product>& left, int64_t num_rows, float* target, int64_t target_stride) const {
+        Vector sums[MAX_ROWS * MAX_STREAMS];
+        const Product* blocks[MAX_STREAMS];
+        for (int64_t s = mine.begin; s < mine.end; s += MAX_STREAMS) {
+            const int count = static_cast<int>(std::min<int64_t>(MAX_STREAMS, mine.end - s));
+            int64_t k = 0;
+            do {
+                for (int i = 0; i < count; i++) blocks[i] = stream(s + i) + k * LANES;
+                for_row_tiles(num_rows, [&](int64_t first, int rows) {
+                    auto place = [&](int64_t row, int64_t i) {
+                        return target + (first + row) * target_stride + (s + i) * LANES;
+                    };
+                    for (int row = 0; row < rows; row++)
+                        for (int i = 0; i < count; i++) sums[row * count + i] = k ? load(place(row, i)) : Vector{};
+                    multiply(rows, count, left.entries + first * stride + k, stride, blocks,
+                             std::min(BLOCK, stride - k), sums);
+                    for (int row = 0; row < rows; row++)
+                        for (int i = 0; i < count; i++) store(place(row, i), sums[row * count + i]);
+                });
+                k += BLOCK;
+            } while (k < stride);
+        }
+    }
+};
+
+template <class Product>
+void run_forward(const Sizes& sizes, const Forward& f) {
+    constexpr int PAIR = Operand<Product>::PAIR;
+    const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size;
+    const int64_t G = 4 * H, row_stride = round_up(H, PAIR);
+    const int64_t key_streams = PackedWeight<Product>::streams(H), gate_streams = PackedWeight<Product>::streams(G);
+    const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(H)));
+
+    workspace.restart();
+    auto* packed_recurrent = workspace.take<Product>(gate_streams * LANES * row_stride);
+    auto* packed_key = workspace.take<Product>(key_streams * LANES * row_stride);
+    const Rows<Product> newest{workspace.take<Product>(B * row_stride), row_stride};
+    const Rows<Product> summary_rows{workspace.take<Product>(B * row_stride), row_stride};
+    auto* key_products = workspace.take<float>(B * key_streams * LANES);
+    auto* gate_products = workspace.take<float>(B * gate_streams * LANES);
+
+    Barrier barrier;
+#pragma omp parallel num_threads(sizes.num_threads)
+    {
+        const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
+        const Range rows = share(B, thread, num_threads);
+        const PackedWeight<Product> key_weight{packed_key, H, row_stride, share(key_streams, thread, num_threads)};
+        const PackedWeight<Product> recurrent_weight{packed_recurrent, G, row_stride,
+                                                     share(gate_streams, thread, num_threads)};
+        key_weight.pack_transposed(f.key_weight, H);
+        recurrent_weight.pack_transposed(f.recurrent_weight, H);
+
+        auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
+        auto set_newest = [&](int64_t b, int64_t t) {
+            newest.set(b, memory(b, S + t - 1), f.newest_keep ? f.newest_keep + (b * T + t) * H : nullptr, H);
+        };
+        for (int64_t b = rows.begin; b < rows.end; b++) set_newest(b, 0);
+        barrier.wait(num_threads);
+
+        for (int64_t t = 0; t < T; t++) {
+            key_weight.multiply_rows(newest, B, key_products, key_streams * LANES);
+            barrier.wait(num_threads);
+
+            for (int64_t b = rows.begin; b < rows.end; b++) {
+                const int64_t step = b * T + t;
+                const float *product = key_products + b * key_streams * LANES, *input_key = f.input_keys + step * H;
+                float* key = f.keys + step * H;
+                for_vectors(H, [&](int64_t u, int64_t lanes) {
+                    Vector sum = (load(input_key + u, lanes) + load(product + u, lanes)) * scale;
+                    if (f.key_keep) sum *= load(f.key_keep + step * H + u, lanes);
+                    store(key + u, sum, lanes);
+                });
+
+                float *attention = f.attentions + step * S, *terms = f.exponentials + step * S;
+                float largest = -INFINITY, sum = ATTENTION_EPSILON;
+                for (int64_t s = 0; s < S; s++) {
+                    terms[s] = dot(key, memory(b, t + s), H);
+                    largest = std::max(largest, terms[s]);
+                }
+                for (int64_t s = 0; s < S; s++) {
+                    terms[s] = std::exp(terms[s] - largest);
+                    attention[s] = terms[s] * f.gates[step * S + s];
+                    sum += attention[s];
+                }
+                float* summary = f.summaries + step * 2 * H;
+                std::fill_n(summary, 2 * H, 0.0f);
+                {
+                    WeightedSum memories(summary, 2 * H);
+                    for (int64_t s = 0; s < S; s++) memories.add(attention[s] /= sum, memory(b, t + s));
+                }
+                summary_rows.set(b, summary, nullptr, H);
+            }
+            barrier.wait(num_threads);
+
+            recurrent_weight.multiply_rows(summary_rows, B, gate_products, gate_streams * LANES);
+            barrier.wait(num_threads);
+
+            for (int64_t b = rows.begin; b < rows.end; b++) {
+                const int64_t step = b * T + t;
+                float* recurrent = gate_products + b * gate_streams * LANES;
+                for_vectors(G, [&](int64_t u, int64_t lanes) {
+                    add_to(recurrent + u, load(f.recurrent_bias + u, lanes), lanes);
+                });
+                float* normalized = f.normalized_gates + step * G;
+                f.gates_deviations[step] = normalize(recurrent, G, normalized);
+
+                const float *inputs = f.input_gates + step * G, *summary_cell = f.summaries + (step * 2 + 1) * H;
+                float *activations = f.activations + step * G, *hidden = memory(b, S + t), *cell = hidden + H;
+                for_vectors(H, [&](int64_t u, int64_t lanes) {
+                    auto gate = [&](int64_t i) {
+                        return load(inputs + i, lanes) + load(normalized + i, lanes) * load(f.gates_gain + i, lanes) +
+                               load(f.gates_bias + i, lanes);
+                    };
+                    const Vector input_gate = sigmoid(gate(u)), forget_gate = sigmoid(gate(H + u));
+                    const Vector candidate = hyperbolic_tangent(gate(2 * H + u));
+                    const Vector output_gate = sigmoid(gate(3 * H + u));
+                    store(activations + u, input_gate, lanes);
+                    store(activations + H + u, forget_gate, lanes);
+                    store(activations + 2 * H + u, candidate, lanes);
+                    store(activations + 3 * H + u, output_gate, lanes);
+                    store(cell + u, forget_gate * load(summary_cell + u, lanes) + input_gate * candidate, lanes);
+                });
+                float *normalized_cell = f.normalized_cells + step * H, *tanh_cell = f.tanh_cells + step * H;
+                f.cells_deviations[step] = normalize(cell, H, normalized_cell);
+                for_vectors(H, [&](int64_t u, int64_t lanes) {
+                    const Vector scaled = load(normalized_cell + u, lanes) * load(f.cell_gain + u, lanes);
+                    const Vector bounded = hyperbolic_tangent(scaled + load(f.cell_bias + u, lanes));
+                    store(tanh_cell + u, bounded, lanes);
+                    store(hidden + u, load(activations + 3 * H + u, lanes) * bounded, lanes);
+                });
+                if (t + 1 < T) set_newest(b, t + 1);
+            }
+            barrier.wait(num_threads);
+        }
+    }
+}
+
+template <class Product>
+void run_backward(const Sizes& sizes, const Backward& f) {
+    constexpr int PAIR = Operand<Product>::PAIR;
+    const int64_t T = sizes.length, B = sizes.batch_size, S = sizes.num_slots, H = sizes.size;
+    const int64_t G = 4 * H, gate_stride = round_up(G, PAIR), key_stride = round_up(H, PAIR);
+    const int64_t streams = PackedWeight<Product>::streams(H), product_stride = streams * LANES;
+    const float scale = static_cast<float>(1 / std::sqrt(static_cast<double>(H)));
+
+    workspace.restart();
+    auto* packed_recurrent = workspace.take<Product>(product_stride * gate_stride);
+    auto* packed_key = workspace.take<Product>(product_stride * key_stride);
+    const Rows<Product> gate_rows{workspace.take<Product>(B * gate_stride), gate_stride};
+    const Rows<Product> key_rows{workspace.take<Product>(B * key_stride), key_stride};
+    auto* summary_products = workspace.take<float>(B * product_stride);
+    auto* grad_newest = workspace.take<float>(B * product_stride);
+    auto* scratch = workspace.take<float>(sizes.num_threads * 3 * H);
+
+    Barrier barrier;
+#pragma omp parallel num_threads(sizes.num_threads)
+    {
+        const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
+        const Range rows = share(B, thread, num_threads), mine = share(streams, thread, num_threads);
+        const PackedWeight<Product> recurrent_weight{packed_recurrent, H, gate_stride, mine};
+        const PackedWeight<Product> key_weight{packed_key, H, key_stride, mine};
+        float* grad_state = scratch + thread * 3 * H;  // of the hidden and of the cell state
+        float* grad_normalized_cell = grad_state + 2 * H;
+        float* grad_recurrent_bias = f.grad_parameters + thread * (3 * G + 2 * H);
+        float *grad_gates_gain = grad_recurrent_bias + G, *grad_gates_bias = grad_gates_gain + G;
+        float *grad_cell_gain = grad_gates_bias + G, *grad_cell_bias = grad_cell_gain + H;
+        recurrent_weight.pack(f.recurrent_weight, G);
+        key_weight.pack(f.key_weight, H);
+
+        auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
+        // The gradient of a memory: of itself, of the steps that had it in their window, and, where it was the newest
+        // one, of the key of the step after it.
+        auto gather = [&](int64_t b, int64_t place, float* target) {
+            std::memcpy(target, f.grad_tape + (b * (S + T) + place) * 2 * H, 2 * H * sizeof(float));
+            const int64_t first = std::max<int64_t>(0, place - S + 1), last = std::min(place, T - 1);
+            {
+                WeightedSum by_attention(target, 2 * H), by_score(target, H);
+                for (int64_t t = first; t <= last; t++) {
+                    const int64_t step = b * T + t, slot = step * S + place - t;
+                    by_attention.add(f.attentions[slot], f.grad_summaries + step * 2 * H);
+                    by_score.add(f.grad_scores[slot], f.keys + step * H);
+                }
+            }
+            const int64_t next = place - S + 1;
+            if (next < 0 || next >= T) return;
+            const float *gradient = grad_newest + b * product_stride, *keep = nullptr;
+            if (f.newest_keep) keep = f.newest_keep + (b * T + next) * H;
+            for_vectors(H, [&](int64_t u, int64_t lanes) {
+                Vector part = load(gradient + u, lanes);
+                if (keep) part *= load(keep + u, lanes);
+                add_to(target + u, part, lanes);
+            });
+        };
+        barrier.wait(num_threads);
+
+        for (int64_t t = T - 1; t >= 0; t--) {
+            for (int64_t b = rows.begin; b < rows.end; b++) {
+                const int64_t step = b * T + t;
+                const float *activations = f.activations + step * G, *tanh_cell = f.tanh_cells + step * H;
+                const float* normalized_cell = f.normalized_cells + step * H;
+                gather(b, S + t, grad_state);
+
+                Vector sums{}, products{};
+                for_vectors(H, [&](int64_t u, int64_t lanes) {
+                    const Vector bounded = load(tanh_cell + u, lanes), gain = load(f.cell_gain + u, lanes);
+                    const Vector gradient = load(grad_state + u, lanes) * load(activations + 3 * H + u, lanes) *
+                                            (1.0f - bounded * bounded);
+                    const Vector product = gradient * load(normalized_cell + u, lanes);
+                    add_to(grad_cell_gain + u, product, lanes);
+                    add_to(grad_cell_bias + u, gradient, lanes);
+                    store(grad_normalized_cell + u, gradient * gain, lanes);
+                    sums += gradient * gain;
+                    products += product * gain;
+                });
+                const NormalizationGradient of_cell(sums, products, f.cells_deviations[step], H);
+
+                const float* normalized = f.normalized_gates + step * G;
+                const float* summary_cell = f.summaries + (step * 2 + 1) * H;
+                float *grad_input = f.grad_input_gates + step * G, *grad_recurrent = f.grad_recurrent + step * G;
+                float* grad_summary_cell = f.grad_summaries + (step * 2 + 1) * H;
+                sums = products = Vector{};
+                for_vectors(H, [&](int64_t u, int64_t lanes) {
+                    const Vector input_gate = load(activations + u, lanes);
+                    const Vector forget_gate = load(activations + H + u, lanes);
+                    const Vector candidate = load(activations + 2 * H + u, lanes);
+                    const Vector output_gate = load(activations + 3 * H + u, lanes);
+                    const Vector grad_cell = load(grad_state + H + u, lanes) +
+                                             of_cell(load(grad_normalized_cell + u, lanes),
+                                                     load(normalized_cell + u, lanes));
+                    const Vector gradients[4] = {
+                        grad_cell * candidate * input_gate * (1.0f - input_gate),
+                        grad_cell * load(summary_cell + u, lanes) * forget_gate * (1.0f - forget_gate),
+                        grad_cell * input_gate * (1.0f - candidate * candidate),
+                        load(grad_state + u, lanes) * load(tanh_cell + u, lanes) * output_gate * (1.0f - output_gate)};
+                    for (int gate = 0; gate < 4; gate++) {
+                        const int64_t i = gate * H + u;
+                        const Vector gain = load(f.gates_gain + i, lanes);
+                        const Vector product = gradients[gate] * load(normalized + i, lanes);
+                        store(grad_input + i, gradients[gate], lanes);
+                        add_to(grad_gates_gain + i, product, lanes);
+                        add_to(grad_gates_bias + i, gradients[gate], lanes);
+                        sums += gradients[gate] * gain;
+                        products += product * gain;
+                    }
+                    store(grad_summary_cell + u, grad_cell * forget_gate, lanes);
+                });
+                const NormalizationGradient of_gates(sums, products, f.gates_deviations[step], G);
+                for_vectors(G, [&](int64_t i, int64_t lanes) {
+                    const Vector gradient = load(grad_input + i, lanes) * load(f.gates_gain + i, lanes);
+                    const Vector of_map = of_gates(gradient, load(normalized + i, lanes));
+                    store(grad_recurrent + i, of_map, lanes);
+                    add_to(grad_recurrent_bias + i, of_map, lanes);
+                });
+                gate_rows.set(b, grad_recurrent, nullptr, G);
+            }
+            barrier.wait(num_threads);
+
+            recurrent_weight.multiply_rows(gate_rows, B, summary_products, product_stride);
+            barrier.wait(num_threads);
+
+            for (int64_t b = rows.begin; b < rows.end; b++) {
+                const int64_t step = b * T + t;
+                float* grad_summary = f.grad_summaries + step * 2 * H;
+                std::memcpy(grad_summary, summary_products + b * product_stride, H * sizeof(float));
+
+                const float *attention = f.attentions + step * S, *gates = f.gates + step * S;
+                const float* terms = f.exponentials + step * S;
+                float *grad_gates = f.grad_gates + step * S, *grad_scores = f.grad_scores + step * S;
+                float gated_sum = ATTENTION_EPSILON, taken = 0, scores_sum = 0, num_largest = 0;
+                for (int64_t s = 0; s < S; s++) {
+                    grad_gates[s] = dot(grad_summary, memory(b, t + s), 2 * H);
+                    gated_sum += terms[s] * gates[s];
+                    taken += grad_gates[s] * attention[s];
+                    num_largest += terms[s] == 1;
+                }
+                for (int64_t s = 0; s < S; s++) {
+                    grad_gates[s] = (grad_gates[s] - taken) / gated_sum * terms[s];
+                    grad_scores[s] = grad_gates[s] * gates[s];
+                    scores_sum += grad_scores[s];
+                }
+                // The largest score was subtracted from all, which counts where the gates are all but closed.
+                for (int64_t s = 0; s < S; s++)
+                    if (terms[s] == 1) grad_scores[s] -= scores_sum / num_largest;
+
+                float* grad_key = f.grad_keys + step * H;
+                std::fill_n(grad_key, H, 0.0f);
+                {
+                    WeightedSum memories(grad_key, H);
+                    for (int64_t s = 0; s < S; s++) memories.add(grad_scores[s] * scale, memory(b, t + s));
+                }
+                if (f.key_keep)
+                    for_vectors(H, [&](int64_t u, int64_t lanes) {
+                        store(grad_key + u, load(grad_key + u, lanes) * load(f.key_keep + step * H + u, lanes), lanes);
+                    });
+                key_rows.set(b, grad_key, nullptr, H);
+            }
+            barrier.wait(num_threads);
+
+            key_weight.multiply_rows(key_rows, B, grad_newest, product_stride);
+            barrier.wait(num_threads);
+        }
+        for (int64_t b = rows.begin; f.grad_memories && b < rows.end; b++)
+            for (int64_t place = 0; place < S; place++) gather(b, place, f.grad_memories + (b * S + place) * 2 * H);
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+// The version of the structures above; 0 where this CPU lacks the instructions that this library was compiled for.
+int prpn_interface() { return is_supported() ? 2 : 0; }
+
+// Both return 0, or 1 when memory runs out.
+int prpn_forward(const Sizes* sizes, const Forward* arguments) {
+    try {
+        (sizes->product_is_bfloat16 ? run_forward<BFloat16> : run_forward<float>)(*sizes, *arguments);
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+    return 0;
+}
+
+int prpn_backward(const Sizes* sizes, const Backward* arguments) {
+    try {
+        (sizes->product_is_bfloat16 ? run_backward<BFloat16> : run_backward<float>)(*sizes, *arguments);
+    } catch (const std::bad_alloc&) {
+        return 1;
+    }
+    return 0;
+}
+
+}  // extern "C"

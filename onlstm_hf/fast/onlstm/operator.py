@@ -1,0 +1,182 @@
+"""The ordered-neurons recurrence of Shen, Tan, Sordoni & Courville (ICLR 2019), section 4.
+
+`ordered_neurons` is the one entrance. Behind it stand paths with a hand-derived backward pass, a file each, which are
+tested against the equations in `models/modeling_onlstm.py`. All tensors are time first. With `C` chunks of `K` units
+each (`H = C * K`), the `G = 2 * C + 4 * H` gate columns are, in this order: master input gate (`C`), master forget
+gate (`C`), cell candidate (`H`), input gate (`H`), forget gate (`H`), output gate (`H`).
+"""
+
+import torch
+
+from ..linear import linear, matmul
+from ..recurrence.operator import Recurrence, needs_gradient
+from ..recurrence.path_check import Setting
+from .contract import Gradients, Inputs, Options, Trace
+from .fused import PATH as FUSED
+from .native import PATH as NATIVE
+from .triton import PATH as TRITON
+
+# `"auto"` takes the first one that fits, so the fastest stands first.
+_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
+# So many rows of a gradient are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
+_ROWS_OF_MASK = 1024
+
+
+def ordered_neurons(
+    input_gates: torch.Tensor,
+    recurrent_weight: torch.Tensor,
+    hidden: torch.Tensor,
+    cell: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    implementation: str = "auto",
+    recurrent_scale: float = 1.0,
+    recurrent_mask: torch.Tensor | None = None,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Runs one ordered-neurons layer over a sequence.
+
+    The cell state and all gates are computed in float32 (float64 for float64 input), whatever the dtype of the
+    weights. Under bfloat16 autocast the product with `recurrent_weight` is in bfloat16. The paths cannot be
+    differentiated twice.
+
+    Args:
+        input_gates: `[T, B, G]`, the affine map of the layer's input, with both biases in it.
+        recurrent_weight: `[G, H]`, the map of the previous hidden state.
+        hidden: `[B, H]`, the hidden state before the first step.
+        cell: `[B, C, K]`, the cell state before the first step; its shape says how many chunks there are.
+        mask: optional `[T, B]` booleans, `False` where a step must leave the state as it is (padding).
+        implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"native"`, the
+            compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`, the fastest one
+            that fits the tensors.
+        recurrent_scale: factor of `recurrent_weight`, folded into it once per sequence.
+        recurrent_mask: optional `[G, H]` booleans, `False` where drop-connect leaves out an entry of
+            `recurrent_weight`; folded into it as well.
+
+    Returns:
+        The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in the precision that it was computed in, and
+        the means over chunks of the master input and the master forget gate, `[T, B, 2]`.
+
+    Raises:
+        ValueError: if the shapes do not fit together, the implementation is unknown, or the tensors do not fit it.
+    """
+    inputs = Inputs(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask)
+    _check_shapes(inputs)
+    if implementation != "auto" and implementation not in PATHS:
+        raise ValueError(f"implementation must be one of auto, {', '.join(PATHS)}, not {implementation!r}")
+    input_dtype, dtype = input_gates.dtype, torch.promote_types(input_gates.dtype, torch.float32)
+    product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
+    if input_dtype != torch.bfloat16:
+        input_gates = input_gates.to(dtype)
+    inputs = Inputs(input_gates, recurrent_weight.to(dtype), recurrent_mask, hidden.to(dtype), cell.to(dtype), mask)
+    options = Options(recurrent_scale, product_in_bfloat16, save_for_backward=needs_gradient(inputs))
+    outputs, last_cell, means, *_ = RECURRENCE.run(inputs, options, implementation)
+    return outputs.to(input_dtype), last_cell, means
+
+
+def _product_dtype(tensor: torch.Tensor, state_dtype: torch.dtype) -> torch.dtype:
+    """The dtype of the product with the recurrent weight: the autocast one, or that of the state."""
+    device_type = tensor.device.type
+    if torch.is_autocast_enabled(device_type):
+        return torch.get_autocast_dtype(device_type)
+    return state_dtype
+
+
+def _check_shapes(inputs: Inputs) -> None:
+    input_gates, cell = inputs.input_gates, inputs.cell
+    if input_gates.dim() != 3 or input_gates.shape[0] == 0:
+        raise ValueError(f"input_gates must be [T, B, G] with T >= 1, not {list(input_gates.shape)}")
+    length, batch_size, num_gates = input_gates.shape
+    if cell.dim() != 3 or cell.shape[0] != batch_size:
+        raise ValueError(f"the cell state must be [B={batch_size}, C, K], not {list(cell.shape)}")
+    size = cell.shape[1] * cell.shape[2]
+    expected = {
+        "input_gates": [length, batch_size, 2 * cell.shape[1] + 4 * size],
+        "recurrent_weight": [num_gates, size],
+        "hidden": [batch_size, size],
+        "mask": [length, batch_size],
+        "recurrent_mask": [num_gates, size],
+    }
+    for name, shape in expected.items():
+        tensor = getattr(inputs, name)
+        if tensor is not None and list(tensor.shape) != shape:
+            raise ValueError(
+                f"{name} must be {shape} for a cell state of {list(cell.shape)}, not {list(tensor.shape)}"
+            )
+    for name, booleans in (("mask", inputs.mask), ("recurrent_mask", inputs.recurrent_mask)):
+        if booleans is not None and booleans.dtype != torch.bool:
+            raise ValueError(f"{name} must hold booleans, not {booleans.dtype}")
+
+
+class _OrderedNeurons(Recurrence):
+    """The operator behind `ordered_neurons`."""
+
+    name = "ordered_neurons"
+    Inputs, Options, Trace = Inputs, Options, Trace
+    sequence_field = "outputs"
+    # A fast path may replay CUDA graphs of its own, which cannot be part of one that the compiler records.
+    tags = (torch.Tag.cudagraph_unsafe,)
+
+    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
+        return Trace.empty(inputs, options)
+
+    def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
+        gradients = Gradients.empty(trace, inputs)
+        return self._of_inputs(gradients, torch.empty_like(inputs.recurrent_weight))
+
+    def kept_inputs(self, inputs: Inputs) -> Inputs:
+        return Inputs(None, inputs.recurrent_weight, inputs.recurrent_mask, inputs.hidden, None, inputs.mask)
+
+    def kept_trace(self, trace: Trace) -> Trace:
+        return Trace(trace.outputs, *[None] * 5)
+
+    def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
+        grad_weight = _weight_gradient(gradients.input_gates, trace.outputs, inputs, options)
+        return self._of_inputs(gradients, grad_weight)
+
+    @staticmethod
+    def _of_inputs(gradients: Gradients, grad_weight: torch.Tensor) -> Inputs:
+        return Inputs(gradients.input_gates, grad_weight, None, gradients.hidden, gradients.cell, None)
+
+    def solve_tiny_problem(self, implementation: str, setting: Setting) -> list[torch.Tensor]:
+        # Long enough that blocks of both sizes (see `step_graphs.py`) are run, recorded and replayed.
+        length, batch_size, num_chunks, chunk_size = 43, 3, 5, 4
+        size = num_chunks * chunk_size
+        num_gates = 2 * num_chunks + 4 * size
+        generator = torch.Generator().manual_seed(0)
+
+        def random(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, generator=generator)
+
+        shapes = (length, batch_size, num_gates), (num_gates, size), (batch_size, size), (batch_size, num_chunks, 4)
+        gates, weight, hidden, cell = (random(*shape).to(setting.device) for shape in shapes)
+        tensors = [gates.to(setting.dtype), weight / size**0.5, hidden.tanh(), cell]
+        tensors = [tensor.requires_grad_() for tensor in tensors]
+        mask = (random(length, batch_size) > -1).to(setting.device)
+        kept = (random(num_gates, size) > -0.5).to(setting.device)
+        with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
+            results = ordered_neurons(*tensors, mask, implementation, recurrent_scale=0.9, recurrent_mask=kept)
+        upstream = [random(*result.shape).to(result) for result in results]
+        return [*results, *torch.autograd.grad(results, tensors, upstream)]
+
+
+def _weight_gradient(
+    grad_gates: torch.Tensor, outputs: torch.Tensor, inputs: Inputs, options: Options
+) -> torch.Tensor:
+    """Gradient of the recurrent weight, `[G, H]`: one product over all steps."""
+    dtype = inputs.recurrent_weight.dtype
+    product_dtype = torch.bfloat16 if options.product_in_bfloat16 else dtype
+    previous = torch.cat([inputs.hidden.unsqueeze(0).to(outputs.dtype), outputs[:-1]])
+    gates, previous = (tensor.flatten(0, 1).to(product_dtype) for tensor in (grad_gates, previous))
+    gradient = matmul(gates.t(), previous).to(dtype)
+    if options.recurrent_scale != 1:
+        gradient *= options.recurrent_scale
+    if inputs.recurrent_mask is not None:
+        for start in range(0, len(gradient), _ROWS_OF_MASK):
+            rows = slice(start, start + _ROWS_OF_MASK)
+            gradient[rows].mul_(inputs.recurrent_mask[rows])
+    return gradient
+
+
+RECURRENCE = _OrderedNeurons(__name__, _PATHS)
+PATHS = tuple(_PATHS)
+
+__all__ = ["PATHS", "RECURRENCE", "linear", "ordered_neurons"]

@@ -1,0 +1,195 @@
+"""The ordered-neurons recurrence on a GPU: one matrix product and one Triton kernel a step, replayed as CUDA graphs.
+
+The product with the recurrent weight stays with the matrix library, on tensor cores in bfloat16 and where float32 may
+use them; the kernels of `kernels.py` do everything else of a step, in float32.
+"""
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+
+import torch
+
+from ..recurrence.fast_path import FastPath
+from ..recurrence.gpu import obstacle as gpu_obstacle
+from ..recurrence.step_graphs import GraphRecorder, StepGraphs
+from .contract import Gradients, Inputs, Options, Trace
+
+try:
+    from .kernels import TABLE_SIZE, backward_step, forward_step, write_table
+except ImportError:  # Triton is not installed
+    forward_step = None
+
+# How many workspaces are kept; each has a copy of a recurrent weight and the buffers of one step.
+MAX_KEPT_WORKSPACES = 8
+# Shorter sequences, one-token decoding above all, gain nothing from a copy of the weight and from recorded steps.
+MIN_KEPT_LENGTH = 4
+# Rows are padded to a multiple of this many entries: tensor cores read fastest where every row starts at a multiple of
+# 16 bytes.
+PITCH = 16
+
+
+def obstacle(sequence: torch.Tensor) -> str | None:
+    """Why this path cannot run on such tensors, if it cannot."""
+    return gpu_obstacle(sequence, has_triton=forward_step is not None)
+
+
+class _Workspace:
+    """The buffers that the steps of one recurrence share, and the launches of its steps.
+
+    Attributes:
+        weight: `[G, H]`, the scaled recurrent weight in the dtype of the product; to be set.
+        hidden: `[B, H]`: going forward the hidden state that is multiplied with the weight, backward the gradient that
+            comes out of its product.
+        gates: `[B, G]`: forward what comes out of the product, backward the gradient that goes in.
+        table, carried: what else a step reads and hands on (see `forward_step` and `backward_step`).
+
+    The first three may have more columns (and the weight rows), of zeros.
+    """
+
+    def __init__(self, device, batch_size, num_chunks, chunk_size, product_dtype, sequence_dtype, pitch=1):
+        size = num_chunks * chunk_size
+        padded_size, padded_gates = (-(-n // pitch) * pitch for n in (size, 2 * num_chunks + 4 * size))
+        self.table = torch.zeros(TABLE_SIZE, dtype=torch.int64, device=device)
+        self.hidden = torch.zeros(batch_size, padded_size, dtype=product_dtype, device=device)
+        self.gates = torch.zeros(batch_size, padded_gates, dtype=product_dtype, device=device)
+        self.carried = torch.zeros(2, 2, batch_size, size, dtype=torch.float32, device=device)
+        self._options = num_chunks, sequence_dtype == torch.bfloat16
+
+    def forward_steps(self, num_steps: int) -> None:
+        """Launches the next steps."""
+        for offset in range(num_steps):
+            torch.mm(self.hidden, self.weight.t(), out=self.gates)
+            forward_step(self.table, self.gates, self.hidden, self.carried, offset, *self._options)
+        self.table[:1].add_(num_steps)
+
+    def backward_steps(self, num_steps: int) -> None:
+        """Launches the next steps backwards in time."""
+        for offset in range(num_steps):
+            backward_step(self.table, self.gates, self.hidden, self.carried, offset, *self._options)
+            torch.mm(self.gates, self.weight, out=self.hidden)
+        self.table[:1].sub_(num_steps)
+
+
+class Workspaces:
+    """All that this path keeps from one sequence to the next: buffers, and the graphs of steps that use them.
+
+    Attributes:
+        launching: must be held while a sequence uses a workspace: its launches must not come between those of another
+            sequence with the same buffers, and gradients are computed in threads of their own.
+        recorder: what records the steps of all workspaces.
+    """
+
+    def __init__(self):
+        self.launching = threading.Lock()
+        self.recorder = GraphRecorder()
+        self._kept: OrderedDict[Hashable, tuple[_Workspace, StepGraphs, StepGraphs]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def clear(self) -> None:
+        """Forgets everything."""
+        with self.launching:
+            self._kept.clear()
+            self.recorder = GraphRecorder()
+
+    def workspace(
+        self, length: int, trace: Trace, inputs: Inputs, options: Options
+    ) -> tuple[_Workspace, Callable[[int], None], Callable[[int], None]]:
+        """A workspace that holds the weight, and the functions that run a number of its steps forward and backward."""
+        device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
+        sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
+        weight, scale, on_gpu = inputs.kept_weight, options.recurrent_scale, device.type == "cuda"
+        # A CUDA graph that the caller is recording must own all the memory that it uses.
+        if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
+            workspace = _Workspace(device, *sizes_and_dtypes)
+            workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
+            return workspace, workspace.forward_steps, workspace.backward_steps
+        workspace, forward_graphs, backward_graphs = self._keep(device, sizes_and_dtypes)
+        rows, columns = weight.shape
+        torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
+        # What another sequence left in the padding, such as NaN, would reach the products.
+        workspace.hidden.zero_()
+        workspace.gates.zero_()
+        return workspace, forward_graphs.run, backward_graphs.run
+
+    def _keep(self, device: torch.device, sizes_and_dtypes: tuple) -> tuple[_Workspace, StepGraphs, StepGraphs]:
+        """The workspace for all sequences of these sizes on the current stream, and the graphs of its steps.
+
+        Work on one stream is done in order, so the next sequence may use the same buffers. Recorded products keep the
+        precision that was set for float32 when they were recorded.
+        """
+        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        key = device, stream, torch.backends.cuda.matmul.fp32_precision, sizes_and_dtypes
+        if key not in self._kept:
+            with torch.inference_mode(False):  # buffers made in inference mode could not be written to outside of it
+                workspace = _Workspace(device, *sizes_and_dtypes, pitch=PITCH)
+                rows, columns = workspace.gates.shape[1], workspace.hidden.shape[1]
+                workspace.weight = torch.zeros(rows, columns, dtype=workspace.gates.dtype, device=device)
+            graphs = (
+                StepGraphs(run_steps, device, self.recorder)
+                for run_steps in (workspace.forward_steps, workspace.backward_steps)
+            )
+            self._kept[key] = workspace, *graphs
+            while len(self._kept) > MAX_KEPT_WORKSPACES:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+
+WORKSPACES = Workspaces()
+
+
+@torch.no_grad()
+def forward(inputs: Inputs, options: Options) -> Trace:
+    """See `FastPath.forward`."""
+    trace = Trace.empty(inputs, options)
+    length, batch_size, size = trace.outputs.shape
+    input_gates, mask = _contiguous(inputs.input_gates, inputs.mask)
+    with torch.cuda.device_of(input_gates), WORKSPACES.launching:
+        workspace, run, _ = WORKSPACES.workspace(length, trace, inputs, options)
+        workspace.hidden[:, :size].copy_(inputs.hidden)
+        workspace.carried[0, 0].copy_(inputs.cell.reshape(batch_size, size))
+        workspace.carried[1, 0].copy_(inputs.hidden)
+        saved = (trace.cells, trace.softmaxes, trace.activations) if options.save_for_backward else (None, None, None)
+        write_table(workspace.table, 0, [input_gates, trace.outputs, trace.distances, *saved, mask])
+        run(length)
+        trace.last_cell.copy_(workspace.carried[0, length % 2].view(trace.last_cell.shape))
+    return trace
+
+
+@torch.no_grad()
+def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
+    """See `FastPath.backward`."""
+    length, batch_size, size = trace.cells.shape
+    gradients = Gradients.empty(trace, inputs)
+    *read, mask = _contiguous(
+        grad_trace.outputs, grad_trace.distances, trace.cells, trace.softmaxes, trace.activations, trace.last_cell,
+        inputs.mask,
+    )  # fmt: skip
+    with torch.cuda.device_of(trace.outputs), WORKSPACES.launching:
+        workspace, _, run = WORKSPACES.workspace(length, trace, inputs, options)
+        workspace.carried.zero_()
+        if grad_trace.last_cell is not None:
+            workspace.carried[0, length % 2].copy_(grad_trace.last_cell.reshape(batch_size, size))
+        write_table(workspace.table, length - 1, [*read, length, mask, gradients.input_gates])
+        run(length)
+        grad_cell, carried_hidden = workspace.carried[:, 0]
+        torch.add(workspace.hidden[:, :size], carried_hidden, out=gradients.hidden)
+        gradients.cell.copy_(grad_cell.view(gradients.cell.shape))
+    return gradients
+
+
+def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
+    """The tensors by rows, as the kernels read them."""
+    return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
+
+
+PATH = FastPath(
+    forward,
+    backward,
+    obstacle,
+    is_worthwhile=lambda sequence: obstacle(sequence) is None,
+    is_checked=True,
+)

@@ -1,0 +1,181 @@
+"""What the fast paths of the reading network's recurrence are given and return (see `FastPath`).
+
+With `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All numbers are float32, or all are
+float64.
+"""
+
+from typing import NamedTuple
+
+import torch
+
+# Added to the sum of the gated terms of the attention, before they are divided by it.
+ATTENTION_EPSILON = 1e-8
+
+
+class ReadingWeights(NamedTuple):
+    """The weights of one layer of the reading network, but for its map of the layer's input to the gates.
+
+    Attributes:
+        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the key of the attention.
+        key_bias: `[H]`, its bias.
+
+    All others are those of `StepWeights`.
+    """
+
+    key: torch.Tensor
+    key_bias: torch.Tensor
+    recurrent: torch.Tensor
+    recurrent_bias: torch.Tensor
+    gates_gain: torch.Tensor
+    gates_bias: torch.Tensor
+    cell_gain: torch.Tensor
+    cell_bias: torch.Tensor
+
+
+class StepWeights(NamedTuple):
+    """What one layer of the reading network learns for its steps, without its maps of the layer's input.
+
+    Attributes:
+        key: `[H, H]`, map of the newest hidden state to the key of the attention.
+        recurrent: `[4 * H, H]`, map of the summarised hidden state to the gates.
+        recurrent_bias: `[4 * H]`, its bias.
+        gates_gain: `[4 * H]`, gain of the layer normalisation of that map.
+        gates_bias: `[4 * H]`, bias of that normalisation.
+        cell_gain: `[H]`, gain of the layer normalisation of the cell state.
+        cell_bias: `[H]`, bias of that normalisation.
+    """
+
+    key: torch.Tensor
+    recurrent: torch.Tensor
+    recurrent_bias: torch.Tensor
+    gates_gain: torch.Tensor
+    gates_bias: torch.Tensor
+    cell_gain: torch.Tensor
+    cell_bias: torch.Tensor
+
+
+class ReadingMasks(NamedTuple):
+    """The dropout masks of one layer, `None` where nothing is dropped.
+
+    Attributes:
+        newest: `[B, T, H]`, of the newest hidden state where the key is made of it.
+        key: `[B, T, H]`, of the key.
+        summary: `[H]`, of the summarised hidden state, the same at every step and in every row.
+    """
+
+    newest: torch.Tensor | None
+    key: torch.Tensor | None
+    summary: torch.Tensor | None
+
+
+class Inputs(NamedTuple):
+    """What the recurrence reads.
+
+    Attributes:
+        input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
+        input_keys: `[B, T, H]`, the input's part of the keys of the attention.
+        weights: the layer's.
+        gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
+        memories: `[B, S, 2, H]`, hidden and cell states before the first step, oldest first.
+        masks: those of dropout.
+    """
+
+    input_gates: torch.Tensor
+    input_keys: torch.Tensor
+    weights: StepWeights
+    gates: torch.Tensor
+    memories: torch.Tensor
+    masks: ReadingMasks
+
+    @property
+    def masked_recurrent_weight(self) -> torch.Tensor:
+        """`[4 * H, H]`, the recurrent map with the dropout mask of what it maps, the summaries, folded into it."""
+        keep = self.masks.summary
+        return self.weights.recurrent if keep is None else self.weights.recurrent * keep
+
+
+class Options(NamedTuple):
+    """How it is computed.
+
+    Attributes:
+        product_in_bfloat16: whether products with weights are in bfloat16.
+        memories_need_gradient: whether the gradient of the memories before the first step will be needed.
+    """
+
+    product_in_bfloat16: bool
+    memories_need_gradient: bool
+
+
+class Trace(NamedTuple):
+    """What the steps leave behind: the results, which are the first two, and what else the backward pass needs.
+
+    Only the tape has a gradient.
+
+    Attributes:
+        tape: `[B, S + T, 2, H]`, hidden and cell states, oldest first.
+        attentions: `[B, T, S]`.
+        exponentials: `[B, T, S]`, the terms of their softmaxes.
+        keys: `[B, T, H]`, divided by `sqrt(H)`.
+        summaries: `[B, T, 2, H]`, of hidden and cell states, before dropout.
+        normalized_gates: `[B, T, 4 * H]`, the normalised map of the summaries, before gain and bias.
+        activations: `[B, T, 4, H]`, the gates after their nonlinearities.
+        normalized_cells: `[B, T, H]`, before gain and bias.
+        tanh_cells: `[B, T, H]`, after them and the tanh.
+        gates_deviations: `[B, T, 1]`, the inverse biased standard deviations behind the normalised gates.
+        cells_deviations: `[B, T, 1]`, behind the normalised cells.
+    """
+
+    tape: torch.Tensor
+    attentions: torch.Tensor
+    exponentials: torch.Tensor
+    keys: torch.Tensor
+    summaries: torch.Tensor
+    normalized_gates: torch.Tensor
+    activations: torch.Tensor
+    normalized_cells: torch.Tensor
+    tanh_cells: torch.Tensor
+    gates_deviations: torch.Tensor
+    cells_deviations: torch.Tensor
+
+    @classmethod
+    def empty(cls, inputs: Inputs) -> "Trace":
+        """Tensors of the right shapes and dtypes, which a path then fills. The tape begins with the memories."""
+        input_gates = inputs.input_gates
+        batch_size, length, num_slots = inputs.gates.shape
+        size = input_gates.shape[-1] // 4
+        slots, units = (num_slots,), (size,)
+        by_step = [slots, slots, units, (2, size), (4 * size,), (4, size), units, units, (1,), (1,)]
+        trace = cls(
+            input_gates.new_empty(batch_size, num_slots + length, 2, size),
+            *(input_gates.new_empty(batch_size, length, *shape) for shape in by_step),
+        )
+        trace.tape[:, :num_slots] = inputs.memories
+        return trace
+
+
+class Gradients(NamedTuple):
+    """What the backward pass through the steps returns; the gradient of each map is one product after it.
+
+    Attributes:
+        input_gates: `[B, T, 4 * H]`.
+        input_keys: `[B, T, H]`.
+        recurrent: `[B, T, 4 * H]`, of the map of the summaries, before its normalisation.
+        recurrent_bias: `[4 * H]`, the sum of `recurrent` over rows and steps.
+        gates_gain: `[4 * H]`.
+        gates_bias: `[4 * H]`.
+        cell_gain: `[H]`.
+        cell_bias: `[H]`.
+        gates: `[B, T, S]`.
+        memories: `[B, S, 2, H]`, of the memories before the first step; 0 unless it was asked for.
+    """
+
+    input_gates: torch.Tensor
+    input_keys: torch.Tensor
+    recurrent: torch.Tensor
+    recurrent_bias: torch.Tensor
+    gates_gain: torch.Tensor
+    gates_bias: torch.Tensor
+    cell_gain: torch.Tensor
+    cell_bias: torch.Tensor
+    gates: torch.Tensor
+    memories: torch.Tensor

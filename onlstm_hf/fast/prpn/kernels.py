@@ -1,0 +1,430 @@
+"""Triton kernels of the reading network's recurrence: all of a step but its two matrix products, forward and backward.
+
+Importing this module fails where Triton is not installed. `triton.py` beside it runs the kernels. One program computes
+one row of the batch. With `B` rows, `T` steps, `S` memory slots and `H` units all tensors are contiguous and in
+float32, but for the operands of products, which are in the product's dtype.
+"""
+
+try:
+    import triton
+    import triton.language as tl
+except ImportError as error:
+    raise ImportError("the kernels of the reading network need the package triton") from error
+
+from .contract import ATTENTION_EPSILON
+from .deviation_norm import EPSILON
+
+# Units of a block in the attention's loops over all units.
+ATTENTION_BLOCK = 256
+
+
+def attention_step(step: int, scaled_keys, product, key_keep, gates, trace, operand) -> None:
+    """The attention of a step, after the product that maps the newest memory to a part of the key.
+
+    Args:
+        step: counted from 0.
+        scaled_keys: `[B, T, H]`, the input's part of the keys, divided by `sqrt(H)`.
+        product: `[B, H]`, the newest memory's part, likewise.
+        key_keep: `[B, T, H]`, dropout mask of the keys, or `None`.
+        gates: `[B, T, S]`.
+        trace: the `Trace`; its keys, exponentials, attentions and summaries are written.
+        operand: `[B, H]`, where the summary of the hidden states goes for the product with the recurrent weight.
+    """
+    batch_size, length, num_slots = gates.shape
+    size = product.shape[1]
+    block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
+    _attention_kernel[(batch_size,)](
+        scaled_keys, product, key_keep, gates, trace.tape, trace.keys, trace.exponentials, trace.attentions,
+        trace.summaries, operand, step, length, num_slots, size, key_keep is not None, ATTENTION_EPSILON,
+        triton.next_power_of_2(num_slots), block, num_warps=4,
+    )  # fmt: skip
+
+
+def cell_step(step: int, input_gates, product, weights, newest_keep, trace, operand) -> None:
+    """The LSTM cell of a step, after the product of the summary with the recurrent weight.
+
+    Args:
+        step: counted from 0.
+        input_gates: `[B, T, 4 * H]`.
+        product: `[B, 4 * H]`.
+        weights: the `StepWeights`.
+        newest_keep: `[B, T, H]`, dropout mask of the newest memory, or `None`.
+        trace: the `Trace`; what it has of gates and cells is written, and the step's place of the tape.
+        operand: `[B, H]`, where the new hidden state, times its mask in the next step, goes for the next product.
+    """
+    batch_size, length, size = trace.keys.shape
+    num_slots = trace.attentions.shape[2]
+    block = triton.next_power_of_2(size)
+    _cell_kernel[(batch_size,)](
+        input_gates, product, weights.recurrent_bias, weights.gates_gain, weights.gates_bias, weights.cell_gain,
+        weights.cell_bias, newest_keep, trace.tape, trace.summaries, trace.normalized_gates, trace.activations,
+        trace.normalized_cells, trace.tanh_cells, trace.gates_deviations, trace.cells_deviations, operand, step,
+        length, num_slots, size, newest_keep is not None, EPSILON, block, num_warps=_warps(block),
+    )  # fmt: skip
+
+
+def cell_backward_step(step: int, weights, newest_keep, trace, buffers, product, operand) -> None:
+    """The gradient of a step's memory, and from there through its cell to the product with the recurrent weight.
+
+    Args:
+        step: counted from 0.
+        weights: the `StepWeights`.
+        newest_keep: as in `cell_step`.
+        trace: the `Trace`.
+        buffers: the `BackwardBuffers`.
+        product: `[B, H]`, the gradient that the next step's key gives back to this memory, before the mask.
+        operand: `[B, 4 * H]`, where the gradient goes for the product with the recurrent weight.
+    """
+    batch_size, length, size = trace.keys.shape
+    num_slots = trace.attentions.shape[2]
+    block = triton.next_power_of_2(size)
+    _cell_backward_kernel[(batch_size,)](
+        weights.gates_gain, weights.cell_gain, newest_keep, trace.attentions, trace.keys, trace.summaries,
+        trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells, trace.gates_deviations,
+        trace.cells_deviations, buffers.tape, buffers.scores, buffers.summaries, buffers.activations,
+        buffers.recurrent, buffers.normalized_cells, product, operand, step, length, num_slots, size,
+        newest_keep is not None, EPSILON, block, num_warps=_warps(block),
+    )  # fmt: skip
+
+
+def attention_backward_step(step: int, product, key_keep, gates, trace, buffers, operand) -> None:
+    """The gradients of a step's attention, after the product with the recurrent weight.
+
+    Args:
+        step: counted from 0.
+        product: `[B, H]`, the gradient of the summary of the hidden states.
+        key_keep, gates: as in `attention_step`.
+        trace: the `Trace`.
+        buffers: the `BackwardBuffers`; the step's scores, gates, keys and summary are written.
+        operand: `[B, H]`, where the gradient of the key goes for the product with the key's map.
+    """
+    batch_size, length, num_slots = gates.shape
+    size = product.shape[1]
+    block = min(ATTENTION_BLOCK, triton.next_power_of_2(size))
+    _attention_backward_kernel[(batch_size,)](
+        product, key_keep, gates, trace.tape, trace.exponentials, trace.attentions, buffers.scores, buffers.gates,
+        buffers.keys, buffers.summaries, operand, step, length, num_slots, size, key_keep is not None,
+        ATTENTION_EPSILON, triton.next_power_of_2(num_slots), block, num_warps=4,
+    )  # fmt: skip
+
+
+def _warps(block: int) -> int:
+    """Warps of a program that holds all units of a row, `block` of them, in its registers."""
+    return min(16, max(4, block // 128))
+
+
+@triton.jit
+def _tanh(x):
+    exponential = tl.exp(-2 * tl.abs(x))
+    away_from_zero = (1 - exponential) / (1 + exponential)
+    square = x * x
+    # Near zero that difference loses digits, and five terms of the Taylor series have all digits of float32.
+    series = 1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
+    return tl.where(tl.abs(x) < 0.25, x * series, tl.where(x < 0, -away_from_zero, away_from_zero))
+
+
+@triton.jit(do_not_specialize=["step", "length"])
+def _attention_kernel(
+    scaled_keys, product, key_keep, gates, tape, keys, exponentials, attentions, summaries, operand,
+    step, length, num_slots, size, HAS_MASK: tl.constexpr, ATTENTION_EPSILON: tl.constexpr,
+    SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    at = row * length + step
+    slot = tl.arange(0, SLOTS)
+    is_slot = slot < num_slots
+    window = tape + (row * (num_slots + length) + step) * 2 * size
+    scores = tl.zeros((SLOTS,), tl.float32)
+    for start in range(0, size, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        is_unit = unit < size
+        key = tl.load(scaled_keys + at * size + unit, mask=is_unit, other=0)
+        key += tl.load(product + row * size + unit, mask=is_unit, other=0).to(tl.float32)
+        if HAS_MASK:
+            key *= tl.load(key_keep + at * size + unit, mask=is_unit, other=0)
+        tl.store(keys + at * size + unit, key, mask=is_unit)
+        both = is_slot[:, None] & is_unit[None, :]
+        hidden = tl.load(window + slot[:, None] * 2 * size + unit[None, :], mask=both, other=0)
+        scores += tl.sum(hidden * key[None, :], axis=1)
+    scores = tl.where(is_slot, scores, float("-inf"))
+    terms = tl.exp(scores - tl.max(scores, axis=0))
+    gated = terms * tl.load(gates + at * num_slots + slot, mask=is_slot, other=0)
+    attention = gated / (tl.sum(gated, axis=0) + ATTENTION_EPSILON)
+    tl.store(exponentials + at * num_slots + slot, terms, mask=is_slot)
+    tl.store(attentions + at * num_slots + slot, attention, mask=is_slot)
+    for start in range(0, size, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        is_unit = unit < size
+        both = is_slot[:, None] & is_unit[None, :]
+        place = window + slot[:, None] * 2 * size + unit[None, :]
+        hidden = tl.sum(tl.load(place, mask=both, other=0) * attention[:, None], axis=0)
+        cell = tl.sum(tl.load(place + size, mask=both, other=0) * attention[:, None], axis=0)
+        tl.store(summaries + at * 2 * size + unit, hidden, mask=is_unit)
+        tl.store(summaries + at * 2 * size + size + unit, cell, mask=is_unit)
+        tl.store(operand + row * size + unit, hidden.to(operand.dtype.element_ty), mask=is_unit)
+
+
+@triton.jit
+def _gate(
+    GATE: tl.constexpr, product, bias, mean, factor, input_gates, gain, gates_bias, normalized, row, at, size, unit,
+    is_unit,
+):  # fmt: skip
+    """One of the four gates before its nonlinearity; its normalised map of the summary is written."""
+    column = GATE * size + unit
+    value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
+    value += tl.load(bias + column, mask=is_unit, other=0)
+    value = (value - mean) * factor
+    tl.store(normalized + at * 4 * size + column, value, mask=is_unit)
+    value = value * tl.load(gain + column, mask=is_unit, other=0)
+    value += tl.load(input_gates + at * 4 * size + column, mask=is_unit, other=0)
+    return value + tl.load(gates_bias + column, mask=is_unit, other=0)
+
+
+@triton.jit
+def _inverse_deviation(sum_of_squares, count):
+    """The inverse of the biased standard deviation, finite where all values are the same."""
+    return 1 / tl.sqrt(sum_of_squares / count + 1e-24)
+
+
+@triton.jit
+def _rescaling(inverse, count, EPSILON: tl.constexpr):
+    """From values divided by the biased standard deviation to those divided by the unbiased one plus a constant."""
+    return 1 / (tl.sqrt(count / (count - 1.0)) + EPSILON * inverse)
+
+
+@triton.jit(do_not_specialize=["step", "length"])
+def _cell_kernel(
+    input_gates, product, bias, gates_gain, gates_bias, cell_gain, cell_bias, newest_keep,
+    tape, summaries, normalized_gates, activations, normalized_cells, tanh_cells, gates_deviations, cells_deviations,
+    operand, step, length, num_slots, size, HAS_MASK: tl.constexpr, EPSILON: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    at = row * length + step
+    unit = tl.arange(0, BLOCK)
+    is_unit = unit < size
+
+    total = tl.zeros((BLOCK,), tl.float32)
+    for gate in tl.static_range(4):
+        column = gate * size + unit
+        value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
+        total += value + tl.load(bias + column, mask=is_unit, other=0)
+    count = 4.0 * size
+    mean = tl.sum(total, axis=0) / count
+    squares = tl.zeros((BLOCK,), tl.float32)
+    for gate in tl.static_range(4):
+        column = gate * size + unit
+        value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
+        value += tl.load(bias + column, mask=is_unit, other=0) - mean
+        squares += tl.where(is_unit, value * value, 0)
+    inverse = _inverse_deviation(tl.sum(squares, axis=0), count)
+    tl.store(gates_deviations + at, inverse)
+    factor = inverse * _rescaling(inverse, count, EPSILON)
+
+    input_gate = tl.sigmoid(
+        _gate(
+            0, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
+            unit, is_unit,
+        )
+    )  # fmt: skip
+    forget_gate = tl.sigmoid(
+        _gate(
+            1, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
+            unit, is_unit,
+        )
+    )  # fmt: skip
+    candidate = _tanh(
+        _gate(
+            2, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
+            unit, is_unit,
+        )
+    )  # fmt: skip
+    output_gate = tl.sigmoid(
+        _gate(
+            3, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
+            unit, is_unit,
+        )
+    )  # fmt: skip
+    activated = activations + at * 4 * size + unit
+    tl.store(activated, input_gate, mask=is_unit)
+    tl.store(activated + size, forget_gate, mask=is_unit)
+    tl.store(activated + 2 * size, candidate, mask=is_unit)
+    tl.store(activated + 3 * size, output_gate, mask=is_unit)
+
+    cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
+    cell = tl.where(is_unit, forget_gate * cell + input_gate * candidate, 0)
+    mean = tl.sum(cell, axis=0) / size
+    centred = tl.where(is_unit, cell - mean, 0)
+    inverse = _inverse_deviation(tl.sum(centred * centred, axis=0), size)
+    tl.store(cells_deviations + at, inverse)
+    normalized = centred * (inverse * _rescaling(inverse, 1.0 * size, EPSILON))
+    tl.store(normalized_cells + at * size + unit, normalized, mask=is_unit)
+    tanh_cell = normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
+    tanh_cell = _tanh(tanh_cell + tl.load(cell_bias + unit, mask=is_unit, other=0))
+    tl.store(tanh_cells + at * size + unit, tanh_cell, mask=is_unit)
+    hidden = output_gate * tanh_cell
+    memory = tape + (row * (num_slots + length) + num_slots + step) * 2 * size + unit
+    tl.store(memory, hidden, mask=is_unit)
+    tl.store(memory + size, cell, mask=is_unit)
+    if HAS_MASK:
+        # The mask is that of the next step; the last step has none.
+        hidden *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & (step + 1 < length), other=0)
+    tl.store(operand + row * size + unit, hidden.to(operand.dtype.element_ty), mask=is_unit)
+
+
+@triton.jit
+def _normalize_backward(
+    gradient, normalized, gain, inverse, count, mean_product, mean_gradient, EPSILON: tl.constexpr
+):
+    """The gradient of what is normalised, from that of the result times its gain (`normalize_backward`).
+
+    `mean_product` is the sum of gradient, normalised value and gain over all units, `mean_gradient` that of gradient
+    and gain.
+    """
+    rescaling = _rescaling(inverse, count, EPSILON)
+    own_part = 1 / (rescaling * tl.sqrt(count * (count - 1.0)))
+    centred = gradient * gain - mean_gradient / count - normalized * (mean_product * own_part)
+    return centred * (inverse * rescaling)
+
+
+@triton.jit(do_not_specialize=["step", "length"])
+def _cell_backward_kernel(
+    gates_gain, cell_gain, newest_keep, attentions, keys, summaries, normalized_gates, activations, normalized_cells,
+    tanh_cells, gates_deviations, cells_deviations, grad_tape, grad_scores, grad_summaries, grad_activations,
+    grad_recurrent, grad_normalized_cells, product, operand, step, length, num_slots, size, HAS_MASK: tl.constexpr,
+    EPSILON: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    at = row * length + step
+    unit = tl.arange(0, BLOCK)
+    is_unit = unit < size
+
+    memory = grad_tape + (row * (num_slots + length) + num_slots + step) * 2 * size + unit
+    grad_hidden = tl.load(memory, mask=is_unit, other=0)
+    grad_cell_of_memory = tl.load(memory + size, mask=is_unit, other=0)
+    has_next = step + 1 < length
+    newest = tl.load(product + row * size + unit, mask=is_unit & has_next, other=0).to(tl.float32)
+    if HAS_MASK:
+        newest *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & has_next, other=0)
+    grad_hidden += newest
+    # The steps after this one see its memory in slot S - 1, S - 2, ..., 0, counted from the oldest one.
+    for later in range(1, num_slots + 1):
+        exists = step + later < length
+        other = at + later
+        slot = other * num_slots + num_slots - later
+        by_attention = tl.load(attentions + slot, mask=exists, other=0)
+        by_score = tl.load(grad_scores + slot, mask=exists, other=0)
+        is_read = is_unit & exists
+        grad_hidden += by_attention * tl.load(grad_summaries + other * 2 * size + unit, mask=is_read, other=0)
+        grad_hidden += by_score * tl.load(keys + other * size + unit, mask=is_read, other=0)
+        grad_cell_of_memory += by_attention * tl.load(
+            grad_summaries + other * 2 * size + size + unit, mask=is_read, other=0
+        )
+
+    activated = activations + at * 4 * size + unit
+    input_gate = tl.load(activated, mask=is_unit, other=0)
+    forget_gate = tl.load(activated + size, mask=is_unit, other=0)
+    candidate = tl.load(activated + 2 * size, mask=is_unit, other=0)
+    output_gate = tl.load(activated + 3 * size, mask=is_unit, other=0)
+    tanh_cell = tl.load(tanh_cells + at * size + unit, mask=is_unit, other=0)
+    normalized = tl.load(normalized_cells + at * size + unit, mask=is_unit, other=0)
+    grad_normalized = grad_hidden * output_gate * (1 - tanh_cell * tanh_cell)
+    tl.store(grad_normalized_cells + at * size + unit, grad_normalized, mask=is_unit)
+    gain = tl.load(cell_gain + unit, mask=is_unit, other=0)
+    weighted = grad_normalized * gain
+    grad_cell = grad_cell_of_memory + tl.where(
+        is_unit,
+        _normalize_backward(
+            grad_normalized, normalized, gain, tl.load(cells_deviations + at), 1.0 * size,
+            tl.sum(weighted * normalized, axis=0), tl.sum(weighted, axis=0), EPSILON,
+        ),
+        0,
+    )  # fmt: skip
+    tl.store(grad_summaries + at * 2 * size + size + unit, forget_gate * grad_cell, mask=is_unit)
+
+    old_cell = tl.load(summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
+    grads = grad_activations + at * 4 * size + unit
+    grad_0 = grad_cell * candidate * input_gate * (1 - input_gate)
+    grad_1 = grad_cell * old_cell * forget_gate * (1 - forget_gate)
+    grad_2 = grad_cell * input_gate * (1 - candidate * candidate)
+    grad_3 = grad_hidden * tanh_cell * output_gate * (1 - output_gate)
+    tl.store(grads, grad_0, mask=is_unit)
+    tl.store(grads + size, grad_1, mask=is_unit)
+    tl.store(grads + 2 * size, grad_2, mask=is_unit)
+    tl.store(grads + 3 * size, grad_3, mask=is_unit)
+
+    of_gates = normalized_gates + at * 4 * size + unit
+    normal_0 = tl.load(of_gates, mask=is_unit, other=0)
+    normal_1 = tl.load(of_gates + size, mask=is_unit, other=0)
+    normal_2 = tl.load(of_gates + 2 * size, mask=is_unit, other=0)
+    normal_3 = tl.load(of_gates + 3 * size, mask=is_unit, other=0)
+    gain_0 = tl.load(gates_gain + unit, mask=is_unit, other=0)
+    gain_1 = tl.load(gates_gain + size + unit, mask=is_unit, other=0)
+    gain_2 = tl.load(gates_gain + 2 * size + unit, mask=is_unit, other=0)
+    gain_3 = tl.load(gates_gain + 3 * size + unit, mask=is_unit, other=0)
+    of_gradient = tl.sum(grad_0 * gain_0 + grad_1 * gain_1 + grad_2 * gain_2 + grad_3 * gain_3, axis=0)
+    of_product = tl.sum(
+        grad_0 * gain_0 * normal_0 + grad_1 * gain_1 * normal_1 + grad_2 * gain_2 * normal_2
+        + grad_3 * gain_3 * normal_3, axis=0,
+    )  # fmt: skip
+    inverse, count = tl.load(gates_deviations + at), 4.0 * size
+    grad_0 = _normalize_backward(grad_0, normal_0, gain_0, inverse, count, of_product, of_gradient, EPSILON)
+    grad_1 = _normalize_backward(grad_1, normal_1, gain_1, inverse, count, of_product, of_gradient, EPSILON)
+    grad_2 = _normalize_backward(grad_2, normal_2, gain_2, inverse, count, of_product, of_gradient, EPSILON)
+    grad_3 = _normalize_backward(grad_3, normal_3, gain_3, inverse, count, of_product, of_gradient, EPSILON)
+    kept = grad_recurrent + at * 4 * size + unit
+    tl.store(kept, grad_0, mask=is_unit)
+    tl.store(kept + size, grad_1, mask=is_unit)
+    tl.store(kept + 2 * size, grad_2, mask=is_unit)
+    tl.store(kept + 3 * size, grad_3, mask=is_unit)
+    to_product = operand + row * 4 * size + unit
+    tl.store(to_product, grad_0.to(operand.dtype.element_ty), mask=is_unit)
+    tl.store(to_product + size, grad_1.to(operand.dtype.element_ty), mask=is_unit)
+    tl.store(to_product + 2 * size, grad_2.to(operand.dtype.element_ty), mask=is_unit)
+    tl.store(to_product + 3 * size, grad_3.to(operand.dtype.element_ty), mask=is_unit)
+
+
+@triton.jit(do_not_specialize=["step", "length"])
+def _attention_backward_kernel(
+    product, key_keep, gates, tape, exponentials, attentions, grad_scores, grad_gates, grad_keys, grad_summaries,
+    operand, step, length, num_slots, size, HAS_MASK: tl.constexpr, ATTENTION_EPSILON: tl.constexpr,
+    SLOTS: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64)
+    at = row * length + step
+    slot = tl.arange(0, SLOTS)
+    is_slot = slot < num_slots
+    window = tape + (row * (num_slots + length) + step) * 2 * size
+    grad_attention = tl.zeros((SLOTS,), tl.float32)
+    for start in range(0, size, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        is_unit = unit < size
+        grad_hidden = tl.load(product + row * size + unit, mask=is_unit, other=0).to(tl.float32)
+        tl.store(grad_summaries + at * 2 * size + unit, grad_hidden, mask=is_unit)
+        grad_cell = tl.load(grad_summaries + at * 2 * size + size + unit, mask=is_unit, other=0)
+        both = is_slot[:, None] & is_unit[None, :]
+        place = window + slot[:, None] * 2 * size + unit[None, :]
+        grad_attention += tl.sum(tl.load(place, mask=both, other=0) * grad_hidden[None, :], axis=1)
+        grad_attention += tl.sum(tl.load(place + size, mask=both, other=0) * grad_cell[None, :], axis=1)
+    slots = at * num_slots + slot
+    attention = tl.load(attentions + slots, mask=is_slot, other=0)
+    terms = tl.load(exponentials + slots, mask=is_slot, other=0)
+    gate = tl.load(gates + slots, mask=is_slot, other=0)
+    gated_sum = tl.sum(terms * gate, axis=0) + ATTENTION_EPSILON
+    grad_gated = (grad_attention - tl.sum(grad_attention * attention, axis=0)) / gated_sum * terms
+    tl.store(grad_gates + slots, grad_gated, mask=is_slot)
+    # The terms were divided by the largest one, through which the gradient goes as well.
+    is_largest = tl.where(is_slot & (terms == 1), 1.0, 0.0)
+    scores = grad_gated * gate
+    scores -= tl.sum(scores, axis=0) * is_largest / tl.sum(is_largest, axis=0)
+    scores = tl.where(is_slot, scores, 0)
+    tl.store(grad_scores + slots, scores, mask=is_slot)
+    for start in range(0, size, BLOCK):
+        unit = start + tl.arange(0, BLOCK)
+        is_unit = unit < size
+        both = is_slot[:, None] & is_unit[None, :]
+        hidden = tl.load(window + slot[:, None] * 2 * size + unit[None, :], mask=both, other=0)
+        grad_key = tl.sum(hidden * scores[:, None], axis=0)
+        if HAS_MASK:
+            grad_key *= tl.load(key_keep + at * size + unit, mask=is_unit, other=0)
+        tl.store(grad_keys + at * size + unit, grad_key, mask=is_unit)
+        tl.store(operand + row * size + unit, grad_key.to(operand.dtype.element_ty), mask=is_unit)

@@ -1,0 +1,72 @@
+"""The reading network's recurrence by the compiled CPU operator (`csrc/prpn.cpp`)."""
+
+import ctypes
+
+import torch
+
+from ..recurrence.fast_path import FastPath
+from ..recurrence.native_library import NativeOperator
+from .contract import Gradients, Inputs, Options, Trace
+
+OPERATOR = NativeOperator("prpn", interface=2)
+# Packing the weights pays from this many steps on.
+SHORTEST = 4
+
+
+class _Sizes(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int64) for name in ("length", "batch_size", "num_slots", "size")),
+        *((name, ctypes.c_int32) for name in ("num_threads", "product_is_bfloat16")),
+    ]
+
+
+def is_worthwhile(sequence: torch.Tensor) -> bool:
+    """Whether `"auto"` should choose this path: packing the weights pays from a few steps on."""
+    return sequence.shape[1] >= SHORTEST and OPERATOR.obstacle(sequence) is None
+
+
+def forward(inputs: Inputs, options: Options) -> Trace:
+    """See `FastPath.forward`."""
+    trace, weights, masks = Trace.empty(inputs), inputs.weights, inputs.masks
+    weights = weights._replace(recurrent=inputs.masked_recurrent_weight)
+    read = [inputs.input_gates, inputs.input_keys, *weights, inputs.gates, masks.newest, masks.key]
+    OPERATOR.call("forward", _sizes(inputs, options), read, trace)
+    return trace
+
+
+def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
+    """See `FastPath.backward`."""
+    weights, masks, sizes = inputs.weights, inputs.masks, _sizes(inputs, options)
+    size, num_slots = sizes.size, sizes.num_slots
+    # Every thread adds up the gradients of the five vectors of parameters for itself.
+    of_threads = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
+    gradients = Gradients(
+        torch.empty_like(trace.normalized_gates),
+        torch.empty_like(trace.keys),
+        torch.empty_like(trace.normalized_gates),
+        *of_threads.split([4 * size] * 3 + [size] * 2, dim=1),
+        torch.empty_like(inputs.gates, memory_format=torch.contiguous_format),
+        torch.zeros_like(trace.tape[:, :num_slots], memory_format=torch.contiguous_format),
+    )
+    grad_tape = torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape
+    read = [
+        grad_tape, *trace, weights.key, inputs.masked_recurrent_weight, weights.gates_gain, weights.cell_gain,
+        inputs.gates, masks.newest, masks.key,
+    ]  # fmt: skip
+    written = [
+        gradients.input_gates, gradients.input_keys, gradients.recurrent, of_threads, gradients.gates,
+        gradients.memories if options.memories_need_gradient else None, torch.empty_like(gradients.gates),
+        torch.empty_like(trace.summaries),
+    ]  # fmt: skip
+    OPERATOR.call("backward", sizes, read, written)
+    added_up = ("recurrent_bias", "gates_gain", "gates_bias", "cell_gain", "cell_bias")
+    return gradients._replace(**{name: getattr(gradients, name).sum(0) for name in added_up})
+
+
+def _sizes(inputs: Inputs, options: Options) -> _Sizes:
+    batch_size, length, num_slots = inputs.gates.shape
+    size, threads = len(inputs.weights.key), torch.get_num_threads()
+    return _Sizes(length, batch_size, num_slots, size, threads, options.product_in_bfloat16)
+
+
+PATH = FastPath(forward, backward, OPERATOR.obstacle, is_worthwhile)

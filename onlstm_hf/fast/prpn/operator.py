@@ -1,0 +1,162 @@
+"""The recurrence of the PRPN's reading network: an LSTM whose past is a tape of memories that it attends to.
+
+Shen, Lin, Huang & Courville (ICLR 2018), section 4.2; the cell is the LSTM of the Long Short-Term Memory-Network
+(Cheng, Dong & Lapata 2016) with layer normalisation. `read_sequence` is the one entrance. Behind it stand paths with a
+hand-derived backward pass, a file each, which are tested against the equations in `models/modeling_prpn.py`.
+
+With `B` rows, `T` steps, `S` memory slots and `H` units, a tape `[B, S + T, H]` begins with the `S` memories before
+the first step and has one more for each step, oldest first: step `t` sees the window `[:, t : t + S]`. The `4 * H`
+columns of the gates are, in this order: input gate, forget gate, cell candidate, output gate.
+"""
+
+import torch
+
+from ..linear import linear, matmul
+from ..recurrence.operator import Recurrence
+from ..recurrence.path_check import Setting
+from .contract import Gradients, Inputs, Options, ReadingMasks, ReadingWeights, StepWeights, Trace
+from .fused import PATH as FUSED
+from .native import PATH as NATIVE
+from .triton import PATH as TRITON
+
+# `"auto"` takes the first one that fits, so the fastest stands first.
+_PATHS = {"native": NATIVE, "triton": TRITON, "fused": FUSED}
+
+
+def read_sequence(
+    input_gates: torch.Tensor,
+    key_inputs: torch.Tensor,
+    weights: tuple[torch.Tensor, ...],
+    gates: torch.Tensor,
+    hidden_memories: torch.Tensor,
+    cell_memories: torch.Tensor,
+    newest_keep: torch.Tensor | None = None,
+    key_keep: torch.Tensor | None = None,
+    summary_keep: torch.Tensor | None = None,
+    implementation: str = "auto",
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Runs one layer of the reading network over a sequence.
+
+    All steps are computed in float32 (float64 for float64 input), whatever the dtype of the weights; under bfloat16
+    autocast products with weights are in bfloat16. The paths cannot be differentiated twice.
+
+    Args:
+        input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
+        key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
+        weights: the layer's, in the order of `ReadingWeights`.
+        gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
+        hidden_memories: `[B, S, H]`, the hidden states before the first step, oldest first.
+        cell_memories: `[B, S, H]`, the cell states before the first step.
+        newest_keep: optional `[B, T, H]`, dropout mask of the newest hidden state where the key is made of it.
+        key_keep: optional `[B, T, H]`, dropout mask of the key.
+        summary_keep: optional `[H]`, dropout mask of the summarised hidden state, the same at every step and in every
+            row.
+        implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"triton"`, kernels on
+            a GPU; `"native"`, the compiled CPU operator; or `"auto"`, the fastest one that fits the tensors.
+
+    Returns:
+        The tapes of hidden and of cell states, `[B, S + T, H]` each, oldest first, and the attentions `[B, T, S]`, how
+        much each step takes of each memory of its window, which have no gradient.
+
+    Raises:
+        ValueError: if the implementation is unknown, or the tensors do not fit it.
+    """
+    if implementation != "auto" and implementation not in PATHS:
+        raise ValueError(f"implementation must be one of auto, {', '.join(PATHS)}, not {implementation!r}")
+    weights, masks = ReadingWeights(*weights), ReadingMasks(newest_keep, key_keep, summary_keep)
+    dtype = torch.promote_types(input_gates.dtype, torch.float32)
+    # The input's part of the keys is computed for all steps at once.
+    of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
+    input_keys = linear(key_inputs, of_input, weights.key_bias)
+    step_weights = StepWeights._make(weight.to(dtype) for weight in (of_newest, *weights[2:]))
+    input_gates, input_keys, gates, *memories = (
+        tensor.to(dtype) for tensor in (input_gates, input_keys, gates, hidden_memories, cell_memories)
+    )
+    inputs = Inputs(input_gates, input_keys, step_weights, gates, torch.stack(memories, dim=2), masks)
+    device_type = input_gates.device.type
+    in_bfloat16 = torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
+    options = Options(in_bfloat16, memories_need_gradient=inputs.memories.requires_grad)
+    with torch.autocast(device_type, enabled=False):
+        tape, attentions, *_ = RECURRENCE.run(inputs, options, implementation)
+    return *tape.unbind(2), attentions.detach()
+
+
+class _MemoryReading(Recurrence):
+    """The operator behind `read_sequence`."""
+
+    name = "read_sequence"
+    Inputs, Options, Trace = Inputs, Options, Trace
+    sequence_field = "keys"
+
+    def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
+        return Trace.empty(inputs)
+
+    def empty_gradients(self, trace: Trace, inputs: Inputs) -> Inputs:
+        like, weights = torch.empty_like, inputs.weights
+        vectors = (like(gain) for gain in [weights.gates_gain] * 3 + [weights.cell_gain] * 2)
+        return Inputs(
+            like(trace.normalized_gates),
+            like(trace.keys),
+            StepWeights(like(weights.key), like(weights.recurrent), *vectors),
+            like(inputs.gates),
+            like(trace.tape[:, : inputs.gates.shape[-1]]),
+            _NO_MASKS,
+        )
+
+    def kept_inputs(self, inputs: Inputs) -> Inputs:
+        weights = inputs.weights._replace(recurrent_bias=None, gates_bias=None, cell_bias=None)
+        return inputs._replace(input_gates=None, input_keys=None, weights=weights, memories=None)
+
+    def kept_trace(self, trace: Trace) -> Trace:
+        return Trace(*[None] * len(trace))._replace(tape=trace.tape, summaries=trace.summaries)
+
+    def input_gradients(self, gradients: Gradients, trace: Trace, inputs: Inputs, options: Options) -> Inputs:
+        newest, summaries = trace.tape[:, inputs.gates.shape[-1] - 1 : -1, 0], trace.summaries[:, :, 0]
+        if inputs.masks.newest is not None:
+            newest = newest * inputs.masks.newest
+        if inputs.masks.summary is not None:
+            summaries = summaries * inputs.masks.summary
+        grad_weights = StepWeights(
+            _weight_gradient(gradients.input_keys, newest, options),
+            _weight_gradient(gradients.recurrent, summaries, options),
+            gradients.recurrent_bias,
+            gradients.gates_gain,
+            gradients.gates_bias,
+            gradients.cell_gain,
+            gradients.cell_bias,
+        )
+        return Inputs(
+            gradients.input_gates, gradients.input_keys, grad_weights, gradients.gates, gradients.memories, _NO_MASKS
+        )
+
+    def solve_tiny_problem(self, implementation: str, setting: Setting) -> list[torch.Tensor]:
+        batch_size, length, num_slots, size = 3, 6, 4, 20
+        generator = torch.Generator().manual_seed(0)
+
+        def random(*shape: int) -> torch.Tensor:
+            return torch.randn(shape, generator=generator).to(setting.device).requires_grad_()
+
+        vectors = (random(width * size) for width in (4, 4, 4, 1, 1))
+        weights = ReadingWeights(random(size, 5 + size), random(size), random(4 * size, size), *vectors)
+        gates = torch.rand(batch_size, length, num_slots, generator=generator).to(setting.device).requires_grad_()
+        sequences = random(batch_size, length, 4 * size), random(batch_size, length, 5)
+        memories = [random(batch_size, num_slots, size) for _ in range(2)]
+        keep = [torch.rand(batch_size, length, size, generator=generator).to(setting.device) for _ in range(2)]
+        keep.append(torch.rand(size, generator=generator).to(setting.device))
+        with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
+            tapes = read_sequence(*sequences, weights, gates, *memories, *keep, implementation)[:2]
+        upstream = [torch.randn(tape.shape, generator=generator).to(tape) for tape in tapes]
+        return [*tapes, *torch.autograd.grad(tapes, [*sequences, *weights, gates, *memories], upstream)]
+
+
+def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Options) -> torch.Tensor:
+    """Gradient `[out, in]` of a map of `inputs` `[B, T, in]` from that of what comes out of it, `[B, T, out]`."""
+    gradient, inputs = gradient.flatten(0, 1), inputs.flatten(0, 1)
+    if options.product_in_bfloat16:
+        return (gradient.to(torch.bfloat16).t() @ inputs.to(torch.bfloat16)).to(gradient.dtype)
+    return matmul(gradient.t(), inputs)
+
+
+_NO_MASKS = ReadingMasks(None, None, None)
+RECURRENCE = _MemoryReading(__name__, _PATHS)
+PATHS = tuple(_PATHS)

@@ -1,0 +1,302 @@
+"""The reading network's recurrence on a GPU: two matrix products and two Triton kernels a step, as CUDA graphs.
+
+The products with the weights stay with the matrix library; the kernels of `kernels.py` do everything else of a step.
+All steps of a sequence are recorded as one graph for sizes that return, as those of training do. Sequences of sizes
+that are met once, as in parsing, launch their steps one by one.
+"""
+
+import math
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import NamedTuple
+
+import torch
+
+from ..recurrence.fast_path import FastPath
+from ..recurrence.gpu import obstacle as gpu_obstacle
+from ..recurrence.step_graphs import GraphRecorder
+from ..recurrence.tensor_tuples import Layout, flatten
+from .contract import Gradients, Inputs, Options, Trace
+
+try:
+    from .kernels import attention_backward_step, attention_step, cell_backward_step, cell_step
+except ImportError:  # Triton is not installed
+    attention_step = None
+
+Tensors = list[torch.Tensor | None]
+# Sizes that came this often are recorded: a recording costs as much as many runs.
+RECORDED_AFTER = 3
+# Graphs and buffers of so many sizes are kept.
+MAX_KEPT = 8
+
+
+def obstacle(sequence: torch.Tensor) -> str | None:
+    """Why this path cannot run on such tensors, if it cannot."""
+    return gpu_obstacle(sequence, has_triton=attention_step is not None)
+
+
+class BackwardBuffers(NamedTuple):
+    """Gradients that the steps leave behind on their way backwards in time.
+
+    Attributes:
+        tape: `[B, S + T, 2, H]`, of the tape, as it is given; only read.
+        scores: `[B, T, S]`, of the attention's scores.
+        gates: `[B, T, S]`.
+        keys: `[B, T, H]`, of the keys divided by `sqrt(H)`.
+        summaries: `[B, T, 2, H]`.
+        activations: `[B, T, 4, H]`, of the gates before their nonlinearities.
+        recurrent: `[B, T, 4 * H]`, of the map of the summaries, before its normalisation.
+        normalized_cells: `[B, T, H]`, of the normalised cells after gain and bias.
+    """
+
+    tape: torch.Tensor
+    scores: torch.Tensor
+    gates: torch.Tensor
+    keys: torch.Tensor
+    summaries: torch.Tensor
+    activations: torch.Tensor
+    recurrent: torch.Tensor
+    normalized_cells: torch.Tensor
+
+
+class ForwardWork(NamedTuple):
+    """Operands and results of the products of one step forwards, in the product's dtype.
+
+    Attributes:
+        newest: `[B, H]`, the newest memory, times its mask.
+        key: `[B, H]`, its part of the key.
+        summary: `[B, H]`, the summary of the hidden states.
+        recurrent: `[B, 4 * H]`, its map to the gates.
+    """
+
+    newest: torch.Tensor
+    key: torch.Tensor
+    summary: torch.Tensor
+    recurrent: torch.Tensor
+
+
+class BackwardWork(NamedTuple):
+    """The same for the gradients of one step backwards."""
+
+    newest: torch.Tensor
+    key: torch.Tensor
+    summary: torch.Tensor
+    recurrent: torch.Tensor
+
+
+def _forward_steps(inputs: Inputs, trace: Trace, work: ForwardWork) -> None:
+    """Fills the trace, whose tape begins with the memories. `inputs` are prepared (see `_prepared`)."""
+    weights, masks = inputs.weights, inputs.masks
+    for step in range(inputs.gates.shape[1]):
+        torch.mm(work.newest, weights.key.t(), out=work.key)
+        attention_step(step, inputs.input_keys, work.key, masks.key, inputs.gates, trace, work.summary)
+        torch.mm(work.summary, weights.recurrent.t(), out=work.recurrent)
+        cell_step(step, inputs.input_gates, work.recurrent, weights, masks.newest, trace, work.newest)
+
+
+def _backward_steps(inputs: Inputs, trace: Trace, buffers: BackwardBuffers, work: BackwardWork) -> None:
+    """Fills the buffers. `work.newest` is left with what the first step's key gives back to the memory before it."""
+    weights, masks = inputs.weights, inputs.masks
+    for step in reversed(range(inputs.gates.shape[1])):
+        cell_backward_step(step, weights, masks.newest, trace, buffers, work.newest, work.recurrent)
+        torch.mm(work.recurrent, weights.recurrent, out=work.summary)
+        attention_backward_step(step, work.summary, masks.key, inputs.gates, trace, buffers, work.key)
+        torch.mm(work.key, weights.key, out=work.newest)
+
+
+_INPUTS = Layout(Inputs)
+_FORWARD = Layout(Inputs, Trace, ForwardWork)
+_BACKWARD = Layout(Inputs, Trace, BackwardBuffers, BackwardWork)
+
+
+class _Recording:
+    """The steps of sequences of one size in one direction: launched, later replayed, on buffers of their own.
+
+    Args:
+        launch: `launch(tensors)` launches the steps on tensors of these sizes; it allocates nothing.
+    """
+
+    def __init__(self, launch: Callable[[Tensors], None]):
+        self._launch, self._uses = launch, 0
+        self._buffers: Tensors = []
+        self._graph = None
+
+    @property
+    def is_recorded(self) -> bool:
+        return self._graph is not None
+
+    def run(self, read: Tensors, changed: Tensors, written: Tensors, device: torch.device, recorder: GraphRecorder):
+        """Runs the steps on tensors that they only read, that they read and change, and that they only write."""
+        tensors = [*read, *changed, *written]
+        self._uses += 1
+        if not self.is_recorded and self._uses > RECORDED_AFTER:
+            self._record(tensors, device, recorder)
+        if not self.is_recorded:
+            self._launch(tensors)
+            return
+        num_given, num_read = len(read) + len(changed), len(read)
+        for ours, theirs in zip(self._buffers[:num_given], tensors[:num_given], strict=True):
+            if theirs is not None:
+                ours.copy_(theirs)
+        self._graph.replay()
+        for ours, theirs in zip(self._buffers[num_read:], tensors[num_read:], strict=True):
+            theirs.copy_(ours)
+
+    def _record(self, tensors: Tensors, device: torch.device, recorder: GraphRecorder) -> None:
+        # A CUDA graph that the caller is recording must own all the memory that it uses.
+        if recorder.may_record(device) and not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+            with torch.inference_mode(False):
+                self._buffers = [None if tensor is None else torch.empty_like(tensor) for tensor in tensors]
+            self._graph = recorder.record(lambda: self._launch(self._buffers), device)
+
+
+class Recordings:
+    """What is kept from one sequence to the next.
+
+    Attributes:
+        launching: must be held while a recording is used, as gradients are computed in threads of their own.
+        recorder: what records the graphs.
+    """
+
+    def __init__(self):
+        self.launching = threading.Lock()
+        self.recorder = GraphRecorder()
+        self._kept: OrderedDict[Hashable, _Recording] = OrderedDict()
+
+    def of(self, key: Hashable, tensors: Tensors, launch: Callable[[Tensors], None]) -> _Recording:
+        """The recording for tensors of these sizes on the current stream."""
+        device = tensors[-1].device
+        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        kinds = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors)
+        key = key, device, stream, torch.backends.cuda.matmul.fp32_precision, kinds
+        if key not in self._kept:
+            self._kept[key] = _Recording(launch)
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
+
+    @property
+    def num_recorded(self) -> int:
+        return sum(recording.is_recorded for recording in self._kept.values())
+
+
+RECORDINGS = Recordings()
+
+
+def _launch_forward(tensors: Tensors) -> None:
+    _forward_steps(*_FORWARD.unflatten(tensors))
+
+
+def _launch_backward(tensors: Tensors) -> None:
+    _backward_steps(*_BACKWARD.unflatten(tensors))
+
+
+@torch.no_grad()
+def forward(inputs: Inputs, options: Options) -> Trace:
+    """See `FastPath.forward`."""
+    trace = Trace.empty(inputs)
+    batch_size, length, num_slots = inputs.gates.shape
+    size = trace.keys.shape[-1]
+    dtype, masks = _product_dtype(options), inputs.masks
+    prepared = _prepared(inputs, options)
+    prepared = prepared._replace(input_keys=prepared.input_keys / math.sqrt(size))
+    newest = trace.tape[:, num_slots - 1, 0]
+    work = ForwardWork(
+        (newest if masks.newest is None else newest * masks.newest[:, 0]).to(dtype, copy=True).contiguous(),
+        *(trace.keys.new_empty(batch_size, width * size, dtype=dtype) for width in (1, 1, 4)),
+    )
+    read, changed, written = flatten(prepared), flatten(trace, work), []
+    with torch.cuda.device_of(trace.tape), RECORDINGS.launching:
+        recording = RECORDINGS.of("forward", [*read, *changed], _launch_forward)
+        recording.run(read, changed, written, trace.tape.device, RECORDINGS.recorder)
+    return trace
+
+
+@torch.no_grad()
+def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
+    """See `FastPath.backward`."""
+    masks = inputs.masks
+    batch_size, length, num_slots = inputs.gates.shape
+    size = trace.keys.shape[-1]
+    prepared = _prepared(inputs, options)
+    buffers = BackwardBuffers(
+        torch.zeros_like(trace.tape) if grad_trace.tape is None else grad_trace.tape.contiguous(),
+        *(torch.empty_like(prepared.gates) for _ in range(2)),
+        torch.empty_like(trace.keys),
+        torch.empty_like(trace.summaries),
+        torch.empty_like(trace.activations),
+        torch.empty_like(trace.normalized_gates),
+        torch.empty_like(trace.keys),
+    )
+    dtype = _product_dtype(options)
+    work = BackwardWork(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
+    read, written = [*flatten(prepared, trace), buffers.tape], [*buffers[1:], *work]
+    with torch.cuda.device_of(trace.tape), RECORDINGS.launching:
+        recording = RECORDINGS.of("backward", [*read, *written], _launch_backward)
+        recording.run(read, [], written, trace.tape.device, RECORDINGS.recorder)
+
+    grad_input_gates = buffers.activations.flatten(2)
+    grad_memories = torch.zeros_like(trace.tape[:, :num_slots])
+    if options.memories_need_gradient:
+        _add_gradient_of_memories(grad_memories, trace, buffers)
+        grad_memories += buffers.tape[:, :num_slots]
+        newest = work.newest.to(grad_memories.dtype)
+        grad_memories[:, -1, 0] += newest if masks.newest is None else newest * masks.newest[:, 0]
+    return Gradients(
+        grad_input_gates,
+        buffers.keys / math.sqrt(size),
+        buffers.recurrent,
+        buffers.recurrent.sum(dim=(0, 1)),
+        (grad_input_gates * trace.normalized_gates).sum(dim=(0, 1)),
+        grad_input_gates.sum(dim=(0, 1)),
+        (buffers.normalized_cells * trace.normalized_cells).sum(dim=(0, 1)),
+        buffers.normalized_cells.sum(dim=(0, 1)),
+        buffers.gates,
+        grad_memories,
+    )
+
+
+def _add_gradient_of_memories(grad_memories: torch.Tensor, trace: Trace, buffers: BackwardBuffers) -> None:
+    """Adds what the attention of the first steps gives back to the memories before them.
+
+    Args:
+        grad_memories: `[B, S, 2, H]`.
+        trace, buffers: those of the sequence.
+    """
+    num_slots = trace.attentions.shape[2]
+    for step in range(min(num_slots, trace.keys.shape[1])):
+        # Step t sees the memories t, ..., S - 1 in its slots 0, ..., S - 1 - t.
+        seen = slice(0, num_slots - step)
+        attention, score = trace.attentions[:, step, seen], buffers.scores[:, step, seen]
+        grad_memories[:, step:] += attention[:, :, None, None] * buffers.summaries[:, step, None]
+        grad_memories[:, step:, 0] += score.unsqueeze(-1) * trace.keys[:, step, None]
+
+
+def _prepared(inputs: Inputs, options: Options) -> Inputs:
+    """The inputs by rows, as the kernels read them, and the weights of products in the product's dtype.
+
+    The key's map is divided by `sqrt(H)`, for which the scores need not be; the mask of the summaries is folded into
+    the recurrent map. The memories are left out, as the tape begins with them.
+    """
+    weights, dtype = inputs.weights, _product_dtype(options)
+    key, recurrent = weights.key / math.sqrt(len(weights.key)), inputs.masked_recurrent_weight
+    weights = weights._replace(key=key.to(dtype), recurrent=recurrent.to(dtype))
+    masks = inputs.masks._replace(summary=None)
+    prepared = inputs._replace(weights=weights, masks=masks, memories=None)
+    by_rows = (tensor if tensor is None else tensor.contiguous() for tensor in flatten(prepared))
+    return _INPUTS.unflatten(by_rows)[0]
+
+
+def _product_dtype(options: Options) -> torch.dtype:
+    return torch.bfloat16 if options.product_in_bfloat16 else torch.float32
+
+
+PATH = FastPath(
+    forward,
+    backward,
+    obstacle,
+    is_worthwhile=lambda sequence: obstacle(sequence) is None,
+    is_checked=True,
+)

@@ -1,0 +1,61 @@
+"""What a fast path of a recurrence is, and how one is chosen. It is the same contract for every recurrence.
+
+To add one, write a file with a `FastPath` beside the others of its recurrence, and a line in its table of paths.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import torch
+
+
+class FastPath(NamedTuple):
+    """One way to compute a recurrence over a whole sequence, with a hand-derived backward pass.
+
+    `Inputs`, `Options`, `Trace` and `Gradients` are the named tuples of the recurrence: for the ON-LSTM those of
+    `onlstm/contract.py`, for the reading network of the PRPN those of `prpn/contract.py`.
+
+    Attributes:
+        forward: `(inputs, options)` to the `Trace`: the results, and what the backward pass needs.
+        backward: `(grad_trace, trace, inputs, options)` to the `Gradients`. `grad_trace` is a `Trace` with the
+            gradients of the results, `None` where there is none; of `inputs` only what `kept_inputs` of the recurrence
+            lists is there, the rest is `None`.
+        obstacle: why the path cannot run on a sequence like the first input, or `None` where it can.
+        is_worthwhile: whether `"auto"` should choose the path for such a sequence, if no path before it is chosen.
+        is_checked: whether `"auto"` takes the path only after it has computed a tiny problem as the plain path does
+            (see `path_check.py`): for kernels that run on machines on which nobody has tried them.
+    """
+
+    forward: Callable[[tuple, tuple], tuple]
+    backward: Callable[[tuple, tuple, tuple, tuple], tuple]
+    obstacle: Callable[[torch.Tensor], str | None] = lambda sequence: None
+    is_worthwhile: Callable[[torch.Tensor], bool] = lambda sequence: True
+    is_checked: bool = False
+
+
+def choose_path(
+    paths: Mapping[str, FastPath],
+    implementation: str,
+    sequence: torch.Tensor,
+    passes_check: Callable[[str], bool] = lambda name: True,
+) -> str:
+    """The name of the path that was asked for, or with `"auto"` of the first one that fits the sequence.
+
+    Args:
+        paths: by name, from the fastest on. The last one must fit every sequence.
+        implementation: one of the names, or `"auto"`.
+        sequence: the first input of the recurrence.
+        passes_check: whether the path of a name computes what the plain path does; asked by `"auto"` alone, and only
+            about paths that are to be checked.
+
+    Raises:
+        ValueError: if the path that was asked for cannot run on such a sequence.
+    """
+    if implementation == "auto":
+        for name, path in paths.items():
+            if path.is_worthwhile(sequence) and (not path.is_checked or passes_check(name)):
+                return name
+    obstacle = paths[implementation].obstacle(sequence)
+    if obstacle:
+        raise ValueError(f"the {implementation} implementation cannot run here: {obstacle}")
+    return implementation

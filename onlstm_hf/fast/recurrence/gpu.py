@@ -1,0 +1,21 @@
+"""What the Triton paths of all recurrences need of a GPU."""
+
+import torch
+
+# The compute capability of the oldest GPUs that Triton compiles for.
+MIN_CAPABILITY = (7, 5)
+
+
+def obstacle(sequence: torch.Tensor, has_triton: bool) -> str | None:
+    """Why a Triton path cannot run on tensors like the first input of its recurrence, if it cannot."""
+    if sequence.device.type != "cuda":
+        return f"it needs tensors on a GPU, not on {sequence.device}"
+    if sequence.dtype == torch.float64:
+        return "it computes in float32, not in float64"
+    if sequence.numel() == 0:
+        return "there is nothing to compute: the batch is empty"
+    if not has_triton:
+        return "Triton is not installed (pip install triton)"
+    if torch.cuda.get_device_capability(sequence.device) < MIN_CAPABILITY:
+        return f"Triton needs a GPU of compute capability {'.'.join(map(str, MIN_CAPABILITY))} or later"
+    return None

@@ -1,0 +1,203 @@
+"""A recurrence as one opaque operator over the whole sequence: no graph over time, and a choice of fast paths.
+
+A recurrence says by named tuples what its operator takes, keeps and returns; a fast path is given these whole. What
+PyTorch needs beside that (schemas, shapes for the compiler, autograd) is made of them here, once for all recurrences.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, NamedTuple
+
+import torch
+
+from .fast_path import FastPath, choose_path
+from .path_check import PathChecks, Setting
+from .tensor_tuples import Layout, flatten, schema
+
+
+class Recurrence:
+    """Base of the recurrences. Each has one instance, in the file of its public function.
+
+    Of the named tuples' fields those of type `torch.Tensor` in `Inputs` have gradients; optional ones, such as masks,
+    have none. `Options` needs the field `product_in_bfloat16`.
+
+    Args:
+        module: the name of the module that makes the instance. Operators are global, and a second copy of that module,
+            which came with a checkpoint, must not replace those of the first.
+        paths: the fast paths by name, from the fastest on.
+
+    Attributes:
+        name: that of the operator.
+        Inputs, Options, Trace: the named tuples of `FastPath`.
+        sequence_field: the entry of `Trace` that is a sequence of the layout and dtype of the first input.
+        tags: those of the operator (`torch.Tag`).
+        checks: which of the paths that are to be checked were found right.
+    """
+
+    name: ClassVar[str]
+    Inputs: ClassVar[type[NamedTuple]]
+    Options: ClassVar[type[NamedTuple]]
+    Trace: ClassVar[type[NamedTuple]]
+    sequence_field: ClassVar[str]
+    tags: ClassVar[tuple[torch.Tag, ...]] = ()
+
+    def __init__(self, module: str, paths: Mapping[str, FastPath]):
+        self.paths = paths
+        self.checks = PathChecks(self.solve_tiny_problem)
+        self.implementations = ("auto", *paths)
+        self.input_layout, self._saved = Layout(self.Inputs), Layout(self.Trace, self.Inputs)
+        self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
+
+    def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
+        """The `Trace` of a sequence before anything is written to it: shapes, dtypes and devices."""
+        raise NotImplementedError
+
+    def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
+        """`Inputs` of empty tensors like the gradients; to be overridden where `kept_inputs` leaves some out."""
+        empty = (None if tensor is None else torch.empty_like(tensor) for tensor in flatten(inputs))
+        return self.input_layout.unflatten(empty)[0]
+
+    def kept_inputs(self, inputs: NamedTuple) -> NamedTuple:
+        """The inputs for the backward pass. `None` in place of those that it does not read saves memory."""
+        return inputs
+
+    def kept_trace(self, trace: NamedTuple) -> NamedTuple:
+        """The trace for `input_gradients`. `None` in place of what that does not read saves memory."""
+        return trace
+
+    def input_gradients(
+        self, gradients: NamedTuple, trace: NamedTuple, inputs: NamedTuple, options: NamedTuple
+    ) -> NamedTuple:
+        """`Inputs` of gradients from what a fast path returned: those of weights are one product over all steps."""
+        raise NotImplementedError
+
+    def solve_tiny_problem(self, implementation: str, setting: Setting) -> Sequence[torch.Tensor]:
+        """Values and gradients of a tiny problem, with every option; needed only where a path is to be checked."""
+        raise NotImplementedError
+
+    def run(self, inputs: NamedTuple, options: NamedTuple, implementation: str) -> NamedTuple:
+        """The `Trace` of a sequence by a fast path, `"auto"` or one by name; differentiable, once."""
+        if torch.compiler.is_compiling():
+            return self.Trace(*self.forward_operator(*flatten(inputs, options), implementation))
+        # Outside compiled code the two ways below cost less at every call than the operator does.
+        if needs_gradient(inputs):
+            return self.Trace(*_Function.apply(self, inputs, options, implementation, *flatten(inputs)))
+        return self._path(implementation, inputs[0], options).forward(inputs, options)
+
+    def choose(self, implementation: str, sequence: torch.Tensor, options: NamedTuple, may_try: bool = True) -> str:
+        """The name of the path that runs on a sequence; see `choose_path`, and `PathChecks.passes` for `may_try`."""
+
+        def passes_check(name: str) -> bool:
+            setting = Setting(sequence.device, sequence.dtype, options.product_in_bfloat16)
+            return self.checks.passes(name, setting, may_try)
+
+        return choose_path(self.paths, implementation, sequence, passes_check)
+
+    def _path(self, *arguments, **keywords) -> FastPath:
+        return self.paths[self.choose(*arguments, **keywords)]
+
+    def _save_for_backward(
+        self, ctx, inputs: NamedTuple, options: NamedTuple, implementation: str, trace: NamedTuple
+    ) -> None:
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*flatten(trace, self.kept_inputs(inputs)))
+        ctx.options, ctx.implementation = options, implementation
+
+    def _differentiate(self, ctx, grad_trace: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+        """The gradient of every input, by the order of the flat list."""
+        trace, inputs = self._saved.unflatten(ctx.saved_tensors)
+        grad_trace, options = self.Trace(*grad_trace), ctx.options
+        # Gradients are enabled here with `create_graph`: the operator then refuses to be differentiated a second time.
+        if torch.compiler.is_compiling() or torch.is_grad_enabled():
+            results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.implementation))
+            return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
+        gradients = self.paths[ctx.implementation].backward(grad_trace, trace, inputs, options)
+        # What only the steps needed is given back before the gradients of the weights, which need memory, too.
+        trace = self.kept_trace(trace)
+        ctx.maybe_clear_saved_tensors()
+        return flatten(self.input_gradients(gradients, trace, inputs, options))
+
+    def _define_operators(self, namespace: str) -> None:
+        inputs, options, trace = (Layout(kind).fields for kind in (self.Inputs, self.Options, self.Trace))
+        differentiable = [index for index, kind in enumerate(inputs.values()) if kind is torch.Tensor]
+        implementation = {"implementation": str}
+        # The arguments of the backward operator; some inputs are not kept, and some results have no gradient.
+        grad_trace = {f"grad_{name}": torch.Tensor | None for name in trace}
+        saved_trace = {f"saved_{name}": torch.Tensor for name in trace}
+        kept_inputs = dict.fromkeys(inputs, torch.Tensor | None)
+        of_forward = Layout(self.Inputs, self.Options)
+        of_backward = Layout(self.Trace, self.Trace, self.Inputs, self.Options)
+
+        def forward(*arguments):
+            *flat, implementation = arguments
+            inputs, options = of_forward.unflatten(flat)
+            return tuple(self._path(implementation, inputs[0], options).forward(inputs, options))
+
+        def backward(*arguments):
+            *flat, implementation = arguments
+            grad_trace, trace, inputs, options = of_backward.unflatten(flat)
+            sequence = getattr(trace, self.sequence_field)
+            path = self._path(implementation, sequence, options, may_try=False)
+            gradients = path.backward(grad_trace, trace, inputs, options)
+            gradients = flatten(self.input_gradients(gradients, trace, inputs, options))
+            return tuple(gradients[index] for index in differentiable)
+
+        def empty_trace(*arguments):
+            return tuple(self.empty_trace(*of_forward.unflatten(arguments)))
+
+        def empty_gradients(*arguments):
+            _, trace, inputs, _ = of_backward.unflatten(arguments)
+            gradients = flatten(self.empty_gradients(trace, inputs))
+            return tuple(gradients[index] for index in differentiable)
+
+        def save_for_backward(ctx, inputs, output):
+            *flat, implementation = inputs
+            inputs, options = of_forward.unflatten(flat)
+            self._save_for_backward(ctx, inputs, options, implementation, self.Trace(*output))
+
+        def differentiate(ctx, *grad_trace):
+            return *self._differentiate(ctx, grad_trace), *[None] * (len(options) + 1)
+
+        self.forward_operator = torch.library.custom_op(
+            f"{namespace}::{self.name}_forward",
+            forward,
+            mutates_args=(),
+            schema=schema(inputs | options | implementation, len(trace)),
+            tags=self.tags,
+        )
+        self.forward_operator.register_fake(empty_trace)
+        self.forward_operator.register_autograd(differentiate, setup_context=save_for_backward)
+        self.backward_operator = torch.library.custom_op(
+            f"{namespace}::{self.name}_backward",
+            backward,
+            mutates_args=(),
+            schema=schema(grad_trace | saved_trace | kept_inputs | options | implementation, len(differentiable)),
+            tags=self.tags,
+        )
+        self.backward_operator.register_fake(empty_gradients)
+
+
+def needs_gradient(inputs: NamedTuple) -> bool:
+    """Whether autograd will ask for the gradient of one of the inputs."""
+    if torch.is_grad_enabled():
+        for tensor in flatten(inputs):
+            if tensor is not None and tensor.requires_grad:
+                return True
+    return False
+
+
+class _Function(torch.autograd.Function):
+    """The operator without its costs, for where nothing is compiled."""
+
+    @staticmethod
+    def forward(ctx, recurrence: Recurrence, inputs: NamedTuple, options: NamedTuple, implementation: str, *_):
+        """The inputs once as they are, and once as a flat list, in which autograd looks for tensors."""
+        implementation = recurrence.choose(implementation, inputs[0], options)
+        trace = recurrence.paths[implementation].forward(inputs, options)
+        recurrence._save_for_backward(ctx, inputs, options, implementation, trace)
+        ctx.recurrence = recurrence
+        return tuple(trace)
+
+    @staticmethod
+    def backward(ctx, *grad_trace: torch.Tensor | None):
+        return None, None, None, None, *ctx.recurrence._differentiate(ctx, grad_trace)

@@ -1,0 +1,104 @@
+"""Fast paths that are tried on a tiny problem before `"auto"` takes them, and the answers, which are kept.
+
+A kernel may be wrong, or fail, on a GPU or with a version of a library that nobody has tried. So at the first use in a
+process, for each device and precision, it computes a tiny problem, values and gradients, and so does the plain path
+of PyTorch operations. Where the two disagree the plain path runs instead, and one warning says so.
+"""
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+import torch
+
+# The largest relative error, in the norm of each tensor. What is wrong is off by more, rounding to TF32 by less.
+TOLERANCE = 0.01
+TOLERANCE_IN_BFLOAT16 = 0.05
+
+
+# The path of PyTorch operations that every recurrence has, which is tested against the equations.
+PLAIN_PATH = "fused"
+
+
+class Setting(NamedTuple):
+    """What a path is tried for.
+
+    Attributes:
+        device: where the tensors are.
+        dtype: that of the sequence.
+        product_in_bfloat16: whether products with weights are computed in bfloat16, as under autocast.
+    """
+
+    device: torch.device
+    dtype: torch.dtype
+    product_in_bfloat16: bool
+
+    def __str__(self) -> str:
+        products = ", products in bfloat16" if self.product_in_bfloat16 else ""
+        return f"{self.device} ({str(self.dtype).removeprefix('torch.')}{products})"
+
+
+class PathChecks:
+    """The answers of one recurrence: which of its paths computed what its plain path does.
+
+    Args:
+        compute: `compute(implementation, setting)` solves the tiny problem; it returns the values and the gradients,
+            and leaves the global random state as it is.
+    """
+
+    def __init__(self, compute: Callable[[str, Setting], Sequence[torch.Tensor]]):
+        self._compute = compute
+        self._faults: dict[tuple[str, Setting], str | None] = {}
+        self._lock = threading.Lock()
+
+    def passes(self, name: str, setting: Setting, may_try: bool = True) -> bool:
+        """Whether a path may be taken. It is tried if it was not yet, and one that fails is warned of once.
+
+        Without an answer it counts as right where nothing can be tried: while PyTorch compiles or records a CUDA
+        graph, and where the caller forbids it (`may_try`), as the backward pass does, in whose thread no other
+        gradients could be computed.
+        """
+        key = name, setting
+        if key not in self._faults:
+            if not may_try or torch.compiler.is_compiling() or _is_recording(setting.device):
+                return True
+            with self._lock:
+                if key not in self._faults:
+                    # A new thread knows nothing of the caller's autograd, autocast, inference mode or dispatch modes.
+                    with ThreadPoolExecutor(max_workers=1) as thread:
+                        self._faults[key] = thread.submit(self._fault, name, setting).result()
+                    if self._faults[key] is not None:
+                        warnings.warn(
+                            f"the {name} implementation is not used on {setting}, a slower one runs instead: on a "
+                            f"tiny problem {self._faults[key]}",
+                            RuntimeWarning,
+                            stacklevel=2,
+                        )
+        return self._faults[key] is None
+
+    def _fault(self, name: str, setting: Setting) -> str | None:
+        """What is wrong with a path, `None` if nothing is."""
+        expected = self._compute(PLAIN_PATH, setting)
+        try:
+            computed = self._compute(name, setting)
+            errors = [_relative_error(*pair) for pair in zip(computed, expected, strict=True)]
+        except Exception as error:  # whatever it is, another path can do without
+            return f"it failed with {type(error).__name__}: {error}"
+        largest = max(errors, key=lambda error: (error != error, error))
+        in_bfloat16 = setting.product_in_bfloat16 or setting.dtype == torch.bfloat16
+        if largest <= (TOLERANCE_IN_BFLOAT16 if in_bfloat16 else TOLERANCE):
+            return None
+        return f"it does not compute what the plain path does (relative error {largest:.2g})"
+
+
+def _relative_error(computed: torch.Tensor, expected: torch.Tensor) -> float:
+    computed, expected = (tensor.detach().to("cpu", torch.float64) for tensor in (computed, expected))
+    if computed.shape != expected.shape:
+        return float("nan")
+    return ((computed - expected).norm() / expected.norm()).item()
+
+
+def _is_recording(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_current_stream_capturing()

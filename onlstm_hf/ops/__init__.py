@@ -1,1 +1,0 @@
-"""Recurrences and layers that know nothing of a model: the equations, and fast paths tested against them."""

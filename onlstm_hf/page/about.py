@@ -1,0 +1,91 @@
+"""The page's texts about a model, from its configuration and its card."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import ModelCard
+from transformers import PreTrainedModel
+
+KINDS = {"onlstm": "ON-LSTM", "prpn": "PRPN"}
+CELLS = {"lstm": "LSTM", "gru": "GRU", "rnn": "simple recurrent network"}
+
+
+def about_model(model: PreTrainedModel, folder: str | None) -> dict[str, Any]:
+    """Returns the page's texts about a model.
+
+    Args:
+        model: the model.
+        folder: the checkpoint's folder, in which a card may lie, or its name on the Hub.
+
+    Returns:
+        `kind`, the number of `parameters`, the names of its `layers` that have trees, counted from 0 the
+        `parse_layer`, the `language` of its text as a code or `None`, sentences on how it was `trained` and on its
+        `limits`, and from the card the `scores` of its trees by name.
+    """
+    config = model.config
+    num_layers = config.num_hidden_layers if model.induces_trees and config.parse_layer is not None else 0
+    layers = [f"layer {number + 1}" for number in range(num_layers)]
+    if model.induces_trees and not layers:
+        layers = ["distances"]
+    card = _card(folder)
+    text = "" if card is None else card.text
+    return {
+        "kind": KINDS.get(config.model_type) or CELLS[config.cell_type],
+        "parameters": model.num_parameters(),
+        "layers": layers,
+        "parse_layer": config.parse_layer or 0,
+        "language": None if card is None else _language(card),
+        "trained": _training(text, model),
+        "limits": _sentences(_paragraph(text, "## Limits\n"))[:1],
+        "scores": _scores(text),
+    }
+
+
+def _card(folder: str | None) -> ModelCard | None:
+    path = Path(folder or "", "README.md")
+    if folder and path.is_file():
+        return ModelCard(path.read_text(encoding="utf-8"), ignore_metadata_errors=True)
+    if folder and not Path(folder).is_dir():
+        try:
+            return ModelCard.load(folder)
+        except (OSError, ValueError):
+            return None
+    return None
+
+
+def _language(card: ModelCard) -> str | None:
+    language = card.data.language
+    return language[0] if isinstance(language, list) and language else language or None
+
+
+def _training(text: str, model: PreTrainedModel) -> list[str]:
+    """Sentences of the card: its first paragraph, and what it says of trees that the model was drawn to."""
+    sentences = _sentences(_paragraph(text, r"# [^\n]+\n"))
+    if not sentences:
+        sentences = ["It has no card, so nothing is known here of the text that it was trained on."]
+        if model.induces_trees:
+            sentences.append("Its trees come from the distances that it computes as it predicts each next word.")
+    sentences += _sentences(_paragraph(text, "(?=Its trees were drawn)"))[:1]
+    return [sentence for sentence in sentences if not sentence.startswith("Trained with")]
+
+
+def _paragraph(text: str, start: str) -> str:
+    """The paragraph that follows the first match of a pattern at the beginning of a line, as plain text."""
+    found = re.search(rf"^{start}\s*(.+?)(?:\n\s*\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    if found is None:
+        return ""
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", found[1])
+    return " ".join(re.sub(r"[*`]", "", plain).split())
+
+
+def _sentences(paragraph: str) -> list[str]:
+    return [sentence for sentence in re.split(r"(?<=[.;!?])\s+(?=[A-Z])", paragraph) if sentence]
+
+
+def _scores(text: str) -> list[list[str]]:
+    """Rows of the card's table of parsing scores: what made the trees, and its F1 on all sentences."""
+    table = re.search(r"^\| \| [^\n]*\n\| --- .*?\n\n", text, re.MULTILINE | re.DOTALL)
+    rows = [line.strip("| ").split(" | ") for line in (table[0].splitlines()[2:] if table else [])]
+    kept = re.compile(r"layer \d+(, no branching bias)?|induced trees.*|(left|right) branching|upper bound")
+    return [row[:2] for row in rows if len(row) > 1 and kept.fullmatch(row[0])]

@@ -1,0 +1,35 @@
+"""Shows a written page on this machine, with the standard library's server for files."""
+
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+class _Files(SimpleHTTPRequestHandler):
+    extensions_map = SimpleHTTPRequestHandler.extensions_map | {
+        ".js": "text/javascript",
+        ".json": "application/json",
+        ".svg": "image/svg+xml",
+        ".bin": "application/octet-stream",
+    }
+
+    def end_headers(self) -> None:
+        self.send_header("Cache-Control", "no-cache")
+        super().end_headers()
+
+    def log_message(self, *arguments) -> None:
+        """Writes nothing."""
+
+
+def build_server(folder: Path, host: str = "127.0.0.1", port: int = 7860) -> ThreadingHTTPServer:
+    """A server for the files of a folder.
+
+    Args:
+        folder: the written page.
+        host: the address to listen on.
+        port: 0 for any that is free.
+
+    Raises:
+        OSError: if the port is taken.
+    """
+    return ThreadingHTTPServer((host, port), partial(_Files, directory=str(folder)))

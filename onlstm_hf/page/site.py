@@ -1,0 +1,146 @@
+"""Writes the page with its checkpoints: a folder that any web server can hold."""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from ..utils.checkpoints import load_checkpoint
+from ..utils.files import written_folder
+from ..version import __version__
+from .about import about_model
+from .weights import write_weights
+
+STATIC = Path(__file__).parent / "static"
+CONFIG_FIELDS = (
+    *("model_type", "num_hidden_layers", "eos_token_id", "hidden_size", "embedding_size", "chunk_size", "cell_type"),
+    *("num_slots", "lookback", "resolution", "hard", "num_residual_blocks", "parsing_network", "reading_attention"),
+    "prediction_attention",
+)
+
+
+def write_page(
+    folder: str | Path, checkpoints: Sequence[str], *, precision: str = "int8", offline: bool = True
+) -> None:
+    """Writes the page into a new folder.
+
+    Args:
+        folder: the folder, which does not exist yet.
+        checkpoints: checkpoint folders or names on the Hub; the first is the one that the page opens with.
+        precision: of the weights; see `write_weights`.
+        offline: whether a browser keeps the page, so that it opens again without a network.
+
+    Raises:
+        FileExistsError: if there is something of this name.
+        FileNotFoundError, ValueError: if the folder above does not exist, or a checkpoint cannot be loaded or shown.
+    """
+    folder = Path(folder)
+    if folder.exists():
+        raise FileExistsError(f"{folder} exists already; choose another name or remove it")
+    if not folder.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {folder}: the folder {folder.parent} does not exist")
+    if not checkpoints:
+        raise ValueError("name at least one checkpoint for the page")
+    loaded = [(name, *load_checkpoint(name)) for name in checkpoints]
+    write_models(folder, loaded, precision=precision, offline=offline)
+
+
+def write_models(
+    folder: Path,
+    models: Sequence[tuple[str, PreTrainedModel, PreTrainedTokenizerBase]],
+    *,
+    precision: str = "int8",
+    offline: bool = True,
+) -> None:
+    """The same with models that are loaded, each with its name.
+
+    Raises:
+        ValueError: if a model or its tokenizer cannot be shown.
+    """
+    with written_folder(folder) as partial:
+        shutil.copytree(STATIC, partial, dirs_exist_ok=True)
+        names = _names([name for name, _, _ in models])
+        for name, (checkpoint, model, tokenizer) in zip(names, models, strict=True):
+            target = partial / "models" / name
+            target.mkdir(parents=True)
+            _write_model(target, name, checkpoint, model.cpu(), tokenizer, precision)
+        site = {"models": names, "made_with": f"onlstm_hf {__version__}"}
+        if offline:
+            site["files"], site["version"] = _files(partial)
+        _write_json(partial / "site.json", site)
+
+
+def _write_model(
+    folder: Path,
+    name: str,
+    checkpoint: str,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    precision: str,
+) -> None:
+    if not tokenizer.is_fast:
+        raise ValueError(f"the tokenizer of {checkpoint} has no tokenizer.json, which the page runs")
+    tokenizer_description = json.loads(tokenizer.backend_tokenizer.to_str())
+    _check_tokenizer(checkpoint, tokenizer_description)
+    tensors = write_weights(model, folder / "weights.bin", precision)
+    about = {"name": name, **about_model(model, checkpoint), "precision": precision}
+    _write_json(folder / "model.json", about | {"config": _config(model.config), "tensors": tensors})
+    _write_json(folder / "tokenizer.json", tokenizer_description)
+
+
+def _config(config: PreTrainedConfig) -> dict[str, Any]:
+    return {field: getattr(config, field) for field in CONFIG_FIELDS if hasattr(config, field)}
+
+
+def _check_tokenizer(checkpoint: str, description: dict[str, Any]) -> None:
+    """Refuses a tokenizer with components that `static/model/tokenizer.js` does not know."""
+    model = description["model"]
+    if not description["pre_tokenizer"] or (model["type"] == "BPE" and model["continuing_subword_prefix"] is None):
+        raise ValueError(
+            f"the page cannot run the tokenizer of {checkpoint}: it runs those whose pre-tokenizer says what the "
+            "words of a text are, as build_word_tokenizer and build_subword_tokenizer make them"
+        )
+    known = {
+        "normalizer": ("Sequence", "Lowercase", "Replace", "Strip", "NFC", "NFD", "NFKC", "NFKD"),
+        "pre_tokenizer": ("Sequence", "WhitespaceSplit", "Whitespace", "Split"),
+        "model": ("WordLevel", "BPE"),
+    }
+    for part, types in known.items():
+        components = [description[part]] if description[part] else []
+        for component in components:  # which grows as the walk goes down
+            components += component.get("normalizers", []) + component.get("pretokenizers", [])
+            if component["type"] not in types:
+                raise ValueError(
+                    f"the page cannot run the tokenizer of {checkpoint}: its {part} has {component['type']}, and the "
+                    f"page knows {', '.join(types)}"
+                )
+
+
+def _names(checkpoints: Sequence[str]) -> list[str]:
+    """Folder names for the checkpoints: their last parts, with a number where these are the same."""
+    names: list[str] = []
+    for checkpoint in checkpoints:
+        name = base = Path(checkpoint).resolve().name if Path(checkpoint).is_dir() else Path(checkpoint).name
+        number = 1
+        while name in names:
+            number += 1
+            name = f"{base}-{number}"
+        names.append(name)
+    return names
+
+
+def _files(folder: Path) -> tuple[list[str], str]:
+    """The files that a browser keeps, and a version that changes with any of them."""
+    digest = hashlib.sha256()
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
+    for path in files:
+        digest.update(path.read_bytes())
+    return [path.relative_to(folder).as_posix() for path in files], digest.hexdigest()[:16]
+
+
+def _write_json(path: Path, content: dict) -> None:
+    path.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")), encoding="utf-8")

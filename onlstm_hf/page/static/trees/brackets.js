@@ -1,0 +1,176 @@
+// Gold trees in brackets, round or square, with labels or without them.
+
+import { sortSpans } from "./spans.js";
+
+const CLOSING = { "(": ")", "[": "]" };
+// Tags whose leaves are no words, as in the papers' protocol: punctuation, currency signs, empty elements.
+const DROPPED_TAGS = new Set([
+  ",",
+  ".",
+  ":",
+  "``",
+  "''",
+  "-LRB-",
+  "-RRB-",
+  "HYPH",
+  "NFP",
+  "$",
+  "#",
+  "C$",
+  "A$",
+  "-NONE-",
+]);
+const ROOTS = new Set(["TOP", "ROOT", "S1", "VROOT"]);
+const LABELS = new Set(
+  (
+    "s sbar sbarq sinv sq np vp pp ap adjp advp adv whnp whpp whadjp whadvp qp nx prn prt frag intj lst nac rrc ucp x xp " +
+    "dp ip cp tp np nbar n v d p c t det aux nom card conjp negp infl comp root top vroot s1"
+  ).split(" "),
+);
+const TAGS = new Set(
+  (
+    "CC CD DT EX FW IN JJ JJR JJS LS MD NN NNS NNP NNPS PDT POS PRP PRP$ RB RBR RBS RP SYM TO UH VB VBD VBG VBN VBP VBZ " +
+    "WDT WP WP$ WRB ADJ ADV NUM PRON NOUN VERB ADP"
+  ).split(" "),
+);
+const FORM = /^\.?[A-Za-z][A-Za-z0-9]*\$?['’]*([-_=|+][A-Za-z0-9]+)*$|^-[A-Z]+-$|^[.,:$#]$|^(``|'')$/;
+
+// Whether a part of a text is meant as a tree: all of it stands between brackets that belong together.
+export function looksLikeTree(text) {
+  text = withoutTree(text);
+  const closing = CLOSING[text[0]];
+  if (!closing || text.at(-1) !== closing) return false;
+  let depth = 0;
+  for (let index = 0; index < text.length; index++) {
+    if (text[index] === text[0]) depth++;
+    if (text[index] === closing) depth--;
+    if (depth === 0 && index < text.length - 1) return /^\s*[([]/.test(text.slice(index + 1));
+  }
+  return true;
+}
+
+// Reads a tree: { words, spans, labels, named }. `labels` has the labels of a constituent, by its span; `named` are all
+// labels in the order in which they stand in the text. Spans are the constituents of two words or more.
+export function readTree(text) {
+  text = withoutTree(text);
+  const root = parse(text),
+    isLatex = /^\[\s*\./.test(text);
+  const unescaped = isLatex ? fromLatex : fromBrackets;
+  const labelled = hasLabels(root);
+  const words = [],
+    spans = [],
+    labels = new Map(),
+    named = new Set();
+  const visit = (node, isRoot) => {
+    const { parts } = node;
+    if (labelled && parts.length === 2 && parts.every(isText)) {
+      if (DROPPED_TAGS.has(parts[0])) return;
+      named.add(cleaned(parts[0]));
+      words.push(unescaped(parts[1]));
+      return;
+    }
+    const hasLabel = labelled && isText(parts[0]) && parts.length > 1;
+    const label = hasLabel ? cleaned(parts[0]) : null;
+    if (label) named.add(label);
+    const start = words.length;
+    for (const part of hasLabel ? parts.slice(1) : parts) {
+      if (isText(part)) words.push(unescaped(part));
+      else visit(part, false);
+    }
+    const wraps = isRoot && labelled && (label === null || ROOTS.has(label));
+    if (words.length - start > 1 && !wraps) {
+      const span = [start, words.length],
+        place = `${start}-${words.length}`;
+      if (!labels.has(place)) spans.push(span);
+      labels.set(place, [label, ...(labels.get(place) ?? [])].filter(Boolean));
+    }
+  };
+  visit(root, true);
+  if (words.length > 1 && !labels.has(`0-${words.length}`)) spans.push([0, words.length]);
+  return { words, spans: sortSpans(spans), labels, named: [...named] };
+}
+
+const isText = (part) => typeof part === "string";
+
+const cleaned = (label) => label.replace(/^\./, "").replace(/(?<=.)[-=].*$/, "");
+
+// Trees for LaTeX's qtree begin with \Tree, their labels with a dot, and their words may stand in braces.
+const withoutTree = (text) => text.replace(/^\\Tree\s*/, "");
+
+const fromLatex = (word) =>
+  word
+    .replace(/^\{(.+)\}$/, "$1")
+    .replace(
+      /\\text(backslash|asciitilde|asciicircum)\{\}/g,
+      (_, name) => ({ backslash: "\\", asciitilde: "~", asciicircum: "^" })[name],
+    )
+    .replace(/\\([&%$#_{}])/g, "$1");
+
+// As in the Penn Treebank, where a word's brackets and slashes are escaped.
+const fromBrackets = (word) =>
+  word
+    .replace(/-([LR])([RSC])B-/g, (_, side, kind) => ({ R: "()", S: "[]", C: "{}" })[kind][side === "L" ? 0 : 1])
+    .replace(/\\\//g, "/");
+
+function parse(text) {
+  const opening = text[0],
+    closing = CLOSING[opening];
+  const open = [{ parts: [] }];
+  const tokens = opening === "[" ? /[[\]]|[^\s[\]]+/g : /[()]|[^\s()]+/g;
+  for (const [token] of text.matchAll(tokens)) {
+    if (token === opening) {
+      open.push({ parts: [] });
+    } else if (token === closing) {
+      const node = open.pop();
+      if (!open.length) throw new SyntaxError(`there is a “${closing}” too many`);
+      if (!node.parts.length) throw new SyntaxError(`there is nothing between “${opening}” and “${closing}”`);
+      open.at(-1).parts.push(node);
+    } else if (token !== "{}" && token !== ".{}") {
+      // the empty label of qtree
+      open.at(-1).parts.push(token);
+    }
+  }
+  if (open.length > 1) throw new SyntaxError(`a “${opening}” is never closed`);
+  const [root, ...others] = open[0].parts;
+  if (others.length) throw new SyntaxError(`there are ${1 + others.length} trees; write one a line`);
+  return root;
+}
+
+// Labels are what stands first in a bracket that holds more than it, if that can be a label in every such bracket.
+function hasLabels(root) {
+  const first = [];
+  let numTagged = 0,
+    numBare = 0;
+  const visit = ({ parts }) => {
+    const texts = parts.filter(isText);
+    if (isText(parts[0]) && parts.length > 1) first.push(parts[0]);
+    else if (texts.length > 1) first.push("?"); // words beside each other with a bracket before them
+    if (parts.length === 2 && texts.length === 2) numTagged++;
+    else numBare += Math.max(texts.length - 1, 0);
+    parts.filter((part) => !isText(part)).forEach(visit);
+  };
+  visit(root);
+  if (!first.length) return false;
+  if (numBare === 0 && numTagged > 1 && hasOnlyTags(root)) return true;
+  const known = first.filter(isKnownLabel).length;
+  return (
+    first.every((text) => FORM.test(text) && (isKnownLabel(text) || /[A-Z]/.test(text))) && 2 * known >= first.length
+  );
+}
+
+// Whether each word has a bracket of its own with a tag in it, and each other bracket a label, as in a treebank.
+function hasOnlyTags(root) {
+  const isTagged = ({ parts }) => parts.length === 2 && parts.every(isText);
+  const check = (node, isRoot) => {
+    if (isTagged(node)) return true;
+    const [label, ...children] = isText(node.parts[0]) ? node.parts : [null, ...node.parts];
+    if (label === null && !(isRoot && children.length === 1)) return false;
+    return children.length > 0 && children.every((child) => !isText(child) && check(child, false));
+  };
+  return check(root, true);
+}
+
+function isKnownLabel(text) {
+  const name = text.replace(/^\./, "").replace(/(?<=.)['’_=|+-].*$/, "");
+  return LABELS.has(name.toLowerCase()) || /^[A-Za-z]+P$/.test(name) || TAGS.has(name) || DROPPED_TAGS.has(text);
+}

@@ -1,0 +1,56 @@
+// Trees and numbers as other programs read them.
+
+import { nest } from "./spans.js";
+
+// `leaf` writes a word, `node` a constituent from its parts.
+function fold(tree, leaf, node) {
+  const visit = ({ span: [start, end], children }, isRoot) =>
+    children.length || isRoot ? node(children.map((child) => visit(child, false))) : leaf(tree.words[start], end);
+  return visit(nest(tree), true);
+}
+
+// As `InducedTree.to_bracket` writes a word, so that `from_bracket` reads it back.
+const bracketed = (word) =>
+  word
+    .replace(/\\|-(?=[LR]RB[-()])/g, "\\$&")
+    .replaceAll("(", "-LRB-")
+    .replaceAll(")", "-RRB-");
+const squared = (word) => word.replaceAll("[", "-LSB-").replaceAll("]", "-RSB-");
+
+export const toBrackets = (tree) => fold(tree, bracketed, (parts) => `(${parts.join(" ")})`);
+
+export const toSquareBrackets = (tree) => fold(tree, squared, (parts) => `[${parts.join(" ")}]`);
+
+const LATEX = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
+const latex = (word) => `{${word.replace(/[\\~^&%$#_{}]/g, (character) => LATEX[character] ?? `\\${character}`)}}`;
+
+export const toQtree = (tree) => `\\Tree ${fold(tree, latex, (parts) => `[.{} ${parts.join(" ")} ]`)}`;
+
+export const toForest = (tree) =>
+  `\\begin{forest} nice empty nodes\n${fold(
+    tree,
+    (word) => `[${latex(word)}]`,
+    (parts) => `[${parts.join(" ")}]`,
+  )}\n\\end{forest}`;
+
+// A table as tab-separated values, quoted as Python's `csv` does it. A cell that a spreadsheet would take for a formula
+// gets an apostrophe before it.
+export function toTsv(rows) {
+  const cell = (value) => {
+    let text = value === null || value === undefined ? "" : typeof value === "number" ? shown(value) : String(value);
+    if (typeof value !== "number" && /^[=+\-@\t\r]/.test(text)) text = `'${text}`;
+    return /["\t\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  };
+  return rows.map((row) => `${row.map(cell).join("\t")}\r\n`).join("");
+}
+
+export const shown = (value) => String(Number(value.toPrecision(4)));
+
+// A file name for a sentence: its ASCII letters and digits, and hyphens for all else.
+export function fileStem(title) {
+  const stem = title
+    .toLowerCase()
+    .replace(/[^a-z0-9]+/g, "-")
+    .slice(0, 60);
+  return stem.replace(/^-+|-+$/g, "") || "sentence";
+}

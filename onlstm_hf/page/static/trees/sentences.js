@@ -1,0 +1,49 @@
+// What is typed or pasted: sentences and trees in brackets.
+
+import { looksLikeTree } from "./brackets.js";
+
+const ABBREVIATION =
+  /(^|\s|\()(mr|mrs|ms|dr|prof|sen|rep|gov|gen|st|jr|sr|inc|corp|co|ltd|vs|etc|no|jan|feb|aug|sept|oct|nov|dec|([a-z]\.)*[a-z])\.\s*$/i;
+
+// The parts of a text: { text, isTree }. A tree in brackets may go over several lines; other lines are sentences, and
+// a line with several sentences is split. `split` says of how many lines that was done.
+export function partsOf(text, language = "en") {
+  const parts = [];
+  let unclosed = "",
+    numSplit = 0;
+  for (const line of text.split(/\r\n|\r|\n/)) {
+    const whole = `${unclosed} ${line.trim()}`.trim();
+    unclosed = isOpen(whole) ? whole : "";
+    if (!whole || unclosed) continue;
+    if (looksLikeTree(whole)) {
+      parts.push({ text: whole, isTree: true });
+      continue;
+    }
+    const sentences = splitSentences(whole, language);
+    numSplit += sentences.length > 1;
+    parts.push(...sentences.map((sentence) => ({ text: sentence, isTree: false })));
+  }
+  if (unclosed) {
+    throw new SyntaxError(
+      `the brackets of “${unclosed.slice(0, 40)}” are never closed; a line that begins with a ` +
+        "bracket begins a gold tree",
+    );
+  }
+  return { parts, numSplit };
+}
+
+function isOpen(text) {
+  const opening = text[0],
+    closing = { "(": ")", "[": "]" }[opening];
+  return Boolean(closing) && text.split(opening).length > text.split(closing).length;
+}
+
+export function splitSentences(text, language) {
+  if (!globalThis.Intl?.Segmenter) return [text];
+  const sentences = [];
+  for (const { segment } of new Intl.Segmenter(language, { granularity: "sentence" }).segment(text)) {
+    if (sentences.length && ABBREVIATION.test(sentences.at(-1))) sentences.push(sentences.pop() + segment);
+    else sentences.push(segment);
+  }
+  return sentences.map((sentence) => sentence.trim()).filter(Boolean);
+}

@@ -1,0 +1,293 @@
+// Sentences in, trees out: the field, the choices, and a section with its tabs for each sentence.
+
+import { addressOf, goTo } from "../address.js";
+import { announce, button, choice, element, message } from "../dom.js";
+import { examplesFor } from "../examples.js";
+import { analyze, encodePart, shareUnknown, treeOfLayer } from "../model/analysis.js";
+import { checkpoint } from "../model/checkpoints.js";
+import { fileStem } from "../trees/exports.js";
+import { partsOf } from "../trees/sentences.js";
+import { correctTab } from "./correct_tab.js";
+import { expectedTab } from "./expected_tab.js";
+import { gatesTab } from "./gates_tab.js";
+import { learnersTab } from "./learners_tab.js";
+import { playTab } from "./play_tab.js";
+import { treeTab } from "./tree_tab.js";
+
+const TABS = {
+  tree: ["Tree", treeTab],
+  play: ["Step by step", playTab],
+  gates: ["Gates", gatesTab],
+  expected: ["Next words", expectedTab],
+  learners: ["Learners", learnersTab],
+  correct: ["Correct it", correctTab],
+};
+export const RULE_NAMES = { right: "the papers' rule", none: "without bias", ranges: "ranges (gates of a PRPN)" };
+const MAX_SENTENCES = 20,
+  MAX_WORDS = 120,
+  MAX_CHARACTERS = 20_000;
+
+export async function sentenceView(site, fields, isCurrent) {
+  const model = site.models.includes(fields.model) ? fields.model : site.models[0];
+  const own = await checkpoint(model);
+  const examples = examplesFor(own.about.language);
+  const text = fields.text ?? examples.sentences[0].text;
+  const layer = chosenLayer(fields.layer, own.about),
+    rule = RULE_NAMES[fields.rule] ? fields.rule : "right";
+  const known = { ...fields, model: fields.model, text };
+  const results = element("div", { id: "results", "aria-live": "off" });
+  const view = element(
+    "div",
+    { class: "sentence-view" },
+    form(site, own, known, { model, layer, rule }, examples),
+    results,
+  );
+
+  const show = async () => {
+    results.setAttribute("aria-busy", "true");
+    results.replaceChildren(element("p", { class: "help" }, "Reading …"));
+    try {
+      const sections = await readText({ site, own, text, layer, rule, fields: known, results });
+      if (!isCurrent()) return;
+      results.replaceChildren(...sections);
+      announce(`Shown: ${text.slice(0, 80)}`);
+    } catch (error) {
+      results.replaceChildren(
+        message(error instanceof SyntaxError ? `These brackets cannot be read: ${error.message}.` : error.message),
+      );
+    }
+    results.removeAttribute("aria-busy");
+  };
+  return { view, show, title: text.slice(0, 80) };
+}
+
+function chosenLayer(asked, about) {
+  const layer = Number(asked) - 1;
+  return Number.isInteger(layer) && layer >= 0 && layer < about.layers.length ? layer : about.parse_layer;
+}
+
+function form(site, own, fields, { model, layer, rule }, examples) {
+  const area = element("textarea", {
+    id: "text",
+    rows: 2,
+    spellcheck: "false",
+    dir: "auto",
+    lang: own.about.language,
+  });
+  area.value = fields.text;
+  const submit = () => goTo({ ...fields, text: area.value, tab: fields.tab });
+  area.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+    event.preventDefault();
+    submit();
+  });
+  const change = (name) => (value) => goTo({ ...fields, text: area.value, [name]: value });
+  const choices = [
+    site.models.length > 1 &&
+      choice(
+        "Model",
+        site.models.map((name) => [name, name]),
+        model,
+        (value) =>
+          goTo({
+            ...fields,
+            model: value,
+            layer: "",
+            text: area.value === examples.sentences[0].text ? "" : area.value,
+          }),
+      ),
+    own.about.layers.length > 1 &&
+      choice(
+        "Layer",
+        own.about.layers.map((name, index) => [
+          index + 1,
+          index === own.about.parse_layer ? `${name} (the model's own)` : name,
+        ]),
+        layer + 1,
+        change("layer"),
+      ),
+    own.hasTrees && choice("Rule", Object.entries(RULE_NAMES), rule, change("rule")),
+  ];
+  const gallery = element(
+    "details",
+    { class: "examples" },
+    element("summary", {}, "Examples"),
+    element(
+      "ul",
+      {},
+      examples.sentences.map(({ text, about }) =>
+        element(
+          "li",
+          {},
+          element("a", { href: addressOf({ ...fields, text, tab: "" }), lang: own.about.language, dir: "auto" }, text),
+          element("span", { class: "help" }, ` ${about}`),
+        ),
+      ),
+    ),
+  );
+  return element(
+    "form",
+    {
+      class: "ask",
+      onsubmit: (event) => {
+        event.preventDefault();
+        submit();
+      },
+    },
+    element("label", { for: "text" }, "Sentences, or a tree in brackets"),
+    area,
+    element(
+      "div",
+      { class: "actions" },
+      element("button", { type: "submit", class: "main", id: "parse" }, "Parse"),
+      choices,
+    ),
+    element(
+      "p",
+      { class: "help" },
+      "Enter parses, Shift+Enter begins a new line. What you type stays in your browser.",
+    ),
+    aboutModel(own),
+    gallery,
+  );
+}
+
+function aboutModel({ name, about }) {
+  const rows = about.scores.map(([what, f1]) => `${what} ${f1}`).join(", ");
+  return element(
+    "details",
+    { class: "about-model" },
+    element("summary", {}, `About ${name}`),
+    element("p", {}, about.trained.join(" ")),
+    about.limits.length > 0 && element("p", {}, about.limits.join(" ")),
+    rows && element("p", {}, `F1 of its trees on gold trees that it has not seen, in percent: ${rows}.`),
+  );
+}
+
+async function readText({ site, own, text, layer, rule, fields, results }) {
+  const notes = [];
+  if (text.length > MAX_CHARACTERS)
+    throw new Error(`These are ${text.length} characters; at most ${MAX_CHARACTERS} are read at a time.`);
+  let { parts, numSplit } = partsOf(text, own.about.language ?? "en");
+  if (!parts.length) throw new Error("There is no sentence yet: type one and parse it.");
+  if (numSplit) notes.push(`Split into ${parts.length} sentences.`);
+  if (parts.length > MAX_SENTENCES) {
+    notes.push(`The first ${MAX_SENTENCES} of ${parts.length} sentences are shown.`);
+    parts = parts.slice(0, MAX_SENTENCES);
+  }
+  const encoded = parts.map((part) => ({ part, words: encodePart(part, own.tokenizer) }));
+  const unknown = shareUnknown({ isUnknown: encoded.flatMap(({ words }) => words.isUnknown) });
+  const sections = [];
+  for (const { part, words } of encoded) {
+    if (!words.words.length) throw new Error(`There is no word in “${part.text.slice(0, 40)}”.`);
+    if (words.words.length > MAX_WORDS) {
+      throw new Error(
+        `The sentence that begins with “${words.words.slice(0, 5).join(" ")}” has ${words.words.length} words; at most ${MAX_WORDS} can be parsed.`,
+      );
+    }
+    const analysis = await analyze(words, own);
+    sections.push(
+      section({
+        site,
+        own,
+        part,
+        analysis,
+        layer,
+        rule,
+        fields,
+        width: results.clientWidth - 2,
+        number: sections.length,
+      }),
+    );
+  }
+  const banner =
+    unknown > 0.5 &&
+    element(
+      "p",
+      { class: "message", role: "status" },
+      `${own.name} does not know most of these words. It was trained on text in ${languageName(own.about.language)}; ` +
+        "its trees say little here.",
+    );
+  return [
+    banner,
+    notes.length > 0 && element("p", { class: "note", role: "status" }, notes.join(" ")),
+    ...sections,
+  ].filter(Boolean);
+}
+
+function languageName(code) {
+  if (!code) return "another language";
+  return new Intl.DisplayNames("en", { type: "language" }).of(code);
+}
+
+function section({ site, own, part, analysis, layer, rule, fields, width, number }) {
+  const title = analysis.words.join(" ");
+  const tree = analysis.distances.length ? treeOfLayer(analysis, layer, rule) : null;
+  const layerName = own.about.layers.length > 1 ? `, ${own.about.layers[layer]}` : "";
+  const sentence = {
+    site,
+    checkpoint: own,
+    part,
+    analysis,
+    layer,
+    rule,
+    fields,
+    width,
+    tree,
+    title,
+    stem: fileStem(title),
+    caption: tree
+      ? `${own.name}${layerName}, ${rule === "right" ? "the papers' rule" : rule === "none" ? "rule without bias" : "rule of ranges"}`
+      : own.name,
+  };
+  const named = analysis.named.length > 0 && `Read as labels: ${analysis.named.join(", ")}.`;
+  const flat = analysis.isFlat && "There are no brackets inside the sentence, so there is nothing to compare.";
+  return element(
+    "section",
+    { class: "result", "aria-labelledby": `sentence-${number}` },
+    element("h2", { id: `sentence-${number}`, lang: own.about.language, dir: "auto" }, title),
+    (named || flat) && element("p", { class: "note" }, [named, flat].filter(Boolean).join(" ")),
+    tabs(sentence, number),
+  );
+}
+
+function tabs(sentence, number) {
+  const { fields } = sentence;
+  let current = TABS[fields.tab] ? fields.tab : "tree";
+  const panel = element("div", { role: "tabpanel", id: `panel-${number}`, tabindex: "-1" });
+  const list = element("div", { role: "tablist", class: "tabs", "aria-label": `Views of: ${sentence.title}` });
+  const show = (name) => {
+    current = name;
+    for (const tab of list.children) {
+      tab.setAttribute("aria-selected", tab.dataset.tab === name);
+      tab.tabIndex = tab.dataset.tab === name ? 0 : -1;
+    }
+    panel.setAttribute("aria-labelledby", `tab-${number}-${name}`);
+    panel.replaceChildren(TABS[name][1](sentence));
+  };
+  const choose = (name) => {
+    show(name);
+    goTo({ ...fields, tab: name === "tree" ? "" : name }, { replace: true });
+    fields.tab = name === "tree" ? "" : name;
+  };
+  for (const [name, [text]] of Object.entries(TABS)) {
+    list.append(
+      button(text, () => choose(name), {
+        role: "tab",
+        id: `tab-${number}-${name}`,
+        "data-tab": name,
+        "aria-controls": `panel-${number}`,
+      }),
+    );
+  }
+  list.addEventListener("keydown", (event) => {
+    const names = Object.keys(TABS),
+      move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (!move) return;
+    event.preventDefault();
+    choose(names[(names.indexOf(current) + move + names.length) % names.length]);
+    list.querySelector("[aria-selected=true]").focus();
+  });
+  show(current);
+  return element("div", {}, list, panel);
+}

@@ -1,0 +1,255 @@
+// The tree of a sentence over its words, with the distances that made it right below, and everything to take away.
+
+import { announce, button, element, save, table } from "../dom.js";
+import { END, total } from "../model/analysis.js";
+import { fileStem, shown, toBrackets, toForest, toQtree, toSquareBrackets, toTsv } from "../trees/exports.js";
+import { score } from "../trees/scores.js";
+import { key, keysOf, leftBranching, rightBranching } from "../trees/spans.js";
+import { columnsOf, kindsAgainst, Picture } from "./figure.js";
+import { interactive, outline } from "./interaction.js";
+import { pngOf, svgDocument } from "./saving.js";
+
+const LONG = 25; // words, from which on the outline is shown beside the figure
+
+export function treeTab(sentence) {
+  const { analysis, tree, width } = sentence;
+  const parts = element("div", { class: "tree-tab" });
+  const say = element(
+    "output",
+    { class: "said" },
+    tree
+      ? "Point at a constituent, tap it, or walk with the arrow keys."
+      : "This model induces no trees; the bars are the surprisals of the words.",
+  );
+  let allLayers = false;
+  const box = element("div", {});
+  const draw = () => {
+    const svg = drawSentence(sentence, allLayers);
+    box.replaceChildren(interactive(svg, analysis.words, (chosen) => (say.textContent = described(sentence, chosen))));
+  };
+  draw();
+  sentence.figure = () => box.querySelector("svg");
+  const tools = element(
+    "div",
+    { class: "tools", role: "group", "aria-label": "Figure" },
+    sentence.checkpoint.about.layers.length > 1 &&
+      button(
+        "All layers",
+        (event) => {
+          allLayers = !allLayers;
+          event.target.setAttribute("aria-pressed", allLayers);
+          draw();
+        },
+        { "aria-pressed": "false" },
+      ),
+    button("Full screen", () => fullScreen(parts, sentence, draw)),
+  );
+  parts.append(say, box, tools);
+  if (tree) {
+    const words = outline(tree, (word) =>
+      element(
+        "span",
+        { class: marks(sentence, word) },
+        analysis.words[word],
+        analysis.isUnknown[word] && element("span", { class: "mark" }, " unknown"),
+      ),
+    );
+    const isLong = analysis.words.length > LONG;
+    parts.append(
+      element(
+        "details",
+        { class: "as-outline", open: isLong || width < 640 },
+        element("summary", {}, "The tree as an outline"),
+        words,
+      ),
+    );
+  }
+  if (analysis.gold) parts.append(againstGold(sentence));
+  parts.append(numbers(sentence), tree && exportsOf(sentence));
+  return parts;
+}
+
+function drawSentence({ analysis, tree, checkpoint, layer, rule, width, caption }, allLayers) {
+  const { words, gold, surprisals, isUnknown, distances } = analysis;
+  const columns = columnsOf(words, width, { left: 44 });
+  const picture = new Picture(
+    columns,
+    tree ? `Tree of ${words.join(" ")}: ${toBrackets(tree)}` : `Words: ${words.join(" ")}`,
+  );
+  if (gold && tree) {
+    picture.caption("gold tree");
+    picture.tree(gold, { kindOf: kindsAgainst(tree, "gold"), labels: gold.labels, panel: 0 });
+    picture.words();
+  }
+  if (tree) {
+    picture.caption(caption);
+    picture.tree(tree, { kindOf: kindsAgainst(gold), panel: 1 });
+  }
+  picture.words({ isUnknown, surprisals });
+  const kinds = tree && gold ? ["both", "one", "gold"] : [];
+  picture.legend(isUnknown.some(Boolean) ? [...kinds, "unknown"] : kinds);
+  const shownLayers = allLayers ? distances.map((_, index) => index) : distances.length ? [layer] : [];
+  shownLayers.sort((a, b) => (b === layer) - (a === layer) || a - b); // the one that makes the tree is next to it
+  for (const index of shownLayers) {
+    const name = checkpoint.about.layers[index];
+    const makes =
+      index === layer
+        ? distances.length > 1
+          ? `distances of ${name}, which make the tree`
+          : "distances, which make the tree"
+        : `distances of ${name}`;
+    picture.measure({ name: makes, values: distances[index], unused: rule === "right" ? -1 : 0 });
+  }
+  picture.measure({ name: "surprisal: how unexpected a word is, in bits", values: surprisals, kind: "bars" });
+  return picture.finish();
+}
+
+function described({ analysis, tree, layer }, chosen) {
+  const { words, surprisals, distances, isUnknown, gold } = analysis;
+  if (chosen.word !== undefined) {
+    const { word } = chosen;
+    const distance = distances.length ? `, distance ${shown(distances[layer][word])}` : "";
+    return (
+      `${words[word]}: ${surprisals[word].toFixed(1)} bits${distance}` +
+      (isUnknown[word] ? "; the model does not know this word and reads <unk>" : "")
+    );
+  }
+  const span = key([chosen.start, chosen.end]);
+  const where = gold && tree ? agreement(keysOf(tree.spans).has(span), keysOf(gold.spans).has(span)) : "";
+  return `${chosen.words.join(" ")} (words ${chosen.start + 1} to ${chosen.end})${where}`;
+}
+
+const agreement = (inTree, inGold) =>
+  inTree && inGold ? ", in both trees" : inTree ? ", only in this tree" : ", only in the gold tree";
+
+function marks({ analysis: { gold, isUnknown }, tree }, word) {
+  if (isUnknown[word]) return "unknown";
+  if (!gold || !tree) return null;
+  // A word is marked where a constituent begins with it that only one of the trees has.
+  const starting = ({ spans }) => spans.filter(([start]) => start === word).map(key);
+  const other = keysOf(gold.spans);
+  return starting(tree).every((span) => other.has(span)) ? "agrees" : "differs";
+}
+
+function againstGold({ analysis: { words, gold }, tree, checkpoint }) {
+  if (!tree) return null;
+  const rows = [
+    [checkpoint.name, tree],
+    ["right branching", rightBranching(words)],
+    ["left branching", leftBranching(words)],
+  ].map(([name, other]) => {
+    const { f1, precision, recall } = score(other, gold);
+    return [name, ...[f1, precision, recall].map((value) => (100 * value).toFixed(1))];
+  });
+  return element(
+    "section",
+    { class: "against-gold" },
+    element("h4", {}, "Against the gold tree"),
+    table("Scores against the gold tree", ["tree of", "F1", "precision", "recall"], rows, { class: "scores" }),
+    element("p", { class: "help" }, "In percent. The whole sentence does not count, as in the papers."),
+  );
+}
+
+function numbersOf({ analysis, checkpoint }) {
+  const { words, distances, surprisals, endSurprisal, isUnknown } = analysis;
+  const columns = [
+    "word",
+    ...checkpoint.about.layers.map((name) => `distance, ${name}`),
+    "surprisal (bits)",
+    "unknown",
+  ];
+  const rows = words.map((word, index) => [
+    word,
+    ...distances.map((layer) => layer[index]),
+    surprisals[index],
+    isUnknown[index] ? "yes" : "no",
+  ]);
+  return [columns, ...rows, [END, ...distances.map(() => null), endSurprisal, "no"]];
+}
+
+function numbers(sentence) {
+  const [columns, ...rows] = numbersOf(sentence);
+  const cells = rows.map((row) => row.map((cell) => (typeof cell === "number" ? shown(cell) : (cell ?? ""))));
+  return element(
+    "details",
+    { class: "numbers" },
+    element("summary", {}, "The numbers"),
+    element(
+      "p",
+      { class: "help" },
+      `Surprisal of the whole sentence with its end: ${total(sentence.analysis).toFixed(1)} bits.`,
+    ),
+    table(`Numbers of: ${sentence.title}`, columns, cells),
+    element(
+      "p",
+      { class: "tools" },
+      button("Copy", (event) => copy(toTsv([columns, ...rows]), event.target), { "aria-label": "Copy the numbers" }),
+      button("Save as TSV", () =>
+        save(`${sentence.stem}.tsv`, toTsv([columns, ...rows]), "text/tab-separated-values"),
+      ),
+      button("Save as JSON", () => save(`${sentence.stem}.json`, recordOf(sentence), "application/json")),
+    ),
+  );
+}
+
+function recordOf(sentence) {
+  const [columns, ...rows] = numbersOf(sentence);
+  const words = rows.map((row) => Object.fromEntries(columns.map((name, index) => [name, row[index]])));
+  const tree = sentence.tree ? toBrackets(sentence.tree) : null;
+  return `${JSON.stringify({ sentence: sentence.title, made_by: sentence.caption, tree, words }, null, 1)}\n`;
+}
+
+function exportsOf(sentence) {
+  const { tree } = sentence;
+  const forms = {
+    Brackets: toBrackets,
+    "Square brackets": toSquareBrackets,
+    "LaTeX, qtree": toQtree,
+    "LaTeX, forest": toForest,
+  };
+  return element(
+    "details",
+    { class: "exports" },
+    element("summary", {}, "Pictures, brackets and LaTeX"),
+    element(
+      "p",
+      { class: "tools" },
+      button("Save as SVG", () => save(`${sentence.stem}.svg`, svgDocument(sentence.figure()), "image/svg+xml")),
+      button("Save as PNG", async () => save(`${sentence.stem}.png`, await pngOf(sentence.figure()), "image/png")),
+      button("Print", () => print()),
+    ),
+    Object.entries(forms).map(([name, write]) => [
+      element("h4", {}, name),
+      element("pre", { tabindex: "0", "aria-label": name }, write(tree)),
+      button("Copy", (event) => copy(write(tree), event.target), { "aria-label": `Copy: ${name}` }),
+    ]),
+  );
+}
+
+async function copy(text, target) {
+  try {
+    await navigator.clipboard.writeText(text);
+    announce("Copied.");
+    target.textContent = "Copied";
+  } catch {
+    // without HTTPS a page may only select
+    const shownText = target.parentElement.querySelector("pre, table") ?? target.previousElementSibling;
+    if (shownText) getSelection().selectAllChildren(shownText);
+  }
+}
+
+async function fullScreen(parts, sentence, draw) {
+  const usual = sentence.width;
+  const leave = () => {
+    if (document.fullscreenElement) return;
+    document.removeEventListener("fullscreenchange", leave);
+    sentence.width = usual;
+    draw();
+  };
+  await parts.requestFullscreen();
+  document.addEventListener("fullscreenchange", leave);
+  sentence.width = innerWidth - 48;
+  draw();
+}
+
+export const stemOf = fileStem;

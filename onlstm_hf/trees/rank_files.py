@@ -1,0 +1,130 @@
+"""Compact files of the trees that a model gives the sentences of a text, without the words.
+
+They can be published where the text cannot. Each word has the rank of its distance among those of its sentence, 0 for
+the smallest; equal distances have equal ranks. So every rule makes the same tree from ranks as from distances. The
+words come from the text, which a reader recognises by a fingerprint.
+
+A file is compressed by xz. Its first line is JSON: `format`, `version`, `num_sentences`, `fingerprint` (of the words),
+`bytes` of a rank, `layers`, `parse_layer`, `model` and `branching_bias` as in `tree_files.py`. Then come the number of
+words of each sentence (4 bytes, little-endian), and for each layer the ranks of all words in order.
+"""
+
+import json
+import lzma
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from ..utils.files import fingerprint, written_file
+from .tree_files import SentenceDistances, read_tree_file
+
+SUFFIX = ".ranks.xz"
+FORMAT, VERSION = "onlstm_hf ranks of syntactic distances", 1
+
+
+def write_rank_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
+    """Writes a file from which `read_rank_file` makes the same trees; one of the same name is replaced.
+
+    Equal content gives equal bytes.
+    """
+    lengths = np.array([len(words) for words in stored.sentences], dtype="<u4")
+    dtype = np.dtype("u1" if lengths.max(initial=0) <= 256 else "<u4")
+    header = {
+        "format": FORMAT,
+        "version": VERSION,
+        "num_sentences": len(lengths),
+        "fingerprint": words_fingerprint(stored.sentences),
+        "bytes": dtype.itemsize,
+        "layers": list(stored.by_layer),
+        "parse_layer": stored.parse_layer,
+        "model": stored.model,
+        "branching_bias": stored.branching_bias,
+    }
+    content = [json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode("utf-8"), b"\n", lengths.tobytes()]
+    for sentences in stored.by_layer.values():
+        ranks = [np.unique(distances, return_inverse=True)[1].reshape(-1).astype(dtype) for distances in sentences]
+        content += [rank.tobytes() for rank in ranks]
+    with written_file(path, binary=True) as file:
+        file.write(lzma.compress(b"".join(content), preset=9))
+
+
+def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) -> SentenceDistances:
+    """Reads what `write_rank_file` wrote, beside the text.
+
+    Args:
+        path: the file.
+        sentences: the words of each sentence of the text.
+
+    Returns:
+        The sentences, with the ranks as distances.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it is another kind of file, of a later version, or damaged, or if the text is another one.
+    """
+    try:
+        header, _, content = _decompressed(path).partition(b"\n")
+        header = json.loads(header)
+        if header["format"] != FORMAT:
+            raise ValueError(f"its format is {header['format']!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no file of ranks, or damaged: {error}") from error
+    if header.get("version") != VERSION:
+        raise ValueError(
+            f"{path} is a file of ranks of version {header.get('version')}; this package reads version {VERSION}"
+        )
+    found = words_fingerprint(sentences)
+    if found != header.get("fingerprint"):
+        raise ValueError(
+            f"{path} has the trees of another text: {header.get('num_sentences')} sentences with the fingerprint "
+            f"{header.get('fingerprint')}, and not {len(sentences)} with {found}. Give the text, and the tokenizer's "
+            "way to split it, that it was made with"
+        )
+    try:
+        count, layers = header["num_sentences"], header["layers"]
+        lengths = np.frombuffer(content, "<u4", count)
+        ranks = np.frombuffer(content, {1: "u1", 4: "<u4"}[header["bytes"]], offset=4 * count)
+        ends = np.cumsum(lengths, dtype=np.int64)
+        by_layer = {
+            layer: [row[end - length : end].tolist() for end, length in zip(ends, lengths, strict=True)]
+            for layer, row in zip(layers, ranks.reshape(len(layers), int(lengths.sum())), strict=True)
+        }
+        words = [tuple(sentence) for sentence in sentences]
+        return SentenceDistances(words, by_layer, header["parse_layer"], header["model"], header["branching_bias"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def read_trees_of_text(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) -> SentenceDistances:
+    """The trees of a text from either kind of file: one of ranks, or one of trees (`tree_files.py`).
+
+    Args:
+        path: the file; that of ranks has the suffix `.ranks.xz`.
+        sentences: the words of each sentence of the text.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if it cannot be read, or has other sentences.
+    """
+    if str(path).endswith(SUFFIX):
+        return read_rank_file(path, sentences)
+    stored = read_tree_file(path)
+    if stored.sentences != [tuple(words) for words in sentences]:
+        raise ValueError(f"{path} has the trees of another text, or of one that is split into other words")
+    return stored
+
+
+def words_fingerprint(sentences: Sequence[Sequence[str]]) -> str:
+    """The `fingerprint` of the words of a text."""
+    return fingerprint(map(" ".join, sentences))
+
+
+def _decompressed(path: str | os.PathLike) -> bytes:
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        return lzma.decompress(Path(path).read_bytes())
+    except (lzma.LZMAError, EOFError) as error:
+        raise ValueError(str(error)) from error

@@ -1,0 +1,91 @@
+"""Configurations that ask for more weights than a checkpoint has, refused before memory is taken for these weights."""
+
+import json
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from transformers import AutoConfig, PreTrainedConfig
+from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
+
+# A model has as many weights as its files, and for a moment more: a decoder, before it is tied to the embeddings.
+SLACK = 2
+
+
+def check_size(name: str | os.PathLike, auto_class: type, trust_remote_code: bool = False) -> None:
+    """Compares the sizes of a checkpoint's configuration with the headers of its safetensors files.
+
+    The model is built without memory for its weights, and only as far as the files go. Quantised checkpoints, which
+    pack their weights, and other formats are passed over.
+
+    Args:
+        name: a checkpoint folder, or a name on the Hub.
+        auto_class: the class of Transformers that will load the model.
+        trust_remote_code: see `load_checkpoint`.
+
+    Raises:
+        ValueError: if the model would have many more weights than the files.
+        OSError: if a file is missing.
+    """
+    files = _safetensors_files(name)
+    fields, _ = PreTrainedConfig.get_config_dict(name)
+    if not files or fields.get("quantization_config") is not None:
+        return
+    num_tensors, num_weights = 0, 0
+    for path in files:
+        with safe_open(path, framework="pt") as file:
+            shapes = [torch.Size(file.get_slice(key).get_shape()) for key in file.keys()]  # noqa: SIM118 (no mapping)
+        num_tensors, num_weights = num_tensors + len(shapes), num_weights + sum(shape.numel() for shape in shapes)
+    num_layers = fields.get("num_hidden_layers", 0)
+    if isinstance(num_layers, int) and num_layers > num_tensors:  # a configuration may have a list of as many entries
+        raise _too_much(num_tensors, num_weights)
+    config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+    with _limited_parameters(num_tensors, num_weights), torch.device("meta"):
+        auto_class.from_config(config, trust_remote_code=trust_remote_code)
+
+
+def _safetensors_files(name: str | os.PathLike) -> list[str]:
+    def find(file: str) -> str | None:
+        return cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+
+    if (path := find(SAFE_WEIGHTS_NAME)) is not None:
+        return [path]
+    if (index := find(SAFE_WEIGHTS_INDEX_NAME)) is None:
+        return []
+    shards: dict[str, Any] = json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"]
+    return [cached_file(name, shard) for shard in sorted(set(shards.values()))]
+
+
+@contextmanager
+def _limited_parameters(num_tensors: int, num_weights: int) -> Iterator[None]:
+    """A block in which this thread makes no modules with more parameters than `SLACK` times these numbers."""
+    seen: dict[int, torch.nn.Parameter] = {}
+    thread, total = threading.get_ident(), 0
+
+    def count(_module: torch.nn.Module, _name: str, parameter: torch.nn.Parameter) -> None:
+        nonlocal total
+        if threading.get_ident() != thread or id(parameter) in seen:
+            return
+        seen[id(parameter)] = parameter
+        total += parameter.numel()
+        if len(seen) > SLACK * num_tensors or total > SLACK * num_weights:
+            raise _too_much(num_tensors, num_weights)
+
+    hook = register_module_parameter_registration_hook(count)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _too_much(num_tensors: int, num_weights: int) -> ValueError:
+    return ValueError(
+        f"its config.json asks for more than the {num_tensors:,} tensors with {num_weights:,} weights that its "
+        "safetensors files have: one of them is not of this model"
+    )

@@ -1,0 +1,68 @@
+"""Weights of a mixture: every step of EM gains, and the end is the optimum that a general optimiser finds."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize
+
+from eval.adaptation import mixture
+from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
+
+
+def drawn(num_models, num_tokens, seed=0):
+    """Log probabilities of tokens that no model gives best throughout."""
+    generator = np.random.default_rng(seed)
+    return torch.from_numpy(np.log(generator.beta(0.4, 3.0, (num_models, num_tokens)) + 1e-6))
+
+
+def mean_loss(weights, log_probabilities):
+    return -np.log(np.asarray(weights) @ log_probabilities.exp().numpy()).mean()
+
+
+@pytest.mark.parametrize("num_models", [2, 3, 5])
+def test_the_weights_are_the_optimum_that_scipy_finds(num_models):
+    log_probabilities = drawn(num_models, 400, seed=num_models)
+    weights = mixture_weights(log_probabilities)
+    assert weights.sum().item() == pytest.approx(1) and weights.min() >= 0
+    start = np.full(num_models, 1 / num_models)
+    found = minimize(
+        mean_loss,
+        start,
+        args=(log_probabilities,),
+        method="SLSQP",
+        bounds=[(1e-9, 1)] * num_models,
+        constraints={"type": "eq", "fun": lambda weights: weights.sum() - 1},
+        options={"ftol": 1e-14, "maxiter": 1000},
+    )
+    assert mean_loss(weights, log_probabilities) == pytest.approx(found.fun, abs=1e-7)
+    assert weights.tolist() == pytest.approx(found.x.tolist(), abs=1e-3)
+
+
+def test_every_step_makes_the_text_likelier(monkeypatch):
+    log_probabilities = drawn(3, 200)
+    losses = []
+    for steps in range(1, 12):
+        monkeypatch.setattr(mixture, "MOST_STEPS", steps)
+        losses.append(mean_loss(mixture_weights(log_probabilities), log_probabilities))
+    assert losses == sorted(losses, reverse=True) and len(set(losses)) == len(losses)
+
+
+def test_a_model_that_is_better_everywhere_takes_all():
+    better = drawn(1, 100)
+    weights = mixture_weights(torch.cat([better - 1, better]))
+    assert weights.tolist() == pytest.approx([0, 1], abs=1e-4)
+
+
+def test_equal_models_stay_as_they_are():
+    own = drawn(1, 50)
+    assert mixture_weights(own.expand(4, -1)).tolist() == pytest.approx([0.25] * 4)
+    mixed = mixed_log_probabilities(own.expand(2, -1), torch.tensor([0.3, 0.7], dtype=torch.float64))
+    torch.testing.assert_close(mixed, own[0])
+
+
+def test_probabilities_are_mixed_and_not_their_logarithms():
+    log_probabilities = torch.tensor([[0.5, 0.1], [0.1, 0.9]]).log()
+    mixed = mixed_log_probabilities(log_probabilities, torch.tensor([0.25, 0.75]))
+    assert mixed.tolist() == pytest.approx([math.log(0.2), math.log(0.7)], rel=1e-6)

@@ -1,0 +1,407 @@
+import math
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.multiprocessing.reductions import StorageWeakRef
+
+from onlstm_hf.fast.onlstm import operator as module
+from onlstm_hf.fast.recurrence.tensor_tuples import flatten
+from onlstm_hf.models.modeling_onlstm import cumax
+from tests.helpers.recurrences import ordered_neurons
+
+
+class Problem(NamedTuple):
+    """The arguments of `ordered_neurons`."""
+
+    input_gates: torch.Tensor
+    recurrent_weight: torch.Tensor
+    hidden: torch.Tensor
+    cell: torch.Tensor
+    mask: torch.Tensor | None
+
+    def differentiable(self) -> tuple[torch.Tensor, ...]:
+        return self[:4]
+
+
+def make_problem(length, batch_size, num_chunks, chunk_size, dtype=torch.float64, state="random", padding=None):
+    torch.manual_seed(length + 10 * batch_size + 100 * num_chunks + 1000 * chunk_size)
+    size = num_chunks * chunk_size
+    num_gates = 2 * num_chunks + 4 * size
+    tensors = [
+        2 * torch.randn(length, batch_size, num_gates, dtype=torch.float64),
+        torch.randn(num_gates, size, dtype=torch.float64) / size**0.5,
+        torch.rand(batch_size, size, dtype=torch.float64) * 2 - 1,
+        torch.randn(batch_size, num_chunks, chunk_size, dtype=torch.float64),
+    ]
+    if state == "zero":
+        tensors[2:] = [tensor * 0 for tensor in tensors[2:]]
+    return Problem(*(tensor.to(dtype).requires_grad_() for tensor in tensors), make_mask(padding, length, batch_size))
+
+
+def make_mask(padding, length, batch_size):
+    """`[T, B]`, with another number of real steps in every row; none at all in the last row of "everywhere"."""
+    if padding is None:
+        return None
+    real = torch.ones(length, batch_size, dtype=torch.bool)
+    for row in range(batch_size):
+        pads = min(row, length - 1)
+        if padding == "left":
+            real[:pads, row] = False
+        elif padding == "right":
+            real[length - pads :, row] = False
+        else:
+            real[:, row] = torch.arange(length) % (row + 2) != row
+    if padding == "everywhere":
+        real[:, -1] = False
+    return real
+
+
+SHAPES = pytest.mark.parametrize(
+    ("length", "batch_size", "num_chunks", "chunk_size"),
+    [(1, 1, 1, 1), (1, 2, 3, 2), (4, 3, 1, 5), (5, 2, 6, 1), (7, 4, 3, 4), (13, 1, 2, 3)],
+)
+STATES = pytest.mark.parametrize("state", ["random", "zero"])
+PADDINGS = pytest.mark.parametrize("padding", [None, "left", "right", "everywhere"])
+
+
+def sigmoid(value: float) -> float:
+    return 1 / (1 + math.exp(-value))
+
+
+def cumulative_softmax(values: list[float]) -> list[float]:
+    exponentials = [math.exp(value) for value in values]
+    return [sum(exponentials[: index + 1]) / sum(exponentials) for index in range(len(values))]
+
+
+def step_by_the_equations(gates: list[float], cell: list[list[float]]):
+    """One step of one sequence as the paper writes it, number by number; returns h, c and both distances."""
+    num_chunks, chunk_size = len(cell), len(cell[0])
+    size = num_chunks * chunk_size
+    starts = [0, num_chunks, 2 * num_chunks, *(2 * num_chunks + part * size for part in (1, 2, 3, 4))]
+    mi_, mf_, c_, i_, f_, o_ = (gates[start:end] for start, end in zip(starts, starts[1:], strict=False))
+    mf = cumulative_softmax(mf_)
+    mi = [1 - value for value in cumulative_softmax(mi_)]
+    new_cell, hidden = [], []
+    for chunk in range(num_chunks):
+        w = mf[chunk] * mi[chunk]
+        new_cell.append([])
+        for unit in range(chunk_size):
+            k = chunk * chunk_size + unit
+            f = sigmoid(f_[k]) * w + (mf[chunk] - w)
+            i = sigmoid(i_[k]) * w + (mi[chunk] - w)
+            c = f * cell[chunk][unit] + i * math.tanh(c_[k])
+            new_cell[-1].append(c)
+            hidden.append(sigmoid(o_[k]) * math.tanh(c))
+    return hidden, new_cell, 1 - sum(mf) / num_chunks, sum(mi) / num_chunks
+
+
+def run_by_the_equations(problem: Problem):
+    """Outputs `[T][B]`, last cell `[B]`, and both distances `[T][B]`, as lists."""
+    input_gates, weight = problem.input_gates.tolist(), problem.recurrent_weight.tolist()
+    hidden, cell = problem.hidden.tolist(), problem.cell.tolist()
+    outputs, forget_distances, input_distances = [], [], []
+    for step in range(len(input_gates)):
+        forget_distances.append([])
+        input_distances.append([])
+        for row, from_input in enumerate(input_gates[step]):
+            gates = [
+                gate + sum(w * h for w, h in zip(column, hidden[row], strict=True))
+                for gate, column in zip(from_input, weight, strict=True)
+            ]
+            new_hidden, new_cell, forget_distance, input_distance = step_by_the_equations(gates, cell[row])
+            forget_distances[-1].append(forget_distance)
+            input_distances[-1].append(input_distance)
+            if problem.mask is None or problem.mask[step, row]:
+                hidden[row], cell[row] = new_hidden, new_cell
+        outputs.append(list(hidden))
+    return outputs, cell, forget_distances, input_distances
+
+
+def operator_call(problem: Problem, recurrent_scale: float, implementation: str):
+    """The operator that compiled code calls, and its arguments."""
+    options = module.Options(recurrent_scale, product_in_bfloat16=False, save_for_backward=True)
+    inputs = module.Inputs(recurrent_mask=None, **problem._asdict())
+    return module.RECURRENCE.forward_operator, (*flatten(inputs, options), implementation)
+
+
+def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), **options):
+    """Gradients of a random function of the outputs whose positions are in `used`."""
+    outputs = ordered_neurons(*problem, implementation, **options)
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) for o in outputs]
+    value = sum((weights[index] * outputs[index]).sum() for index in used)
+    return torch.autograd.grad(value, problem.differentiable(), allow_unused=True, materialize_grads=True)
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused"])
+@SHAPES
+@STATES
+@PADDINGS
+def test_every_path_computes_the_equations(length, batch_size, num_chunks, chunk_size, state, padding, implementation):
+    problem = make_problem(length, batch_size, num_chunks, chunk_size, state=state, padding=padding)
+    outputs = ordered_neurons(*problem, implementation)
+    for output, expected in zip(outputs, run_by_the_equations(problem), strict=True):
+        torch.testing.assert_close(output, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
+
+
+@SHAPES
+@STATES
+@PADDINGS
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
+def test_fused_path_equals_the_reference(length, batch_size, num_chunks, chunk_size, state, padding, dtype, tolerance):
+    problem = make_problem(length, batch_size, num_chunks, chunk_size, dtype, state, padding)
+    fused, reference = (ordered_neurons(*problem, implementation) for implementation in ("fused", "reference"))
+    for ours, theirs in zip(fused, reference, strict=True):
+        assert ours.dtype == dtype
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+    for ours, theirs in zip(gradients(problem, "fused"), gradients(problem, "reference"), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("used", [(0,), (1,), (2,), (3,), (0, 2), (1, 3)])
+@pytest.mark.parametrize("padding", [None, "everywhere"])
+def test_fused_gradients_are_right_whichever_outputs_the_loss_looks_at(used, padding):
+    problem = make_problem(6, 3, 2, 3, padding=padding)
+    for ours, theirs in zip(gradients(problem, "fused", used), gradients(problem, "reference", used), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(("num_chunks", "chunk_size"), [(2, 2), (3, 1), (1, 3)])
+@pytest.mark.parametrize("padding", [None, "everywhere"])
+def test_fused_gradients_are_those_of_finite_differences(num_chunks, chunk_size, padding):
+    problem = make_problem(3, 2, num_chunks, chunk_size, padding=padding)
+    assert torch.autograd.gradcheck(
+        lambda *tensors: tuple(ordered_neurons(*tensors, problem.mask, "fused")), problem.differentiable()
+    )
+
+
+def test_only_the_gradients_that_are_asked_for_are_needed():
+    problem = make_problem(4, 2, 2, 2)
+    expected = gradients(problem, "fused")[1]
+    frozen = Problem(*(tensor.detach() for tensor in problem.differentiable()), None)
+    frozen.recurrent_weight.requires_grad_()
+    outputs = ordered_neurons(*frozen, "fused")
+    generator = torch.Generator().manual_seed(0)
+    sum((torch.randn(o.shape, generator=generator, dtype=o.dtype) * o).sum() for o in outputs).backward()
+    torch.testing.assert_close(frozen.recurrent_weight.grad, expected)
+    assert frozen.input_gates.grad is None
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@SHAPES
+@PADDINGS
+@pytest.mark.parametrize("implementation", ["reference", "fused"])
+def test_a_gpu_computes_the_same(length, batch_size, num_chunks, chunk_size, padding, implementation):
+    problem = make_problem(length, batch_size, num_chunks, chunk_size, padding=padding)
+    on_gpu = Problem(*(None if t is None else t.detach().cuda().requires_grad_(t.requires_grad) for t in problem))
+    outputs, expected = ordered_neurons(*on_gpu, implementation), ordered_neurons(*problem, "reference")
+    for ours, theirs in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-10, atol=1e-10)
+    for ours, theirs in zip(gradients(on_gpu, implementation), gradients(problem, "reference"), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused"])
+@settings(max_examples=25, deadline=None)
+@given(data=st.data())
+def test_masked_steps_are_as_if_they_were_not_there(implementation, data):
+    length = data.draw(st.integers(1, 8))
+    mask = torch.tensor(data.draw(st.lists(st.booleans(), min_size=length, max_size=length)))
+    problem = make_problem(length, 1, 2, 3)
+    padded = ordered_neurons(*problem[:4], mask.unsqueeze(-1), implementation)
+    if not mask.any():
+        assert torch.equal(padded.cell, problem.cell)
+        assert torch.equal(padded.outputs, problem.hidden.expand(length, 1, -1))
+        return
+    compact = ordered_neurons(problem.input_gates[mask], *problem[1:4], None, implementation)
+    torch.testing.assert_close(padded.cell, compact.cell)
+    for name in ("outputs", "forget_distances", "input_distances"):
+        torch.testing.assert_close(getattr(padded, name)[mask], getattr(compact, name))
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused"])
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_a_sequence_may_be_cut_anywhere(implementation, data):
+    length = data.draw(st.integers(2, 8))
+    cut = data.draw(st.integers(1, length - 1))
+    problem = make_problem(length, 2, 3, 2, padding="everywhere")
+    whole = ordered_neurons(*problem, implementation)
+    first = ordered_neurons(problem.input_gates[:cut], *problem[1:4], problem.mask[:cut], implementation)
+    second = ordered_neurons(
+        problem.input_gates[cut:],
+        problem.recurrent_weight,
+        first.outputs[-1],
+        first.cell,
+        problem.mask[cut:],
+        implementation,
+    )
+    torch.testing.assert_close(second.cell, whole.cell)
+    for name in ("outputs", "forget_distances", "input_distances"):
+        torch.testing.assert_close(torch.cat([getattr(first, name), getattr(second, name)]), getattr(whole, name))
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_bfloat16_autocast_stays_close_to_float32(implementation, dtype):
+    problem = make_problem(9, 3, 4, 4, torch.float32, padding="left")
+    expected, expected_gradients = ordered_neurons(*problem, "reference"), gradients(problem, "reference")
+    given_gates = problem._replace(input_gates=problem.input_gates.detach().to(dtype).requires_grad_())
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs = ordered_neurons(*given_gates, implementation)
+        actual_gradients = gradients(given_gates, implementation)
+    for actual, wanted in zip(outputs, expected, strict=True):
+        torch.testing.assert_close(actual.float(), wanted, rtol=0, atol=0.03)
+    for actual, wanted in zip(actual_gradients, expected_gradients, strict=True):
+        assert (actual.float() - wanted).abs().max() < 0.03 * wanted.abs().max()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+def test_half_precision_weights_are_computed_with_in_float32(dtype, implementation):
+    """So half precision loses what rounding the inputs and outputs loses, and no more over time."""
+    problem = make_problem(40, 2, 4, 4, dtype)
+    wide = Problem(*(tensor.detach().float() for tensor in problem.differentiable()), None)
+    outputs, expected = ordered_neurons(*problem, implementation), ordered_neurons(*wide, "reference")
+    assert outputs.outputs.dtype == dtype
+    torch.testing.assert_close(outputs.outputs, expected.outputs.to(dtype))
+    torch.testing.assert_close(outputs.cell, expected.cell)
+
+
+@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+@pytest.mark.parametrize("scale", [1.0, 0.55, 0.0])
+@pytest.mark.parametrize("dropped", [False, True])
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_factor_and_mask_of_the_recurrent_weight_are_folded_into_it(implementation, scale, dropped, precision):
+    problem = make_problem(6, 3, 4, 5, torch.float32, padding="left")
+    weight = problem.recurrent_weight.detach()
+    kept = torch.rand(weight.shape) < 0.6 if dropped else None
+    factors = scale * (torch.ones_like(weight) if kept is None else kept)
+    folded = problem._replace(recurrent_weight=(weight * factors).requires_grad_())
+    expected = (*ordered_neurons(*folded, "reference"), *gradients(folded, "reference"))
+    options = {"recurrent_scale": scale, "recurrent_mask": kept}
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        outputs = ordered_neurons(*problem, implementation, **options)
+        ours = (*outputs, *gradients(problem, implementation, **options))
+    tolerance = 1e-5 if precision == torch.float32 else 0.03
+    for index, (actual, wanted) in enumerate(zip(ours, expected, strict=True)):
+        wanted = wanted * factors if index == 5 else wanted  # the gradient of the weight as it was given
+        assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
+
+
+def test_cumax_rises_from_zero_to_one():
+    torch.manual_seed(0)
+    gate = cumax(torch.randn(5, 7, dtype=torch.float64))
+    assert (gate.diff(dim=-1) > 0).all()
+    assert (gate > 0).all()
+    torch.testing.assert_close(gate[:, -1], torch.ones(5, dtype=torch.float64))
+
+
+def test_distances_lie_between_zero_and_one():
+    outputs = ordered_neurons(*make_problem(20, 4, 5, 2))
+    for distances in (outputs.forget_distances, outputs.input_distances):
+        assert distances.shape == (20, 4)
+        assert ((distances >= 0) & (distances <= 1)).all()
+
+
+def test_arguments_are_not_changed():
+    problem = make_problem(5, 3, 2, 2, padding="left")
+    before = [tensor.detach().clone() for tensor in problem]
+    gradients(problem, "fused")
+    assert all(map(torch.equal, problem, before))
+
+
+def test_second_derivatives_of_the_fused_path_are_refused_and_of_the_reference_right():
+    problem = make_problem(3, 1, 2, 1)
+    with pytest.raises(RuntimeError, match="ordered_neurons_backward"):
+        outputs = ordered_neurons(*problem, "fused").outputs
+        (gradient,) = torch.autograd.grad(outputs.sum(), problem.hidden, create_graph=True)
+        gradient.sum().backward()
+    assert torch.autograd.gradgradcheck(
+        lambda *tensors: ordered_neurons(*tensors, None, "reference").outputs, problem.differentiable()
+    )
+
+
+def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_graph_is_kept(monkeypatch):
+    activations, given_back = [], []
+
+    def forward(*arguments):
+        outputs = module.FUSED.forward(*arguments)
+        activations.append(StorageWeakRef(outputs[-1].untyped_storage()))
+        return outputs
+
+    def weight_gradient(*arguments):
+        given_back.append(activations[-1].expired())
+        return unchanged(*arguments)
+
+    unchanged = module._weight_gradient
+    monkeypatch.setitem(module._PATHS, "fused", module.FUSED._replace(forward=forward))
+    monkeypatch.setattr(module, "_weight_gradient", weight_gradient)
+    problem = make_problem(3, 2, 2, 2)
+    outputs = ordered_neurons(*problem, "fused").outputs.sum()
+    kept = torch.autograd.grad(outputs, problem.differentiable(), retain_graph=True)
+    again = torch.autograd.grad(outputs, problem.differentiable())
+    assert given_back == [False, True]
+    assert all(map(torch.equal, kept, again))
+
+
+def test_auto_is_one_of_the_named_paths():
+    problem = make_problem(4, 2, 2, 2)
+    auto, fused = ordered_neurons(*problem), ordered_neurons(*problem, "fused")
+    assert all(map(torch.equal, auto, fused))
+
+
+def test_scan_is_differentiated_in_problems_of_all_sizes():
+    for sizes in ((7, 3, 2, 3), (5, 2, 3, 4), (3, 4, 2, 5), (6, 1, 4, 3)):
+        problem = make_problem(*sizes)
+        gradients, expected = (
+            torch.autograd.grad(ordered_neurons(*problem, name).outputs.sum(), problem.differentiable())
+            for name in ("scan", "reference")
+        )
+        torch.testing.assert_close(gradients, expected)
+
+
+def test_an_unknown_path_is_refused():
+    with pytest.raises(ValueError, match="must be one of auto, triton, native, fused, not 'cuda'"):
+        ordered_neurons(*make_problem(1, 1, 1, 1), "cuda")
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("input_gates", (0, 2, 54), "T >= 1"),
+        ("input_gates", (2, 54), r"input_gates must be \[T, B, G\]"),
+        ("input_gates", (5, 2, 53), r"input_gates must be \[5, 2, 54\]"),
+        ("recurrent_weight", (54, 11), r"recurrent_weight must be \[54, 12\]"),
+        ("recurrent_weight", (12, 54), r"recurrent_weight must be \[54, 12\]"),
+        ("hidden", (1, 12), r"hidden must be \[2, 12\]"),
+        ("hidden", (2, 13), r"hidden must be \[2, 12\]"),
+        ("cell", (2, 12), r"the cell state must be \[B=2, C, K\]"),
+        ("cell", (3, 3, 4), r"the cell state must be \[B=2, C, K\]"),
+        ("cell", (2, 4, 3), r"must be .* for a cell state of \[2, 4, 3\]"),
+        ("mask", (2, 5), r"mask must be \[5, 2\]"),
+        ("mask", (5, 1), r"mask must be \[5, 2\]"),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(name, shape, message):
+    problem = make_problem(5, 2, 3, 4, padding="left")._replace(**{name: torch.ones(shape, dtype=torch.float64)})
+    with pytest.raises(ValueError, match=message):
+        ordered_neurons(*problem, "fused")
+
+
+def test_a_mask_that_is_not_boolean_is_refused():
+    problem = make_problem(5, 2, 3, 4)._replace(mask=torch.ones(5, 2, dtype=torch.long))
+    with pytest.raises(ValueError, match="mask must hold booleans, not torch.int64"):
+        ordered_neurons(*problem)
+
+
+@pytest.mark.parametrize("padding", [None, "left"])
+def test_the_fused_operator_keeps_the_rules_of_torch_compile(padding):
+    """Schema, the shapes that it promises the compiler, and its registration with autograd."""
+    problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(*operator_call(problem, 1.0, "fused"), test_utils=checks)

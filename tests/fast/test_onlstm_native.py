@@ -1,0 +1,230 @@
+"""The compiled CPU operator, built for each instruction set that this CPU has, against the reference in float64."""
+
+import math
+import shutil
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlstm_hf.fast.onlstm import native as native
+from onlstm_hf.fast.onlstm import operator as module
+from onlstm_hf.fast.recurrence.fast_path import choose_path
+from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import NativeOperator
+from tests.fast.test_onlstm import PADDINGS, Problem, gradients, make_problem, operator_call
+from tests.helpers.native_operators import needs_operator, use_instruction_set
+from tests.helpers.recurrences import ordered_neurons
+from tests.helpers.requirements import is_required
+
+OPERATOR = native.OPERATOR
+built = needs_operator(OPERATOR)
+
+# Odd sizes, chunks that straddle vectors, more and fewer rows than a register tile, one of everything.
+SHAPES = [(1, 1, 1, 1), (2, 2, 3, 2), (4, 3, 1, 5), (5, 7, 23, 1), (3, 33, 2, 3), (6, 13, 5, 10), (2, 6, 11, 17)]
+
+
+@pytest.fixture(params=INSTRUCTION_SETS)
+def instruction_set(request, monkeypatch):
+    use_instruction_set(OPERATOR, request.param, monkeypatch)
+
+
+def to_double(problem: Problem) -> Problem:
+    tensors = (tensor.detach().double().requires_grad_() for tensor in problem.differentiable())
+    return Problem(*tensors, problem.mask)
+
+
+def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2, 3)):
+    """Outputs, and gradients relative to the largest one."""
+    double = to_double(problem)
+    for ours, theirs in zip(ordered_neurons(*problem, "native"), ordered_neurons(*double, "reference"), strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=tolerance)
+    for ours, theirs in zip(gradients(problem, "native", used), gradients(double, "reference", used), strict=True):
+        assert ours.shape == theirs.shape
+        assert (ours - theirs).abs().max() <= tolerance * max(1, theirs.abs().max())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the operator is built on Linux")
+@pytest.mark.skipif(shutil.which("c++") is None and not is_required("compiler"), reason="needs a C++ compiler")
+def test_the_operator_is_built_where_there_is_a_compiler():
+    assert OPERATOR.library() is not None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("state", ["random", "zero"])
+@PADDINGS
+def test_values_and_gradients_are_those_of_the_reference(instruction_set, shape, state, padding):
+    assert_near_the_reference(make_problem(*shape, torch.float32, state, padding), 5e-6)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_the_mask_of_the_recurrent_weight_is_that_of_the_reference(instruction_set, shape, precision, monkeypatch):
+    monkeypatch.setattr(module, "_ROWS_OF_MASK", 5)
+    problem = make_problem(*shape, torch.float32)
+    options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
+    double = to_double(problem)
+    expected = (*ordered_neurons(*double, "reference", **options), *gradients(double, "reference", **options))
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        outputs = ordered_neurons(*problem, "native", **options)
+        ours = (*outputs, *gradients(problem, "native", **options))
+    tolerance = 5e-6 if precision == torch.float32 else 0.03
+    for actual, wanted in zip(ours, expected, strict=True):
+        assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
+
+
+@built
+@settings(max_examples=40, deadline=None)
+@given(
+    length=st.integers(1, 6),
+    batch_size=st.integers(1, 15),
+    num_chunks=st.integers(1, 20),
+    chunk_size=st.integers(1, 9),
+    padding=st.sampled_from([None, "everywhere"]),
+)
+def test_any_shape_is_right(length, batch_size, num_chunks, chunk_size, padding):
+    assert_near_the_reference(
+        make_problem(length, batch_size, num_chunks, chunk_size, torch.float32, padding=padding), 5e-6
+    )
+
+
+@built
+@pytest.mark.parametrize("used", [(0,), (1,), (2,), (3,), (0, 2), (1, 3)])
+@pytest.mark.parametrize("padding", [None, "everywhere"])
+def test_gradients_are_right_whichever_outputs_the_loss_looks_at(used, padding):
+    assert_near_the_reference(make_problem(5, 3, 2, 3, torch.float32, padding=padding), 5e-6, used)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("padding", [None, "left"])
+@pytest.mark.parametrize("sequence_dtype", [torch.float32, torch.bfloat16])
+def test_bfloat16_products_lose_no_more_than_their_rounding(instruction_set, shape, padding, sequence_dtype):
+    """The reference under autocast rounds the same operands, so that it errs as much."""
+    problem = make_problem(*shape, torch.float32, padding=padding)
+    problem = problem._replace(input_gates=problem.input_gates.detach().to(sequence_dtype).requires_grad_())
+    exact = ordered_neurons(*to_double(problem), "reference"), gradients(to_double(problem), "reference")
+    with torch.autocast("cpu", torch.bfloat16):
+        outputs, actual_gradients = ordered_neurons(*problem, "native"), gradients(problem, "native")
+    assert outputs.outputs.dtype == actual_gradients[0].dtype == sequence_dtype
+    for ours, theirs in zip(outputs, exact[0], strict=True):
+        torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=0.02)
+    for ours, theirs in zip(actual_gradients, exact[1], strict=True):
+        assert (ours.double() - theirs).abs().max() <= 0.03 * theirs.abs().max() + 1e-3
+
+
+@built
+@pytest.mark.parametrize("shape", [(3, 1, 7, 3), (4, 5, 3, 11)])
+def test_results_do_not_depend_on_the_number_of_threads(shape):
+    problem = make_problem(*shape, torch.float32, padding="left")
+    before = torch.get_num_threads()
+    try:
+        results = []
+        for num_threads in (1, 2, 5):
+            torch.set_num_threads(num_threads)
+            results.append((*ordered_neurons(*problem, "native"), *gradients(problem, "native")))
+    finally:
+        torch.set_num_threads(before)
+    for other in results[1:]:
+        for index, (ours, theirs) in enumerate(zip(results[0], other, strict=True)):
+            if index != 5:  # the weight's gradient is PyTorch's own product
+                assert torch.equal(ours, theirs)
+
+
+@built
+def test_calls_from_several_threads_do_not_disturb_each_other():
+    problems = [make_problem(20, 4, chunks, 4, torch.float32) for chunks in (3, 9, 5, 12)]
+    expected = [gradients(problem, "native") for problem in problems]
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda problem: gradients(problem, "native"), problems * 5))
+    for ours, theirs in zip(results, expected * 5, strict=True):
+        assert all(map(torch.equal, ours, theirs))
+
+
+@built
+def test_without_gradients_the_same_values_come_out():
+    problem = make_problem(7, 3, 4, 5, torch.float32, padding="right")
+    expected = ordered_neurons(*problem, "native")
+    with torch.no_grad():
+        assert all(map(torch.equal, ordered_neurons(*problem, "native"), expected))
+
+
+@built
+def test_inputs_that_are_not_contiguous_are_read_right():
+    problem = make_problem(5, 3, 4, 5, torch.float32, padding="left")
+    spread = Problem(
+        problem.input_gates.detach().transpose(0, 1).contiguous().transpose(0, 1),
+        problem.recurrent_weight.detach().t().contiguous().t(),
+        problem.hidden.detach().t().contiguous().t(),
+        problem.cell.detach().transpose(1, 2).contiguous().transpose(1, 2),
+        problem.mask.t().contiguous().t(),
+    )
+    for ours, theirs in zip(ordered_neurons(*spread, "native"), ordered_neurons(*problem, "native"), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_extreme_gates_saturate(instruction_set):
+    problem = make_problem(2, 2, 3, 5, torch.float32)
+    values = torch.tensor([-math.inf, -1e30, -200.0, -1e-30, 0.0, 1e-30, 200.0, 1e30])
+    gates = values.repeat(problem.input_gates.numel() // len(values) + 1)[: problem.input_gates.numel()]
+    gates = gates.view_as(problem.input_gates).clone()
+    gates[..., :6] = problem.input_gates[..., :6].detach()  # a softmax of infinities is not defined
+    extreme = problem._replace(input_gates=gates)
+    with torch.no_grad():
+        expected = ordered_neurons(*to_double(extreme), "reference")
+        for ours, theirs in zip(ordered_neurons(*extreme, "native"), expected, strict=True):
+            torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=1e-6)
+
+
+def test_nan_stays_in_its_row(instruction_set):
+    problem = make_problem(3, 8, 3, 7, torch.float32)
+    gates = problem.input_gates.detach().clone()
+    gates[1, 2, -1] = gates[1, 5, 0] = math.nan
+    with torch.no_grad():
+        outputs = ordered_neurons(gates, *problem[1:], "native").outputs
+    assert outputs[:, 2].isnan().any()
+    assert outputs[:, 5].isnan().any()
+    others = [row for row in range(8) if row not in (2, 5)]
+    expected = ordered_neurons(*problem, "native").outputs
+    assert torch.equal(outputs[:, others], expected[:, others])
+
+
+@built
+def test_auto_takes_this_path_where_it_pays():
+    problem = make_problem(native.SHORTEST, 2, 3, 4, torch.float32)
+    assert choose_path(module._PATHS, "auto", problem.input_gates) == "native"
+    assert choose_path(module._PATHS, "auto", problem.input_gates[:1]) == "fused"
+    assert choose_path(module._PATHS, "auto", problem.input_gates[:, :0]) == "fused"
+    assert choose_path(module._PATHS, "auto", problem.input_gates.double()) == "fused"
+
+
+def test_without_the_operator_auto_falls_back_and_asking_for_it_says_why(monkeypatch):
+    monkeypatch.setattr(OPERATOR, "library", lambda: None)
+    problem = make_problem(9, 2, 3, 4, torch.float32)
+    for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "fused"), strict=True):
+        assert torch.equal(ours, theirs)
+    with pytest.raises(
+        ValueError, match="the native implementation cannot run here: its compiled operator is not inst"
+    ):
+        ordered_neurons(*problem, "native")
+
+
+def test_float64_is_refused():
+    with pytest.raises(ValueError, match="it computes in float32, not in float64"):
+        ordered_neurons(*make_problem(4, 2, 3, 4), "native")
+
+
+@built
+def test_an_operator_of_another_version_is_not_used():
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface).library() is not None
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface + 1).library() is None
+
+
+@built
+@pytest.mark.parametrize("padding", [None, "left"])
+def test_the_operator_keeps_the_rules_of_torch_compile(padding):
+    problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(*operator_call(problem, 0.5, "native"), test_utils=checks)

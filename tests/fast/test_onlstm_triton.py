@@ -1,0 +1,343 @@
+"""The Triton path: in Triton's interpreter and its compiler without a GPU, and everything with one (`-m gpu`)."""
+
+import copy
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
+from onlstm_hf.fast.onlstm import triton as module
+from tests.fast.test_onlstm import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
+from tests.helpers.recurrences import ordered_neurons
+from tests.helpers.requirements import library
+
+gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+
+
+# A synchronisation is what no recording allows.
+RECORDING_FAILS = """
+import sys, warnings
+sys.path.insert(0, "..")
+import torch
+from test_onlstm_triton import check, make_problem, module
+
+run_steps = module._Workspace.forward_steps
+
+def synchronising_steps(workspace, num_steps):
+    run_steps(workspace, num_steps)
+    workspace.table[0].item()
+
+module._Workspace.forward_steps = synchronising_steps
+stream = torch.cuda.current_stream()
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    check(make_problem(40, 2, 3, 2, torch.float32))
+    check(make_problem(70, 2, 3, 2, torch.float32))
+messages = [str(warning.message) for warning in caught]
+print("warnings:", sum("CUDA graphs could not be recorded" in message for message in messages))
+print("stream:", torch.cuda.current_stream() == stream)
+print("refused:", module.WORKSPACES.recorder.has_failed)
+"""
+
+
+class OnGPU:
+    """Tests of this class need a GPU."""
+
+    pytestmark = gpu
+
+
+@pytest.mark.slow
+def test_the_kernels_are_right_in_the_interpreter():
+    library("triton", reason="Triton is not installed")
+    run = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            Path(__file__).parents[1] / "helpers" / "interpreted_triton.py",
+        ],
+        env={**os.environ, "TRITON_INTERPRET": "1"},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype", "num_chunks", "chunk_size"),
+    [(80, "fp32", 115, 10), (90, "fp32", 115, 10), (90, "bf16", 115, 10), (90, "bf16", 1150, 1), (90, "fp32", 1, 40)],
+)
+def test_the_kernels_compile_without_a_gpu(capability, dtype, num_chunks, chunk_size, tmp_path, monkeypatch):
+    triton = library("triton", reason="Triton is not installed")
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from onlstm_hf.fast.onlstm import kernels as kernels
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    row, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(chunk_size)
+    constants = {
+        "NUM_CHUNKS": num_chunks,
+        "CHUNK_SIZE": chunk_size,
+        "SEQUENCE": triton.language.float32 if dtype == "fp32" else triton.language.bfloat16,
+        "ROW": row,
+        "CHUNKS": min(row, 16),
+        "UNITS": units,
+    }
+    types = {"table": "*i64", "gates": f"*{dtype}", "hidden": f"*{dtype}", "carried": "*fp32"}
+    for kernel in (kernels._forward_kernel, kernels._backward_kernel):
+        if kernel is kernels._backward_kernel:
+            constants["CHUNKS"] = row
+        used = {name: value for name, value in constants.items() if name in kernel.arg_names}
+        signature = {name: "constexpr" if name in used else types.get(name, "i32") for name in kernel.arg_names}
+        places = {(kernel.arg_names.index(name),): value for name, value in used.items()}
+        compiled = triton.compile(ASTSource(kernel, signature, places), target=GPUTarget("cuda", capability, 32))
+        assert compiled.asm["cubin"]
+
+
+def test_it_says_why_it_cannot_run():
+    assert "on a GPU, not on cpu" in module.obstacle(torch.zeros(1))
+    with pytest.raises(ValueError, match="triton implementation cannot run here: it needs tensors on a GPU"):
+        ordered_neurons(*make_problem(1, 1, 1, 1, torch.float32), "triton")
+
+
+def on_gpu(problem):
+    return Problem(*(None if t is None else t.detach().cuda().requires_grad_(t.requires_grad) for t in problem))
+
+
+def in_float64(problem):
+    return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
+
+
+def assert_close(actual, expected, tolerance=1e-4):
+    """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
+    assert actual.shape == expected.shape
+    error = (actual.double() - expected.double()).norm()
+    assert error <= tolerance * expected.double().norm().clamp_min(expected.numel() ** 0.5 * 1e-3), error
+
+
+def check(problem, tolerance=1e-4, **options):
+    """Values and gradients of a problem on the CPU, computed on the GPU, against the reference in float64."""
+    wide, problem = in_float64(problem), on_gpu(problem)
+    expected = ordered_neurons(*wide, "reference")
+    for ours, theirs in zip(ordered_neurons(*problem, "triton", **options), expected, strict=True):
+        assert_close(ours.cpu(), theirs, tolerance)
+    for ours, theirs in zip(gradients(problem, "triton"), gradients(wide, "reference"), strict=True):
+        assert_close(ours.cpu(), theirs, tolerance)
+
+
+@pytest.fixture
+def without_tf32():
+    precision = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
+    yield
+    torch.backends.cuda.matmul.fp32_precision = precision
+
+
+@pytest.fixture
+def graphs_work():
+    """Falling back to single launches must not hide that recording fails."""
+    yield
+    assert not module.WORKSPACES.recorder.has_failed
+
+
+@pytest.mark.usefixtures("without_tf32", "graphs_work")
+class TestOnGPU(OnGPU):
+    @SHAPES
+    @STATES
+    @PADDINGS
+    def test_it_computes_the_reference(self, length, batch_size, num_chunks, chunk_size, state, padding):
+        check(make_problem(length, batch_size, num_chunks, chunk_size, torch.float32, state, padding))
+
+    @pytest.mark.parametrize(
+        ("num_chunks", "chunk_size"), [(115, 10), (40, 10), (1150, 1), (1, 300), (33, 33), (17, 3), (64, 4)]
+    )
+    @pytest.mark.parametrize("padding", [None, "everywhere"])
+    def test_it_computes_the_reference_at_full_sizes(self, num_chunks, chunk_size, padding):
+        check(make_problem(9, 5, num_chunks, chunk_size, torch.float32, padding=padding))
+
+    def test_auto_chooses_it(self):
+        problem = on_gpu(make_problem(7, 2, 3, 4, torch.float32))
+        assert all(map(torch.equal, ordered_neurons(*problem), ordered_neurons(*problem, "triton")))
+
+    @pytest.mark.parametrize("padding", [None, "left"])
+    def test_it_is_right_at_every_length_one_after_the_other(self, padding):
+        for length in (70, 67, 71, 16, 4, 5, 1, 3, 35, 70):
+            check(make_problem(length, 3, 5, 4, torch.float32, padding=padding))
+
+    def test_recorded_steps_compute_what_single_launches_do(self, monkeypatch):
+        problem = on_gpu(make_problem(70, 20, 40, 10, torch.float32))
+        for _ in range(2):
+            recorded = [*ordered_neurons(*problem, "triton"), *gradients(problem, "triton")]
+        monkeypatch.setenv("ONLSTM_CUDA_GRAPHS", "0")
+        launched = [*ordered_neurons(*problem, "triton"), *gradients(problem, "triton")]
+        for ours, theirs in zip(recorded, launched, strict=True):
+            assert_close(ours, theirs, 1e-5)
+
+    @pytest.mark.parametrize("input_dtype", [torch.float32, torch.bfloat16])
+    @pytest.mark.parametrize(("num_chunks", "chunk_size"), [(115, 10), (4, 4), (33, 33)])
+    def test_products_in_bfloat16_stay_close(self, input_dtype, num_chunks, chunk_size):
+        problem = make_problem(36, 20, num_chunks, chunk_size, torch.float32, padding="left")
+        problem = problem._replace(input_gates=problem.input_gates.detach().to(input_dtype).requires_grad_())
+        with torch.autocast("cuda", torch.bfloat16):
+            check(problem, tolerance=0.02)
+
+    def test_tf32_is_used_when_it_is_allowed_and_only_then(self):
+        if torch.cuda.get_device_capability() < (8, 0):
+            pytest.skip("needs a GPU that has TF32")
+        problem = make_problem(36, 20, 40, 10, torch.float32)
+        expected = ordered_neurons(*in_float64(problem), "reference").outputs
+        errors = []
+        for precision in ("ieee", "tf32", "ieee"):
+            torch.backends.cuda.matmul.fp32_precision = precision
+            outputs = ordered_neurons(*on_gpu(problem), "triton").outputs.cpu().double()
+            errors.append(((outputs - expected).norm() / expected.norm()).item())
+        assert max(errors[0], errors[2]) < 2e-6
+        assert 10 * errors[0] < errors[1] < 5e-3
+
+    def test_layers_may_take_turns_and_gradients_be_computed_twice(self):
+        problems = [on_gpu(make_problem(39, 3, 5, 4, torch.float32, padding=padding)) for padding in (None, "left")]
+        expected = [gradients(problem, "reference", used=(0,)) for problem in problems]
+        outputs = [ordered_neurons(*problem, "triton").outputs for problem in problems]
+        generator = torch.Generator().manual_seed(0)  # the weights that `gradients` draws
+        weights = torch.randn(outputs[0].shape, generator=generator, dtype=torch.float64).to(outputs[0])
+        for problem, output, theirs in [*zip(problems, outputs, expected, strict=True)] * 2:
+            ours = torch.autograd.grad(
+                (weights.to(output) * output).sum(), problem.differentiable(), retain_graph=True
+            )
+            for our_gradient, their_gradient in zip(ours, theirs, strict=True):
+                assert_close(our_gradient, their_gradient)
+
+    def test_other_streams_have_their_own_buffers(self):
+        problem = on_gpu(make_problem(40, 3, 5, 4, torch.float32))
+        expected = gradients(problem, "reference")
+        results = []
+        streams = [torch.cuda.Stream() for _ in range(3)]
+        torch.cuda.synchronize()
+        for stream in streams * 2:
+            with torch.cuda.stream(stream):
+                results.append(gradients(problem, "triton"))
+        torch.cuda.synchronize()
+        for result in results:
+            for ours, theirs in zip(result, expected, strict=True):
+                assert_close(ours, theirs)
+
+    def test_threads_do_not_disturb_each_other(self):
+        problem = on_gpu(make_problem(40, 3, 5, 4, torch.float32))
+        expected = gradients(problem, "reference")
+        gradients(problem, "triton")
+        results = []
+        threads = [
+            threading.Thread(target=lambda: results.extend(gradients(problem, "triton") for _ in range(5)))
+            for _ in range(4)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(results) == 20
+        for result in results:
+            for ours, theirs in zip(result, expected, strict=True):
+                assert_close(ours, theirs)
+
+    def test_it_may_be_recorded_as_part_of_a_larger_graph(self):
+        problem = on_gpu(make_problem(20, 3, 5, 4, torch.float32))
+        gates = problem.input_gates.detach().clone()
+        with torch.no_grad():
+            ordered_neurons(gates, *problem[1:], "triton")  # compiles
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                outputs = ordered_neurons(gates, *problem[1:], "triton")
+            module.WORKSPACES.clear()
+            for factor in (0.5, 0.1):
+                gates.copy_(problem.input_gates * factor)
+                graph.replay()
+                for ours, theirs in zip(outputs, ordered_neurons(gates, *problem[1:], "reference"), strict=True):
+                    assert_close(ours, theirs)
+
+    def test_what_is_not_finite_does_not_stay_in_kept_buffers(self):
+        problem = make_problem(23, 2, 3, 2, torch.float32)
+        broken = on_gpu(problem)
+        broken = broken._replace(input_gates=(broken.input_gates.detach() * float("nan")).requires_grad_())
+        assert gradients(broken, "triton")[1].isnan().all()
+        check(problem)
+
+    def test_buffers_that_were_made_in_inference_mode_serve_training(self):
+        problem = make_problem(23, 7, 3, 2, torch.float32)
+        with torch.inference_mode():
+            ordered_neurons(*on_gpu(problem), "triton")
+        check(problem)
+
+    def test_buffers_that_are_given_up_may_still_be_in_use(self):
+        """More sizes than are kept, one after the other and without waiting for the GPU."""
+        problems = [make_problem(23, size, 3, 2, torch.float32) for size in range(1, 2 * module.MAX_KEPT_WORKSPACES)]
+        outputs = [ordered_neurons(*on_gpu(problem), "triton").outputs for _ in range(3) for problem in problems]
+        for problem, output in zip(problems * 3, outputs, strict=True):
+            assert_close(output.cpu(), ordered_neurons(*in_float64(problem), "reference").outputs)
+
+    def test_a_recording_that_fails_leaves_everything_right(self):
+        """In a process of its own, whose memory allocator may not get over it."""
+        run = subprocess.run(
+            [sys.executable, "-c", RECORDING_FAILS], cwd=Path(__file__).parent, capture_output=True, text=True
+        )
+        assert run.returncode == 0, run.stderr
+        assert run.stdout.split() == ["warnings:", "1", "stream:", "True", "refused:", "True"]
+
+    @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
+    def test_it_runs_on_a_device_that_is_not_the_current_one(self):
+        problem = make_problem(39, 3, 5, 4, torch.float32)
+        other = Problem(*(None if t is None else t.detach().to("cuda:1").requires_grad_() for t in problem))
+        for ours, theirs in zip(gradients(other, "triton"), gradients(problem, "reference"), strict=True):
+            assert_close(ours.cpu(), theirs)
+
+    @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
+    @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+    def test_a_compiled_model_trains_like_one_that_is_not(self, mode, precision):
+        torch.manual_seed(0)
+        config = ONLSTMConfig(
+            vocab_size=50, embedding_size=24, hidden_size=40, chunk_size=4, initializer_range=1.0,
+            embedding_dropout=0.0, input_dropout=0.0, hidden_dropout=0.0, output_dropout=0.0, weight_dropout=0.0,
+        )  # fmt: skip
+        reference = ONLSTMForCausalLM(config).cuda().train()
+        for layer in reference.model.layers:
+            layer.implementation = "reference"
+        model = copy.deepcopy(reference)
+        for layer in model.model.layers:
+            layer.implementation = "triton"
+        compiled = torch.compile(model, mode=mode)
+        for length in (37, 37, 37, 70):
+            ids = torch.randint(50, (4, length), device="cuda")
+            losses = []
+            for each in (reference, compiled):
+                each.zero_grad(set_to_none=True)
+                with torch.autocast("cuda", torch.bfloat16, enabled=precision == "bfloat16"):
+                    loss = each(ids, labels=ids).loss
+                loss.backward()
+                losses.append(loss.detach().clone())
+            tolerance = 1e-4 if precision == "float32" else 0.03
+            assert_close(losses[1], losses[0], tolerance)
+            for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
+                assert_close(ours.grad, theirs.grad, 10 * tolerance if precision == "float32" else 0.1)
+
+
+class TestFallback(OnGPU):
+    def test_float64_runs_on_another_path(self):
+        problem = on_gpu(make_problem(5, 2, 3, 2))
+        assert "not in float64" in module.obstacle(problem.input_gates)
+        for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "reference"), strict=True):
+            torch.testing.assert_close(ours, theirs)
+
+    def test_without_triton_another_path_runs(self, monkeypatch):
+        monkeypatch.setattr(module, "forward_step", None)
+        problem = on_gpu(make_problem(5, 2, 3, 2, torch.float32))
+        assert "pip install triton" in module.obstacle(problem.input_gates)
+        for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "reference"), strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=2e-5, atol=2e-5)

@@ -1,0 +1,63 @@
+"""The fast path that the released recipes are promised is the one that runs: a path that is not taken is only slow."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, PRPNConfig, PRPNForCausalLM
+from onlstm_hf.fast.onlstm import native as onlstm_native
+from onlstm_hf.fast.onlstm.operator import RECURRENCE as ORDERED_NEURONS
+from onlstm_hf.fast.prpn import native as prpn_native
+from onlstm_hf.fast.prpn.operator import RECURRENCE as MEMORY_READING
+from tests.helpers.fast_paths import record_paths
+from tests.helpers.native_operators import needs_operator
+
+RECIPES = Path(__file__).resolve().parents[2] / "training" / "recipes"
+MODELS = {
+    "onlstm_ptb_small": (ONLSTMConfig, ONLSTMForCausalLM, ORDERED_NEURONS),
+    "prpn_ptb_small": (PRPNConfig, PRPNForCausalLM, MEMORY_READING),
+}
+pytestmark = [needs_operator(onlstm_native.OPERATOR), needs_operator(prpn_native.OPERATOR)]
+
+
+@pytest.fixture(params=list(MODELS))
+def released(request, monkeypatch):
+    """A released recipe, its model with a small vocabulary, and the list of the paths that run."""
+    recipe = yaml.safe_load((RECIPES / f"{request.param}.yaml").read_text(encoding="utf-8"))
+    config_class, model_class, recurrence = MODELS[request.param]
+    model = model_class(config_class(vocab_size=50, **recipe["model"]))
+    return recipe, model, record_paths(monkeypatch, recurrence)
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+def test_training_takes_the_compiled_operator(released, precision):
+    recipe, model, ran = released
+    model.train()
+    ids = torch.randint(50, (recipe["batch_size"], recipe["bptt_length"]))
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        loss = model(ids, labels=ids).loss
+    loss.backward()
+    layers = model.config.num_hidden_layers
+    assert ran == [("native", "forward")] * layers + [("native", "backward")] * layers
+
+
+@pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("batch_size", ["eval_batch_size", "test_batch_size"])
+def test_reading_without_gradients_takes_the_compiled_operator(released, precision, batch_size):
+    recipe, model, ran = released
+    ids = torch.randint(50, (recipe[batch_size], recipe["bptt_length"]))
+    mask = torch.ones_like(ids)
+    mask[0, -2:] = 0
+    with torch.no_grad(), torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        model.eval()(ids, attention_mask=mask)
+    assert ran == [("native", "forward")] * model.config.num_hidden_layers
+
+
+def test_a_compiled_model_takes_the_compiled_operator(released):
+    _, model, ran = released
+    torch._dynamo.reset()
+    ids = torch.randint(50, (2, 6))
+    torch.compile(model.train(), backend="aot_eager")(ids, labels=ids).loss.backward()
+    assert set(ran) == {("native", "forward"), ("native", "backward")}

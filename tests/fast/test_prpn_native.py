@@ -1,0 +1,180 @@
+"""The compiled operator of the reading network, for each instruction set that this CPU has, against the reference."""
+
+import shutil
+import sys
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from onlstm_hf.fast.prpn import native as native
+from onlstm_hf.fast.prpn import operator as module
+from onlstm_hf.fast.prpn.contract import ReadingWeights
+from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
+from onlstm_hf.fast.recurrence.native_library import NativeOperator
+from onlstm_hf.fast.recurrence.tensor_tuples import flatten
+from tests.fast.test_prpn import arguments, leaves
+from tests.helpers.native_operators import needs_operator, use_instruction_set
+from tests.helpers.recurrences import read_sequence
+from tests.helpers.requirements import is_required
+
+OPERATOR = native.OPERATOR
+built = needs_operator(OPERATOR)
+
+# Batch, steps, slots, units: odd sizes, parts of vectors, more and fewer rows than a register tile, one of everything.
+SHAPES = [(1, 1, 1, 2), (2, 3, 2, 3), (3, 7, 5, 17), (13, 5, 15, 33), (4, 9, 3, 48), (2, 4, 7, 390)]
+
+
+@pytest.fixture(params=INSTRUCTION_SETS)
+def instruction_set(request, monkeypatch):
+    use_instruction_set(OPERATOR, request.param, monkeypatch)
+
+
+def to_float(tensors):
+    """The same in float32, differentiable on their own."""
+
+    def convert(tensor):
+        return tensor.detach().float().requires_grad_()
+
+    return [
+        ReadingWeights(*map(convert, tensor)) if isinstance(tensor, ReadingWeights) else convert(tensor)
+        for tensor in tensors
+    ]
+
+
+def values_and_gradients(tensors, keep, implementation, upstream):
+    outputs = read_sequence(*tensors, *keep, implementation=implementation)
+    upstream = [gradient.to(outputs[0].dtype) for gradient in upstream]
+    return [*outputs, *torch.autograd.grad(outputs[:2], leaves(tensors), upstream)]
+
+
+def assert_near_the_reference(tensors, keep, tolerance, precision=torch.float32):
+    """Values, and gradients relative to the largest one."""
+    batch_size, num_slots, size = tensors[-1].shape
+    upstream = torch.randn(2, batch_size, num_slots + tensors[0].shape[1], size).unbind()
+    expected = values_and_gradients(tensors, keep, "reference", upstream)
+    keep = [mask if mask is None else mask.float() for mask in keep]
+    with torch.autocast("cpu", precision, enabled=precision != torch.float32):
+        actual = values_and_gradients(to_float(tensors), keep, "native", upstream)
+    for ours, theirs in zip(actual, expected, strict=True):
+        assert ours.shape == theirs.shape
+        if precision == torch.float32:
+            assert (ours - theirs).abs().max() <= tolerance * max(1, theirs.abs().max())
+        else:
+            assert (ours - theirs).norm() <= tolerance * max(1, theirs.norm())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the operator is built on Linux")
+@pytest.mark.skipif(shutil.which("c++") is None and not is_required("compiler"), reason="needs a C++ compiler")
+def test_the_operator_is_built_where_there_is_a_compiler():
+    assert OPERATOR.library() is not None
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("masks", [False, True])
+def test_values_and_gradients_are_those_of_the_reference(instruction_set, shape, masks):
+    assert_near_the_reference(*arguments(*shape, masks), 5e-5)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 20])
+def test_the_recurrent_map_takes_nothing_from_dropped_units(instruction_set, kept):
+    tensors, (newest_keep, key_keep, _) = arguments(3, 4, 3, 20)
+    summary_keep = torch.tensor([2.0] * kept + [0.0] * (20 - kept), dtype=torch.float64)
+    assert_near_the_reference(tensors, (newest_keep, key_keep, summary_keep), 5e-5)
+
+
+def test_closed_slots_are_left_out(instruction_set):
+    tensors, keep = arguments(3, 6, 7, 20)
+    gates = tensors[3].detach()
+    gates[gates < 0.7] = 0
+    gates[0, 2] = 0
+    assert_near_the_reference((*tensors[:3], gates.requires_grad_(), *tensors[4:]), keep, 5e-5)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
+    (input_gates, key_inputs, weights, *others), keep = arguments(*shape)
+    # Scores of a trained model's size: a softmax of larger ones magnifies what rounding does to them.
+    maps = {name: getattr(weights, name).detach() / shape[-1] ** 0.5 for name in ("key", "recurrent")}
+    weights = weights._replace(**{name: weight.requires_grad_() for name, weight in maps.items()})
+    assert_near_the_reference((input_gates, key_inputs, weights, *others), keep, 0.05, torch.bfloat16)
+
+
+@built
+@settings(max_examples=40, deadline=None)
+@given(
+    batch_size=st.integers(1, 8),
+    length=st.integers(1, 8),
+    num_slots=st.integers(1, 6),
+    size=st.integers(5, 40),  # the normalisation of very few units magnifies what rounding does to them
+    masks=st.booleans(),
+    num_threads=st.integers(1, 3),
+)
+def test_any_shape_with_any_number_of_threads(batch_size, length, num_slots, size, masks, num_threads):
+    tensors, keep = arguments(batch_size, length, num_slots, size, masks)
+    # Where all slots are nearly closed, gradients of the gates are what rounding leaves of large differences.
+    gates = (0.1 + 0.9 * tensors[3].detach()).requires_grad_()
+    before = torch.get_num_threads()
+    torch.set_num_threads(num_threads)
+    try:
+        assert_near_the_reference((*tensors[:3], gates, *tensors[4:]), keep, 1e-4)
+    finally:
+        torch.set_num_threads(before)
+
+
+@built
+def test_memories_that_need_no_gradient_change_no_other_gradient():
+    tensors, keep = arguments(3, 5, 4, 6)
+    tensors, keep = to_float(tensors), [mask.float() for mask in keep]
+    upstream = [torch.randn(3, 9, 6) for _ in range(2)]
+    expected = values_and_gradients(tensors, keep, "native", upstream)[:-2]
+    fixed = (*tensors[:-2], *(memories.detach() for memories in tensors[-2:]))
+    outputs = read_sequence(*fixed, *keep, implementation="native")
+    actual = [*outputs, *torch.autograd.grad(outputs[:2], leaves(tensors)[:-2], upstream)]
+    torch.testing.assert_close(actual, expected, rtol=0, atol=0)
+
+
+@built
+@pytest.mark.parametrize("length", [native.SHORTEST - 1, native.SHORTEST])
+def test_auto_takes_it_from_a_few_steps_on(length, monkeypatch):
+    lengths = []
+
+    def call(function, sizes, *arguments):
+        lengths.append(sizes.length)
+        return called(function, sizes, *arguments)
+
+    called = OPERATOR.call
+    monkeypatch.setattr(OPERATOR, "call", call)
+    tensors, _ = arguments(2, length, 3, 4, dtype=torch.float32)
+    read_sequence(*tensors)
+    assert lengths == ([length] if length >= native.SHORTEST else [])
+
+
+def test_what_it_cannot_do_is_refused_with_the_reason(monkeypatch):
+    tensors, _ = arguments(2, 3, 2, 4)
+    with pytest.raises(ValueError, match="native implementation cannot run here: it computes in float32"):
+        read_sequence(*tensors, implementation="native")
+    monkeypatch.setattr(OPERATOR, "library", lambda: None)
+    with pytest.raises(ValueError, match="its compiled operator is not installed"):
+        read_sequence(*to_float(tensors), implementation="native")
+    assert read_sequence(*to_float(tensors)).hidden_tape.isfinite().all()
+
+
+@built
+def test_an_operator_of_another_version_is_not_used():
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface).library() is not None
+    assert NativeOperator(OPERATOR.name, OPERATOR.interface + 1).library() is None
+
+
+@built
+@pytest.mark.parametrize("masks", [False, True])
+def test_the_operator_keeps_the_rules_of_torch_compile(masks):
+    tensors, keep = arguments(2, 3, 2, 3, masks, dtype=torch.float32)
+    input_gates, _, weights, gates, *memories = tensors
+    keys, key = torch.randn(2, 3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
+    weights, memories = module.StepWeights(key, *weights[2:]), torch.stack(memories, dim=2)
+    inputs = module.Inputs(input_gates, keys, weights, gates, memories, module.ReadingMasks(*keep))
+    given = (*flatten(inputs, module.Options(product_in_bfloat16=False, memories_need_gradient=True)), "native")
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(module.RECURRENCE.forward_operator, given, test_utils=checks)

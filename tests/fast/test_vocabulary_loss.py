@@ -1,0 +1,277 @@
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from onlstm_hf.fast import vocabulary_loss
+from onlstm_hf.fast.vocabulary_loss import projected_next_token_loss
+from onlstm_hf.models.heads import IGNORED_LABEL, next_token_loss, next_token_targets
+
+VOCAB_SIZE = 11
+
+
+class LargestTensor(TorchDispatchMode):
+    """Looks at the size of whatever is computed."""
+
+    numel = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        result = function(*args, **(kwargs or {}))
+        if isinstance(result, torch.Tensor):
+            self.numel = max(self.numel, result.numel())
+        return result
+
+
+@pytest.fixture(params=["one block", "many blocks"])
+def block_size(request, monkeypatch):
+    """Rows are worked on in blocks; neither one block for all nor blocks of two rows may change anything."""
+    if request.param == "many blocks":
+        monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
+
+
+@pytest.fixture
+def logits() -> torch.Tensor:
+    torch.manual_seed(0)
+    return (3 * torch.randn(3, 5, VOCAB_SIZE)).requires_grad_()
+
+
+@pytest.fixture
+def labels() -> torch.Tensor:
+    torch.manual_seed(1)
+    labels = torch.randint(VOCAB_SIZE, (3, 5))
+    labels[0, 1:3] = labels[2, 4] = IGNORED_LABEL
+    return labels
+
+
+def flat_cross_entropy(logits, shifted_labels, reduction="mean"):
+    return F.cross_entropy(logits.flatten(0, 1), shifted_labels.flatten(), reduction=reduction)
+
+
+def assert_same_loss_and_gradient(loss, expected, logits, rtol=1e-5, atol=1e-6):
+    torch.testing.assert_close(loss, expected, rtol=rtol, atol=atol)
+    torch.testing.assert_close(
+        *(torch.autograd.grad(3 * value, logits)[0] for value in (loss, expected)), rtol=rtol, atol=atol
+    )
+
+
+@pytest.mark.usefixtures("block_size")
+def test_the_loss_is_the_mean_cross_entropy_of_labels_that_are_not_ignored(logits, labels):
+    assert_same_loss_and_gradient(next_token_loss(logits, labels), flat_cross_entropy(logits, labels), logits)
+
+
+@pytest.mark.parametrize("num_items", [7, torch.tensor(7)])
+def test_num_items_in_batch_divides_the_sum(logits, labels, num_items):
+    expected = flat_cross_entropy(logits, labels, "sum") / 7
+    loss = next_token_loss(logits, labels, num_items_in_batch=num_items)
+    assert_same_loss_and_gradient(loss, expected, logits)
+
+
+@pytest.mark.usefixtures("block_size")
+def test_float64_logits_are_computed_in_float64(logits, labels):
+    logits = logits.detach().double().requires_grad_()
+    loss = next_token_loss(logits, labels)
+    assert loss.dtype == torch.float64
+    assert_same_loss_and_gradient(loss, flat_cross_entropy(logits, labels), logits, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 8e-3), (torch.float16, 1e-3)])
+def test_half_precision_logits_give_a_float32_loss(logits, labels, dtype, tolerance):
+    logits = logits.detach().to(dtype).requires_grad_()
+    loss = next_token_loss(logits, labels)
+    wide = logits.detach().float().requires_grad_()
+    expected = flat_cross_entropy(wide, labels)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected)
+    (gradient,), (expected_gradient,) = torch.autograd.grad(loss, logits), torch.autograd.grad(expected, wide)
+    assert gradient.dtype == dtype
+    torch.testing.assert_close(gradient.float(), expected_gradient, rtol=tolerance, atol=1e-6)
+
+
+def test_logits_are_not_changed(logits, labels):
+    before = logits.detach().clone()
+    next_token_loss(logits, labels).backward()
+    assert torch.equal(logits.detach(), before)
+
+
+def test_backward_can_be_repeated(logits, labels):
+    loss = next_token_loss(logits, labels)
+    first, second = (torch.autograd.grad(loss, logits, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_large_logits_do_not_overflow():
+    logits = torch.tensor([[[1e4, 0.0], [-1e4, 0.0]]], requires_grad=True)
+    loss = next_token_loss(logits, torch.tensor([[1, 0]]))
+    loss.backward()
+    assert loss.item() == 1e4
+    assert logits.grad.tolist() == [[[0.5, -0.5], [-0.5, 0.5]]]
+
+
+@pytest.mark.parametrize("num_items", [None, 7])
+def test_the_mean_over_no_labels_is_that_of_pytorch_and_moves_no_weight(logits, num_items):
+    nothing = torch.full((3, 5), IGNORED_LABEL)
+    loss = next_token_loss(logits, nothing, num_items)
+    loss.backward()
+    assert loss.isnan() if num_items is None else loss == 0
+    assert torch.equal(logits.grad, torch.zeros_like(logits))
+
+    projection = [torch.randn(3, 5, 4), torch.randn(VOCAB_SIZE, 4), torch.randn(VOCAB_SIZE)]
+    projection = [tensor.requires_grad_() for tensor in projection]
+    torch.testing.assert_close(projected_next_token_loss(*projection, nothing, num_items), loss, equal_nan=True)
+    projected_next_token_loss(*projection, nothing, num_items).backward()
+    assert all(torch.equal(tensor.grad, torch.zeros_like(tensor)) for tensor in projection)
+
+
+def test_uniform_logits_cost_the_logarithm_of_the_vocabulary():
+    loss = next_token_loss(torch.zeros(2, 4, VOCAB_SIZE), torch.ones(2, 4, dtype=torch.long))
+    assert loss.item() == pytest.approx(math.log(VOCAB_SIZE))
+
+
+def test_it_can_be_differentiated_twice(logits, labels):
+    logits = logits.detach().double().requires_grad_()
+    assert torch.autograd.gradgradcheck(lambda logits: next_token_loss(logits, labels), logits)
+
+
+@pytest.mark.parametrize("label", [VOCAB_SIZE, -1])
+def test_labels_outside_the_vocabulary_are_refused(logits, labels, label):
+    labels[1, 1] = label
+    with pytest.raises(
+        ValueError, match=f"labels hold the id {label}, which is outside the vocabulary of {VOCAB_SIZE}"
+    ):
+        next_token_loss(logits, labels)
+
+
+@pytest.fixture
+def projection() -> list[torch.Tensor]:
+    """Hidden states (time first in memory, as the models have them), weight and bias of a head."""
+    torch.manual_seed(2)
+    hidden_states, weight, bias = torch.randn(5, 3, 7), torch.randn(VOCAB_SIZE, 7), torch.randn(VOCAB_SIZE)
+    return [tensor.requires_grad_() for tensor in (hidden_states.transpose(0, 1), weight, bias)]
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("num_items", [None, 7, torch.tensor(7)])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_the_projected_loss_is_that_of_the_logits(projection, labels, num_items, dtype, tolerance):
+    inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in projection]
+    expected = next_token_loss(F.linear(*inputs), labels, num_items)
+    loss = projected_next_token_loss(*inputs, labels, num_items)
+    assert loss.dtype == dtype
+    gradients, expected_gradients = (torch.autograd.grad(3 * value, inputs) for value in (loss, expected))
+    torch.testing.assert_close((loss, *gradients), (expected, *expected_gradients), rtol=tolerance, atol=tolerance)
+    with torch.no_grad():
+        assert torch.equal(projected_next_token_loss(*inputs, labels, num_items), loss)
+
+
+@pytest.fixture
+def mixture(projection) -> list[torch.Tensor]:
+    """`hidden_states`, `weight`, `bias` and the scores that say how much each of three components counts."""
+    hidden_states, weight, bias = (tensor.detach() for tensor in projection)
+    torch.manual_seed(3)
+    latents = torch.randn(*hidden_states.shape[:2], 3, hidden_states.shape[2])
+    return [tensor.requires_grad_() for tensor in (latents, weight, bias, torch.randn(latents.shape[:3]))]
+
+
+def mixed_log_probabilities(hidden_states, weight, bias, prior_scores):
+    components = F.linear(hidden_states, weight, bias).softmax(-1)
+    return (prior_scores.softmax(-1).unsqueeze(-1) * components).sum(dim=-2).log()
+
+
+@pytest.mark.usefixtures("block_size")
+@pytest.mark.parametrize("num_items", [None, 7])
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
+def test_the_projected_loss_of_a_mixture_is_that_of_the_mixed_probabilities(
+    mixture, labels, num_items, dtype, tolerance
+):
+    inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in mixture]
+    *projection, prior_scores = inputs
+    expected = next_token_loss(mixed_log_probabilities(*inputs), labels, num_items)
+    loss = projected_next_token_loss(*projection, labels, num_items, prior_scores.log_softmax(-1))
+    gradients, expected_gradients = (torch.autograd.grad(3 * value, inputs) for value in (loss, expected))
+    torch.testing.assert_close((loss, *gradients), (expected, *expected_gradients), rtol=tolerance, atol=tolerance)
+
+
+def test_the_projected_loss_of_a_mixture_never_holds_the_logits_of_its_components(mixture, labels, monkeypatch):
+    monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
+    *projection, prior_scores = mixture
+    with LargestTensor() as largest:
+        projected_next_token_loss(*projection, labels, log_priors=prior_scores.log_softmax(-1)).backward()
+    assert largest.numel == max(tensor.numel() for tensor in mixture) < labels.numel() * 3 * VOCAB_SIZE
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.bfloat16, 0.02), (torch.float16, 0.003)])
+@pytest.mark.parametrize("autocast", [True, False])
+def test_the_projected_loss_in_half_precision_is_close_to_that_in_float32(
+    projection, labels, dtype, tolerance, autocast
+):
+    expected = projected_next_token_loss(*projection, labels)
+    inputs = projection if autocast else [tensor.detach().to(dtype).requires_grad_() for tensor in projection]
+    with torch.autocast("cpu", dtype=dtype, enabled=autocast):
+        loss = projected_next_token_loss(*inputs, labels)
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, expected, rtol=tolerance, atol=0)
+    for gradient, expected_gradient, given in zip(
+        torch.autograd.grad(loss, inputs), torch.autograd.grad(expected, projection), inputs, strict=True
+    ):
+        assert gradient.dtype == given.dtype
+        assert (gradient - expected_gradient).norm() < tolerance * expected_gradient.norm()
+
+
+def test_the_projected_loss_never_holds_all_logits(projection, labels, monkeypatch):
+    monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
+
+    with LargestTensor() as largest:
+        projected_next_token_loss(*projection, labels).backward()
+    assert largest.numel == max(tensor.numel() for tensor in projection) < labels.numel() * VOCAB_SIZE
+
+
+@pytest.mark.parametrize("factor", [1, 0.5])
+def test_the_projected_loss_can_be_differentiated_again_and_scaled(projection, labels, factor):
+    loss = factor * projected_next_token_loss(*projection, labels)
+    logits = torch.nn.functional.linear(*projection)
+    expected = torch.autograd.grad(factor * next_token_loss(logits, labels), projection)
+    for _ in range(2):
+        for tensor in projection:
+            tensor.grad = None
+        loss.backward(retain_graph=True)
+        for tensor, gradient in zip(projection, expected, strict=True):
+            torch.testing.assert_close(tensor.grad, gradient)
+            tensor.grad.zero_()  # the caller's, which no further backward pass may see
+
+
+def test_the_projected_loss_refuses_a_second_derivative_and_labels_outside_the_vocabulary(projection, labels):
+    (gradient,) = torch.autograd.grad(projected_next_token_loss(*projection, labels), projection[1], create_graph=True)
+    with pytest.raises(RuntimeError):
+        gradient.sum().backward()
+    labels[1, 1] = VOCAB_SIZE
+    with pytest.raises(ValueError, match=f"outside the vocabulary of {VOCAB_SIZE}"):
+        projected_next_token_loss(*projection, labels)
+
+
+def test_targets_are_the_labels_one_step_on():
+    labels = torch.tensor([[1, 2, 3], [4, IGNORED_LABEL, 6]])
+    targets = next_token_targets(labels, None, None, labels.shape)
+    assert targets.tolist() == [[2, 3, IGNORED_LABEL], [IGNORED_LABEL, 6, IGNORED_LABEL]]
+
+
+def test_what_follows_padding_is_no_target():
+    labels = torch.tensor([[9, 1, 2, 3], [4, 5, IGNORED_LABEL, IGNORED_LABEL]])
+    mask = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
+    targets = next_token_targets(labels, None, mask, labels.shape)
+    assert targets.tolist() == [[IGNORED_LABEL, 2, 3, IGNORED_LABEL], [5] + [IGNORED_LABEL] * 3]
+
+
+def test_labels_that_are_shifted_already_are_taken_as_they_are():
+    labels, shifted = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5, 6]])
+    assert next_token_targets(labels, shifted, torch.zeros(1, 3), (1, 3)) is shifted
+
+
+@pytest.mark.parametrize("name", ["labels", "shift_labels"])
+@pytest.mark.parametrize("shape", [(3, 4), (5, 3), (1, 1), (15,)])
+def test_labels_of_another_shape_are_refused(name, shape):
+    given = {"labels": None, "shift_labels": None, name: torch.zeros(shape, dtype=torch.long)}
+    with pytest.raises(ValueError, match=rf"^{name} must be \[3, 5\], one for each of the logits"):
+        next_token_targets(**given, attention_mask=None, shape=(3, 5))

@@ -1,0 +1,54 @@
+"""The Triton path of the PRPN in Triton's interpreter, on the CPU. `test_prpn_triton.py` runs this in a
+process of its own, as the interpreter has to be chosen before Triton is imported."""
+
+import os
+
+import pytest
+import torch
+
+from onlstm_hf.fast.prpn import operator as operator_module
+from onlstm_hf.fast.prpn import triton as module
+from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
+from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
+from tests.helpers.reading_problems import check
+
+assert os.environ["TRITON_INTERPRET"] == "1"
+
+
+@pytest.fixture(autouse=True)
+def triton_on_the_cpu(monkeypatch):
+    path = module.PATH._replace(obstacle=lambda sequence: None)
+    monkeypatch.setitem(operator_module._PATHS, "triton", path)
+    monkeypatch.setattr(module, "RECORDINGS", module.Recordings())
+
+
+@pytest.mark.parametrize("masks", [True, False])
+@pytest.mark.parametrize("sizes", [(1, 1, 1, 2), (2, 5, 3, 4), (3, 7, 4, 6), (1, 6, 5, 3), (2, 3, 15, 300)])
+def test_it_computes_the_reference(sizes, masks):
+    check(sizes, masks, "cpu")
+
+
+def test_a_recorded_sequence_computes_the_reference(stand_in_graphs):  # noqa: F811
+    for seed in range(module.RECORDED_AFTER + 3):
+        check((2, 5, 3, 4), True, "cpu", seed)
+    assert stand_in_graphs.recorded == 2  # one for each direction
+    assert stand_in_graphs.replayed == 6
+    check((2, 4, 3, 4), True, "cpu")
+    assert stand_in_graphs.recorded == 2
+
+
+@pytest.mark.parametrize("in_bfloat16", [False, True])
+def test_the_tiny_problem_is_solved(in_bfloat16):
+    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem)
+    assert checks.passes("triton", Setting(torch.device("cpu"), torch.float32, in_bfloat16))
+
+
+def test_a_wrong_kernel_is_not_taken(monkeypatch):
+    def wrong_step(step, scaled_keys, product, key_keep, gates, trace, operand):
+        attention_step(step, scaled_keys, product, key_keep, gates.flip(-1).contiguous(), trace, operand)
+
+    attention_step = module.attention_step
+    monkeypatch.setattr(module, "attention_step", wrong_step)
+    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem)
+    with pytest.warns(RuntimeWarning, match="does not compute what the reference does"):
+        assert not checks.passes("triton", Setting(torch.device("cpu"), torch.float32, False))

@@ -1,0 +1,45 @@
+"""Problems of the PRPN's reading network: a path's values and gradients against the reference in float64."""
+
+import torch
+
+from onlstm_hf.fast.prpn.contract import ReadingWeights
+from tests.fast.test_prpn import arguments, leaves
+from tests.helpers.recurrences import read_sequence
+
+
+def converted(tensors, device, dtype=torch.float32):
+    """The arguments of `read_sequence` on a device, as leaves that gradients are asked of."""
+
+    def convert(tensor):
+        return tensor.detach().to(device, dtype).requires_grad_()
+
+    return tuple(
+        ReadingWeights(*map(convert, value)) if isinstance(value, ReadingWeights) else convert(value)
+        for value in tensors
+    )
+
+
+def assert_close(actual, expected, tolerance):
+    """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
+    assert actual.shape == expected.shape
+    error = (actual.detach().cpu().double() - expected.detach()).norm()
+    assert error <= tolerance * expected.norm().clamp_min(expected.numel() ** 0.5 * 1e-3), error
+
+
+def check(sizes, masks, device, seed=0, tolerance=5e-5, implementation="triton"):
+    """Values and all gradients of one problem of (batch size, length, slots, units)."""
+    tensors, keep = arguments(*sizes, masks)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        tensors[0].add_(torch.randn_like(tensors[0]))
+    narrow = converted(tensors, device)
+    narrow_keep = [None if mask is None else mask.to(device, torch.float32) for mask in keep]
+    expected = read_sequence(*tensors, *keep, implementation="reference")
+    output = read_sequence(*narrow, *narrow_keep, implementation=implementation)
+    for ours, theirs in zip(output, expected, strict=True):
+        assert_close(ours, theirs, tolerance)
+    upstream = [torch.randn_like(tape) for tape in expected[:2]]
+    theirs = torch.autograd.grad(expected[:2], leaves(tensors), upstream)
+    ours = torch.autograd.grad(output[:2], leaves(narrow), [gradient.to(device).float() for gradient in upstream])
+    for our_gradient, their_gradient in zip(ours, theirs, strict=True):
+        assert_close(our_gradient, their_gradient, tolerance)

@@ -1,0 +1,60 @@
+"""Tiny training runs: texts, commands in this process, and comparisons of what runs leave."""
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from accelerate.state import AcceleratorState, GradientState
+from safetensors.torch import load_file
+
+WORDS = ["the", "a", "every", "some", "cat", "dog", "bird", "sees", "likes", "runs", "sleeps", "and", "big", "small"]
+GOLD_TREES = (
+    "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
+    "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
+)
+DROPOUTS = ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+NO_DROPOUT = [text for name in DROPOUTS for text in (f"--model.{name}", "0")]
+SPEEDS = {"tokens_per_s", "pairs_per_s", "words_per_s"}
+
+
+def write_texts(folder: str | Path = ".", words: list[str] = WORDS, **counts: int) -> None:
+    """Writes `NAME.txt` with so many random sentences of 2 to 8 words for each name."""
+    generator = random.Random(0)
+    for name, count in counts.items():
+        lines = (" ".join(generator.choices(words, k=generator.randint(2, 8))) for _ in range(count))
+        Path(folder, f"{name}.txt").write_text("\n".join(lines) + "\n")
+
+
+def command(output_dir: str | Path, *overrides: object, recipe: str = "recipe.yaml") -> list[str]:
+    """The arguments of a training script."""
+    return [recipe, "--output_dir", str(output_dir), *map(str, overrides)]
+
+
+def run_in_process(main: Callable[[list[str]], dict], arguments: list[str]) -> dict:
+    """Runs a training script in this process, as a process of its own would."""
+    AcceleratorState._reset_state(reset_partial_state=True)
+    GradientState._reset_state()
+    return main(arguments)
+
+
+def log_of(output_dir: str | Path, *names: str) -> list[dict]:
+    """Entries of log.jsonl that have all the names, without speeds."""
+    entries = [json.loads(line) for line in Path(output_dir, "log.jsonl").read_text().splitlines()]
+    return [
+        {key: value for key, value in entry.items() if key not in SPEEDS}
+        for entry in entries
+        if set(names) <= set(entry)
+    ]
+
+
+def weights_of(output_dir: str | Path, name: str = "last") -> dict[str, torch.Tensor]:
+    return load_file(Path(output_dir, name, "model.safetensors"))
+
+
+def assert_same_weights(output_dir: str | Path, other: str | Path) -> None:
+    """Compares the weights in best/, last/ and the training state bit by bit."""
+    for name in ("best", "last", "last/training_state"):
+        weights, expected = weights_of(output_dir, name), weights_of(other, name)
+        assert all(torch.equal(weights[key], expected[key]) for key in expected.keys() | weights.keys())

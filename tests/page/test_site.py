@@ -1,0 +1,205 @@
+"""The folder that `onlstm-hf page` writes, and the server of `onlstm-hf demo`."""
+
+import json
+import re
+import socket
+import threading
+from http.client import HTTPConnection
+from pathlib import Path
+from urllib.request import urlopen
+
+import pytest
+import yaml
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.cli import main as command_line
+from onlstm_hf.page.about import about_model
+from onlstm_hf.page.serving import build_server
+from onlstm_hf.page.site import STATIC, write_models, write_page
+from tests.helpers.tiny_models import KINDS
+
+WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", "old", "dog", "saw", "dogs", "it", "a"]
+MODULES = sorted(STATIC.rglob("*.js"))
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, tokenizer):
+    folder = tmp_path_factory.mktemp("checkpoints") / "tiny"
+    KINDS["onlstm"].make(eos_token_id=0).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, checkpoint):
+    folder = tmp_path_factory.mktemp("page") / "site"
+    write_page(folder, [str(checkpoint)])
+    return folder
+
+
+def read_json(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def test_the_folder_holds_all_that_the_page_asks_for(site):
+    content = read_json(site / "site.json")
+    assert content["models"] == ["tiny"]
+    listed = {site / name for name in content["files"]}
+    assert listed == {path for path in site.rglob("*") if path.is_file()} - {site / "site.json", site / "README.md"}
+    model = read_json(site / "models/tiny/model.json")
+    assert model["kind"] == "ON-LSTM" and model["layers"] == ["layer 1", "layer 2", "layer 3"]
+    assert (site / "models/tiny/weights.bin").stat().st_size > 0
+
+
+def test_the_folder_is_a_static_space(site):
+    _, front_matter, _ = (site / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    metadata = yaml.safe_load(front_matter)
+    assert metadata["sdk"] == "static" and (site / metadata["app_file"]).is_file()
+    assert len(metadata["short_description"]) <= 60
+
+
+def test_the_page_allows_its_own_files_and_nothing_else():
+    html = (STATIC / "index.html").read_text(encoding="utf-8")
+    (policy,) = re.findall(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    rules = dict(rule.split(" ", 1) for rule in policy.split("; "))
+    assert rules["default-src"] == "'none'"
+    assert rules["script-src"] == rules["style-src"] == rules["connect-src"] == rules["worker-src"] == "'self'"
+    assert "unsafe" not in policy and "http" not in policy and "*" not in policy
+    assert not re.search(r"\sstyle=|\son\w+=|<style|javascript:", html)
+    assert all('src="' in tag for tag in re.findall(r"<script[^>]*>", html))
+    for address in re.findall(r'(?:src|href)="([^"]*)"', html):
+        assert address.startswith("#") or (STATIC / address).is_file()
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: path.relative_to(STATIC).as_posix())
+def test_modules_import_files_that_exist_and_write_text_never_as_markup(path):
+    source = path.read_text(encoding="utf-8")
+    for name in re.findall(r'^(?:import|export) [^"]*?from "([^"]+)"', source, re.MULTILINE | re.DOTALL):
+        assert (path.parent / name).is_file(), name
+    forbidden = r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|setAttribute\(\"style"
+    assert not re.search(forbidden, source)
+    addresses = set(re.findall(r"https?://[^\s\"'`)]+", source))
+    assert addresses <= {"http://www.w3.org/2000/svg"}
+    assert max(map(len, source.splitlines())) <= 160
+
+
+def test_every_module_is_reached_from_the_page():
+    reached, waiting = set(), [STATIC / "main.js", STATIC / "offline.js", STATIC / "model/worker.js"]
+    while waiting:
+        path = waiting.pop()
+        if path not in reached:
+            reached.add(path)
+            source = path.read_text(encoding="utf-8")
+            names = re.findall(r'from "(\.[^"]+)"', source)
+            waiting += [(path.parent / name).resolve() for name in names]
+    assert reached == set(MODULES)
+
+
+def test_checkpoints_of_the_same_name_are_told_apart(tmp_path, tokenizer):
+    model = KINDS["onlstm"].make(eos_token_id=0)
+    write_models(tmp_path / "site", [("a/best", model, tokenizer), ("b/best", model, tokenizer)], precision="float32")
+    assert read_json(tmp_path / "site/site.json")["models"] == ["best", "best-2"]
+
+
+def test_a_page_that_is_shown_here_is_not_kept_by_the_browser(tmp_path, checkpoint):
+    write_page(tmp_path / "site", [str(checkpoint)], precision="float32", offline=False)
+    assert "files" not in read_json(tmp_path / "site/site.json")
+
+
+@pytest.mark.parametrize(
+    "checkpoints, folder, message",
+    [([], "new", "at least one"), (["absent"], "new", "no checkpoint folder"), (["x"], "no/new", "does not exist")],
+)
+def test_what_cannot_be_written_is_refused_and_nothing_is_left(tmp_path, checkpoints, folder, message):
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        write_page(tmp_path / folder, checkpoints)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path, checkpoint):
+    (tmp_path / "mine").write_text("mine")
+    with pytest.raises(FileExistsError, match="exists already"):
+        write_page(tmp_path / "mine", [str(checkpoint)])
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_tokenizer_that_the_page_cannot_run_is_named(tmp_path, tokenizer):
+    model = KINDS["onlstm"].make(eos_token_id=0)
+    backend = Tokenizer(models.WordLevel({word: index for index, word in enumerate(WORDS)}, unk_token="<unk>"))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel()
+    foreign = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
+    with pytest.raises(ValueError, match="ByteLevel"):
+        write_models(tmp_path / "site", [("x", model, foreign)])
+    backend.pre_tokenizer = None
+    bare = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<eos>", unk_token="<unk>")
+    with pytest.raises(ValueError, match="build_word_tokenizer"):
+        write_models(tmp_path / "site", [("x", model, bare)])
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["onlstm-ptb-small-distilled", "onlstm-ptb-small", "prpn-ptb-small", "prpn-es-small"])
+def test_what_is_told_of_a_model_is_on_its_card(project_root, name):
+    folder = project_root / "model_cards" / name
+    card = " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", (folder / "README.md").read_text()).split())
+    kind = "prpn" if name.startswith("prpn") else "onlstm"
+    about = about_model(KINDS[kind].make(), str(folder))
+    assert about["language"] == ("es" if "-es-" in name else "en")
+    assert about["trained"] and about["scores"]
+    for sentence in [*about["trained"], *about["limits"]]:
+        assert sentence in card
+    is_distilled = any("drawn to" in sentence for sentence in about["trained"])
+    assert is_distilled == (name == "onlstm-ptb-small-distilled")
+
+
+def test_of_a_model_without_a_card_nothing_is_claimed(checkpoint):
+    about = about_model(KINDS["rnn"].make(), str(checkpoint))
+    assert "no card" in about["trained"][0] and len(about["trained"]) == 1
+    assert about["language"] is None and about["layers"] == about["scores"] == []
+
+
+def test_the_server_of_this_machine_gives_files_of_the_folder_only(site):
+    with build_server(site, port=0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        base = f"http://127.0.0.1:{server.server_port}"
+        with urlopen(f"{base}/main.js") as answer:
+            assert answer.headers["Content-Type"].startswith("text/javascript")
+        with urlopen(f"{base}/models/tiny/weights.bin") as answer:
+            assert answer.read() == (site / "models/tiny/weights.bin").read_bytes()
+        for path in ("/../checkpoints/tiny/config.json", "/%2e%2e/%2e%2e/etc/passwd", "//etc/passwd", "/absent"):
+            connection = HTTPConnection("127.0.0.1", server.server_port)
+            connection.request("GET", path)
+            assert connection.getresponse().status == 404
+            connection.close()
+        connection = HTTPConnection("127.0.0.1", server.server_port)
+        connection.request("POST", "/", body="x")
+        assert connection.getresponse().status == 501
+        connection.close()
+        server.shutdown()
+
+
+def test_the_commands_write_and_show_the_page(tmp_path, checkpoint, monkeypatch, capsys):
+    folder = tmp_path / "site"
+    assert command_line.main(["page", str(folder), str(checkpoint)]) == 0
+    assert str(folder) in capsys.readouterr().out and (folder / "index.html").is_file()
+    assert command_line.main(["page", str(folder), str(checkpoint)]) == 1
+    assert "exists already" in capsys.readouterr().err
+
+    served = []
+
+    def serve_forever(self):
+        served.append(sorted(path.name for path in Path(self.RequestHandlerClass.keywords["directory"]).iterdir()))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("http.server.ThreadingHTTPServer.serve_forever", serve_forever)
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    assert command_line.main(["demo", str(checkpoint), "--port", str(port)]) == 130
+    assert "index.html" in served[0] and "models" in served[0]
+    assert "until Ctrl-C" in capsys.readouterr().out

@@ -1,0 +1,165 @@
+"""Tokenizers as the page's script runs them, against the library."""
+
+import json
+import random
+
+import pytest
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.text.tokenization import build_subword_tokenizer
+from onlstm_hf.text.word_alignment import encode_sentence
+from tests.helpers.page_scripts import run_script
+
+TEXT = (
+    "The company, which makes cars, said it doesn't expect to report a loss of $4.5 million (or 9.8%).",
+    "Mr. Smith's firm isn't in the U.S. anymore -- he'll sell 1,000 shares at 3:15 p.m. on Jan. 2, 1986-87.",
+    "“Curly quotes” and ‘single’ ones — and I can't, won't, gonna; they're 1\\/2 of AT&T's R&D at http://x.org/a?b=1.",
+    "ALL CAPS <unk> N N's 30-year 1990s '80s e-mail@example.org #1 [brackets] {braces} <eos> café naïve Ünï",
+    "Ａｂｃ ㎏ ﬁ \u200b\ufeff e\u0301 👩‍👩‍👧 猫 القطة السوداء Straße İstanbul ǅ"
+    " 12.5.2020 .5 5. 1. . .. ... -- - ' '' `` \" &",
+    "it 's n't does n't N.N % 5 % the\u00a0cat\tsat\u3000on",
+)
+OPTIONS = [
+    {},
+    {"lowercase": True},
+    {"lowercase": True, "digits_to_n": True},
+    {"lowercase": True, "digits_to_n": True, "drop_punctuation": True},
+    {"split": "treebank"},
+    {"split": "treebank", "lowercase": True, "digits_to_n": True, "drop_punctuation": True},
+    {"split": "characters"},
+]
+PIECES = (
+    *(
+        "the",
+        "Cat",
+        "said",
+        "IT",
+        "N",
+        "9.8",
+        "1,000",
+        "don't",
+        "'s",
+        "U.S.",
+        "Mr.",
+        ".",
+        ",",
+        "%",
+        "$5",
+        "-",
+        "--",
+        "(",
+        ")",
+    ),
+    *(
+        "\u2019",
+        "\u201c",
+        "é",
+        "e\u0301",
+        "猫",
+        "\u200b",
+        "&",
+        "/",
+        "\\/",
+        "<unk>",
+        "1\\/2",
+        "1990s",
+        "a.m.",
+        "#",
+        "?!",
+        "...",
+        "x@y",
+    ),
+)
+
+
+def random_texts(number, seed=0):
+    """Texts of pieces that tokenizers treat specially, joined with and without spaces."""
+    generator = random.Random(seed)
+    for _ in range(number):
+        pieces = generator.choices(PIECES, k=generator.randrange(1, 12))
+        yield "".join(piece + generator.choice((" ", " ", " ", "", "\t")) for piece in pieces)
+
+
+def read_with_script(tokenizer, texts):
+    return run_script(
+        """const own = new tokenizer.Tokenizer(JSON.parse(data.tokenizer));
+           return data.texts.map((text) => own.read(text));""",
+        {"tokenizer": tokenizer.backend_tokenizer.to_str(), "texts": texts},
+        tokenizer="model/tokenizer.js",
+    )
+
+
+def assert_same_readings(tokenizer, texts):
+    for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
+        words, ids, word_of_token, places = encode_sentence(tokenizer, text)
+        assert reading["ids"] == ids, text
+        assert reading["wordOfToken"] == word_of_token, text
+        assert reading["words"] == words, text
+        # JavaScript counts UTF-16 units, Python characters.
+        units = [[utf16(text, start), utf16(text, end)] for start, end in places]
+        assert reading["places"] == units, text
+        unknown = {word for word, token in zip(word_of_token, ids, strict=True) if token == tokenizer.unk_token_id}
+        assert reading["isUnknown"] == [word in unknown for word in range(len(words))], text
+
+
+def utf16(text, index):
+    return len(text[:index].encode("utf-16-le")) // 2
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
+def test_word_tokenizers_read_alike(options):
+    tokenizer = build_word_tokenizer(TEXT[:4], **options)
+    assert_same_readings(tokenizer, [*TEXT, *random_texts(400)])
+
+
+@pytest.mark.parametrize("parts", ["bpe", "characters"])
+def test_subword_tokenizers_read_alike(parts):
+    source = [*TEXT[:4], *random_texts(300, seed=1)]
+    tokenizer = build_subword_tokenizer(
+        source, parts=parts, vocab_size=150, min_count=1, lowercase=True, digits_to_n=True
+    )
+    texts = [text for text in [*TEXT[:4], *random_texts(300)] if "<" not in text]
+    for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
+        words, ids, word_of_token, _ = encode_sentence(tokenizer, text)
+        assert (reading["words"], reading["ids"], reading["wordOfToken"]) == (words, ids, word_of_token), text
+
+
+@pytest.mark.parametrize("name", ["onlstm-ptb-small-distilled", "prpn-es-small", "prpn-zh-small"])
+def test_released_tokenizers_read_alike(project_root, name):
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(project_root / "model_cards" / name)
+    if json.loads(tokenizer.backend_tokenizer.to_str())["model"]["type"] == "WordLevel":
+        assert_same_readings(tokenizer, [*TEXT, *random_texts(1500)])
+    else:
+        texts = ["我們 的 老師 說 他 喜歡 這 本 書", "他 在 學校 學習 中文"]
+        for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
+            assert reading["ids"] == encode_sentence(tokenizer, text)[1]
+
+
+@pytest.mark.slow
+def test_thousands_of_sentences_of_ordinary_english_are_read_alike(project_root, shared_dir):
+    import gzip
+
+    from transformers import AutoTokenizer
+
+    path = shared_dir / "data/english/valid.txt"
+    lines = path.read_text(encoding="utf-8").splitlines()[:3000]
+    with gzip.open(shared_dir / "data/english/news.txt.gz", "rt", encoding="utf-8") as file:
+        lines += [line.rstrip("\n") for _, line in zip(range(2000), file, strict=False)]
+    tokenizer = AutoTokenizer.from_pretrained(project_root / "model_cards/onlstm-ptb-small-distilled")
+    assert_same_readings(tokenizer, lines)
+
+
+def test_components_that_the_script_does_not_know_are_named():
+    problem = run_script(
+        """try { new tokenizer.Tokenizer(data); } catch (error) { return error.message; }""",
+        {
+            "normalizer": {"type": "BertNormalizer"},
+            "pre_tokenizer": None,
+            "model": {"type": "WordLevel", "vocab": {}},
+            "added_tokens": [],
+        },
+        tokenizer="model/tokenizer.js",
+    )
+    assert "BertNormalizer" in problem

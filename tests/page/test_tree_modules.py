@@ -1,0 +1,178 @@
+"""The page's trees, scores, exports and tables, against those of the package."""
+
+import csv
+import io
+import random
+
+import pytest
+
+from onlstm_hf import InducedTree, tree_from_distances
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.baselines import left_branching_tree, right_branching_tree, uniform_random_tree
+from onlstm_hf.trees.treebank import GoldTree
+from tests.helpers.page_scripts import run_script
+
+RULES = ("right", "none", "ranges")
+WORDS = [f"w{index}" for index in range(40)]
+
+
+def random_distances(generator):
+    """Distances of sentences, with ties in some of them."""
+    for _ in range(400):
+        length = generator.randrange(0, 24)
+        values = [generator.random() for _ in range(length)]
+        yield [round(value, generator.choice((1, 3))) for value in values]
+
+
+def random_tree(generator, length):
+    """A tree of that many words, usually not binary."""
+    spans = uniform_random_tree(WORDS[:length], generator).spans()
+    return InducedTree.from_spans(WORDS[:length], [span for span in spans if generator.random() < 0.7])
+
+
+def test_trees_from_random_distances_are_those_of_the_package():
+    distances = list(random_distances(random.Random(0)))
+    spans = run_script(
+        """return data.map(([values, rule]) =>
+             trees.treeFromDistances(values, values.map((_, index) => `w${index}`), rule).spans)""",
+        [(values, rule) for values in distances for rule in RULES],
+        trees="trees/distances.js",
+    )
+    expected = [
+        tree_from_distances(values, WORDS[: len(values)], rule).spans() for values in distances for rule in RULES
+    ]
+    assert [[tuple(span) for span in tree] for tree in spans] == expected
+
+
+def test_the_splits_of_a_tree_make_its_constituents_each_once_the_largest_distance_first():
+    cases = [(values, rule) for values in random_distances(random.Random(1)) for rule in RULES]
+    splits = run_script(
+        """return data.map(([values, rule]) => {
+             const words = values.map((_, index) => `w${index}`);
+             return trees.splitsOf(trees.treeFromDistances(values, words, rule), rule);
+           })""",
+        cases,
+        trees="trees/distances.js",
+    )
+    for (values, rule), steps in zip(cases, splits, strict=True):
+        made = [tuple(span) for step in steps for span in step["made"]]
+        assert sorted(made) == sorted(tree_from_distances(values, WORDS[: len(values)], rule).spans())
+        order = [step["distance"] for step in steps]
+        assert order == sorted(order, reverse=True)
+        for step in steps:
+            start, end = step["span"]
+            inside = values[start:end] if rule == "right" else values[start + 1 : end]
+            assert step["distance"] == values[step["word"]] == max(inside)
+            assert [word for part in step["parts"] for word in range(*part)] == list(range(start, end))
+
+
+def test_ten_thousand_words_do_not_overflow_a_stack():
+    number = run_script(
+        """const words = Array.from({ length: 10000 }, (_, index) => `w${index}`);
+           return data.map((rule) => {
+             const tree = trees.treeFromDistances(words.map((_, index) => index), words, rule);
+             return [tree.spans.length, trees.splitsOf(tree, rule).length > 0];
+           })""",
+        RULES,
+        trees="trees/distances.js",
+    )
+    assert [count for count, _ in number] == [9999] * 3 and all(found for _, found in number)
+
+
+def test_scores_of_random_trees_are_those_of_the_package():
+    generator = random.Random(2)
+    pairs = [[random_tree(generator, length) for _ in range(2)] for length in range(1, 30) for _ in range(8)]
+    scores = run_script(
+        "return data.map(([tree, gold]) => scores.score(tree, gold))",
+        [[{"words": tree.words, "spans": tree.spans()} for tree in pair] for pair in pairs],
+        scores="trees/scores.js",
+    )
+    for (tree, gold), found in zip(pairs, scores, strict=True):
+        as_gold = GoldTree(gold.words, tuple(("X", *span) for span in gold.spans()))
+        expected = score_parses([tree], [as_gold], num_resamples=0)
+        assert found["f1"] == pytest.approx(expected.sentence_f1, abs=1e-12)
+        assert found["precision"] == pytest.approx(expected.sentence_precision, abs=1e-12)
+        assert found["recall"] == pytest.approx(expected.sentence_recall, abs=1e-12)
+
+
+def test_baselines_are_those_of_the_package():
+    found = run_script(
+        "return data.map((words) => [spans.rightBranching(words).spans, spans.leftBranching(words).spans])",
+        [WORDS[:length] for length in range(8)],
+        spans="trees/spans.js",
+    )
+    for length, (right, left) in enumerate(found):
+        assert [tuple(span) for span in right] == right_branching_tree(WORDS[:length]).spans()
+        assert [tuple(span) for span in left] == left_branching_tree(WORDS[:length]).spans()
+
+
+@pytest.mark.parametrize("words", [["the", "old", "cat"], ["(", "a)b", "-LRB-", "\\x", "]["], ["cat"], []])
+def test_brackets_are_read_back_by_the_package(words):
+    spans = [(0, len(words)), (1, len(words))] if len(words) > 2 else []
+    tree = InducedTree.from_spans(words, spans)
+    text = run_script("return exports.toBrackets(data)", as_json(tree), exports="trees/exports.js")
+    assert InducedTree.from_bracket(text, labelled=False) == tree
+
+
+def as_json(tree):
+    return {"words": list(tree.words), "spans": tree.spans()}
+
+
+def test_trees_in_the_forms_of_other_programs():
+    tree = InducedTree.from_nested(["the", [["old", "cat"], "sat"]])
+    square, qtree, forest = run_script(
+        "return [exports.toSquareBrackets(data), exports.toQtree(data), exports.toForest(data)]",
+        as_json(tree),
+        exports="trees/exports.js",
+    )
+    assert square == "[the [[old cat] sat]]"
+    assert qtree == r"\Tree [.{} {the} [.{} [.{} {old} {cat} ] {sat} ] ]"
+    assert forest.splitlines()[1] == "[[{the}] [[[{old}] [{cat}]] [{sat}]]]"
+
+
+def test_what_means_something_to_latex_is_escaped():
+    tree = InducedTree.from_spans(["$5", "50%", "a_b^c", "{x}\\y", "#&~", "]["], [])
+    qtree, square = run_script(
+        "return [exports.toQtree(data), exports.toSquareBrackets(data)]", as_json(tree), exports="trees/exports.js"
+    )
+    assert r"{\$5} {50\%} {a\_b\textasciicircum{}c} {\{x\}\textbackslash{}y} {\#\&\textasciitilde{}} {][}" in qtree
+    assert "-RSB--LSB-" in square
+
+
+def test_tables_are_quoted_as_python_does_it_and_have_no_formulas():
+    rows = [["word", "x"], ['say "no"', "a\tb"], ["=1+1", "+2"], ["-3", "@x"], ["line\nbreak", ""], ["plain", "it's"]]
+    text = run_script("return exports.toTsv(data)", rows, exports="trees/exports.js")
+    cells = list(csv.reader(io.StringIO(text, newline=""), dialect="excel-tab"))
+    assert cells == [[f"'{cell}" if cell[:1] in ("=", "+", "-", "@") else cell for cell in row] for row in rows]
+    numbers = run_script("return exports.toTsv([[-1.25, null, 0.00012345]])", exports="trees/exports.js")
+    assert numbers.split() == ["-1.25", "0.0001234"] or numbers.split() == ["-1.25", "0.0001235"]
+
+
+@pytest.mark.parametrize(
+    "title, stem",
+    [
+        ("the company said", "the-company-said"),
+        ('"; filename=x.exe\r\nSet-Cookie: a=b', "filename-x-exe-set-cookie-a-b"),
+        ("../../etc/passwd", "etc-passwd"),
+        ("\u202e\x00été 猫", "t"),
+        ("猫", "sentence"),
+        ("cat " * 80, "-".join(["cat"] * 15)),
+    ],
+)
+def test_files_are_named_after_the_sentence_in_letters_digits_and_hyphens(title, stem):
+    assert run_script("return exports.fileStem(data)", title, exports="trees/exports.js") == stem
+
+
+def test_words_of_two_sentences_stand_side_by_side_in_order():
+    generator = random.Random(3)
+    pairs = [[generator.choices("abcd", k=generator.randrange(8)) for _ in range(2)] for _ in range(300)]
+    columns = run_script("return data.map(([a, b]) => alignment.align(a, b))", pairs, alignment="trees/alignment.js")
+    for (first, second), aligned in zip(pairs, columns, strict=True):
+        for side, words in enumerate((first, second)):
+            assert [pair[side] for pair in aligned if pair[side] is not None] == list(range(len(words)))
+        assert all(pair != [None, None] for pair in aligned)
+    assert run_script(
+        "return alignment.align(...data)",
+        [["the", "dogs", "saw", "it"], ["the", "old", "dog", "saw", "it"]],
+        alignment="trees/alignment.js",
+    ) == [[0, 0], [1, 1], [None, 2], [2, 3], [3, 4]]

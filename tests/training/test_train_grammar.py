@@ -1,0 +1,433 @@
+"""The grammar: sums over trees against enumeration, votes, trees, and runs that leave and resume what they say."""
+
+import json
+import math
+import random
+import subprocess
+import sys
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from eval import evaluate_parsing
+from onlstm_hf.trees.averaging import best_trees
+from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
+from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
+from tests.helpers.forked_processes import run_ranks
+from tests.helpers.training_runs import command, log_of, run_in_process
+from training import train_grammar
+from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
+from training.grammar.recipe import parse_grammar_recipe
+from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
+from training.grammar.trees import parse_sentences
+from training.grammar.votes import UNVOTED_SCORE, SpanVotes, vote_of
+from training.loop import run as loop
+from training.loop.model_setup import changed_config
+from training.loop.task import Share
+
+SIZES = {"vocab_size": 7, "num_nonterminals": 2, "num_preterminals": 3, "hidden_size": 8}
+
+
+@pytest.fixture
+def grammar():
+    torch.manual_seed(0)
+    model = NeuralGrammar(NeuralGrammarConfig(**SIZES)).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2)  # rules that differ
+    return model
+
+
+@cache
+def binary_trees(start, end):
+    """All binary trees over the words from `start` to `end`: a word's index, or two trees."""
+    if end - start == 1:
+        return [start]
+    return [
+        pair
+        for split in range(start + 1, end)
+        for pair in product(binary_trees(start, split), binary_trees(split, end))
+    ]
+
+
+def spans_of(tree, start=0):
+    """The end of a tree that begins at `start`, and the spans of its constituents."""
+    if isinstance(tree, int):
+        return start + 1, set()
+    middle, left = spans_of(tree[0], start)
+    end, right = spans_of(tree[1], middle)
+    return end, left | right | {(start, end)}
+
+
+def tables(model):
+    """The probabilities of the rules as the model defines them, `rule[A][child]` with the nonterminals first."""
+    with torch.no_grad():
+        root = model.root_rule(model.root).softmax(-1)[0]
+        words = model.word_rule(model.preterminals).softmax(-1)
+        left, right = (rule(model.nonterminals).softmax(-1) for rule in (model.left_rule, model.right_rule))
+    return root.tolist(), words.tolist(), left.tolist(), right.tolist()
+
+
+def tree_weight(tree, sentence, model):
+    """The sum over all labels of a tree of the product of its rules, label by label."""
+    root, words, left, right = tables(model)
+    num_nonterminals = len(root)
+
+    def labelled(node):
+        """For each label that a node can have, as a child's number, the weights of all labellings below it."""
+        if isinstance(node, int):
+            return [(num_nonterminals + label, row[sentence[node]]) for label, row in enumerate(words)]
+        pairs = list(product(labelled(node[0]), labelled(node[1])))
+        return [
+            (label, left[label][first] * right[label][second] * weight * other)
+            for label in range(num_nonterminals)
+            for (first, weight), (second, other) in pairs
+        ]
+
+    return sum(root[label] * weight for label, weight in labelled(tree))
+
+
+@pytest.mark.parametrize("num_words", [2, 3, 4])
+def test_the_inside_sum_is_that_over_all_trees_and_labels(grammar, num_words):
+    generator = torch.Generator().manual_seed(num_words)
+    input_ids = torch.randint(SIZES["vocab_size"], (2, num_words), generator=generator)
+    scores = torch.randn(2, num_words + 1, num_words + 1, generator=generator, dtype=torch.float64)
+    for span_scores in (None, scores):
+        log_likelihood = grammar(input_ids, span_scores).log_likelihood
+        marginals = grammar.span_marginals(input_ids, span_scores)
+        for row, sentence in enumerate(input_ids.tolist()):
+            weights = {}
+            for tree in binary_trees(0, num_words):
+                spans = frozenset(spans_of(tree)[1])
+                gain = 0.0 if span_scores is None else sum(scores[row][span].item() for span in spans)
+                weights[spans] = tree_weight(tree, sentence, grammar) * math.exp(gain)
+            total = sum(weights.values())
+            assert log_likelihood[row].item() == pytest.approx(math.log(total), rel=1e-12)
+            for start, end in product(range(num_words + 1), repeat=2):
+                expected = sum(weight for spans, weight in weights.items() if (start, end) in spans) / total
+                assert marginals[row, start, end].item() == pytest.approx(expected, abs=1e-12)
+
+
+def test_the_probabilities_of_all_sentences_of_a_length_and_their_trees_add_up(grammar):
+    # A sentence of two words has one tree: both children of the root are preterminals.
+    root, _, left, right = (torch.tensor(table) for table in tables(grammar))
+    expected = (root * left[:, 2:].sum(1) * right[:, 2:].sum(1)).sum()
+    sentences = torch.tensor(list(product(range(SIZES["vocab_size"]), repeat=2)))
+    assert grammar(sentences).log_likelihood.exp().sum().item() == pytest.approx(expected.item())
+
+
+def plain_log_likelihood(model, input_ids, span_scores):
+    """The recursion as it is written, through autograd."""
+    scores = model.scores(input_ids, span_scores)
+    num_words = input_ids.shape[1]
+    size = scores.word_scales.exp().unsqueeze(-1)
+    left = {(i, i + 1): (scores.left_words * size)[:, i] for i in range(num_words)}
+    right = {(i, i + 1): (scores.right_words * size)[:, i] for i in range(num_words)}
+    for width in range(2, num_words + 1):
+        for i in range(num_words - width + 1):
+            j = i + width
+            inside = sum(left[i, k] * right[k, j] for k in range(i + 1, j))
+            if span_scores is not None:
+                inside = inside * span_scores[:, i, j, None].exp()
+            left[i, j], right[i, j] = inside @ scores.left.T, inside @ scores.right.T
+    return (inside @ scores.root).log()
+
+
+@pytest.mark.parametrize("num_words", [2, 3, 7])
+@pytest.mark.parametrize("with_scores", [False, True])
+def test_gradients_are_those_of_autograd(grammar, num_words, with_scores):
+    input_ids = torch.randint(SIZES["vocab_size"], (3, num_words))
+    scores = (
+        torch.randn(3, num_words + 1, num_words + 1, dtype=torch.float64).requires_grad_() if with_scores else None
+    )
+    weights = torch.tensor([1.0, 0.3, -2.0], dtype=torch.float64)
+    inputs = [*grammar.parameters(), *([scores] if with_scores else [])]
+    expected = torch.autograd.grad((plain_log_likelihood(grammar, input_ids, scores) * weights).sum(), inputs)
+    found = torch.autograd.grad((grammar(input_ids, scores).log_likelihood * weights).sum(), inputs)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+    if with_scores:  # marginals are the derivatives by the scores of the spans
+        derivatives = torch.autograd.grad(grammar(input_ids, scores).log_likelihood.sum(), scores)[0]
+        torch.testing.assert_close(grammar.span_marginals(input_ids, scores), derivatives)
+
+
+def test_long_sentences_of_rare_words_neither_underflow_nor_overflow():
+    torch.manual_seed(0)
+    model = NeuralGrammar(NeuralGrammarConfig(vocab_size=10_000, num_nonterminals=5, num_preterminals=6))
+    with torch.no_grad():
+        model.word_rule[-1].weight.mul_(20)
+    input_ids = torch.randint(10_000, (2, 80))
+    scores = torch.full((2, 81, 81), UNVOTED_SCORE)
+    for start in range(79):
+        scores[:, start, 80] = 5.0
+    for span_scores in (None, scores):
+        log_likelihood = model(input_ids, span_scores).log_likelihood
+        exact = model.double()(input_ids, None if span_scores is None else span_scores.double()).log_likelihood
+        model.float()
+        assert log_likelihood.tolist() == pytest.approx(exact.tolist(), rel=1e-5)
+        log_likelihood.sum().backward()
+        assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+    marginals = model.span_marginals(input_ids, scores)
+    assert marginals[:, range(79), 80].min() > 0.999
+
+
+def test_a_sentence_of_one_word_has_no_derivation(grammar):
+    with pytest.raises(ValueError, match="two words or more"):
+        grammar(torch.tensor([[1]]))
+
+
+def test_the_tree_of_a_sentence_has_the_most_expected_spans(grammar):
+    ids = [[1, 2, 3, 4, 5], [3, 1, 2], [5, 5], [1], []]
+    sentences = EncodedSentences([tuple(map(str, own)) for own in ids], ids)
+    trees = parse_sentences(grammar, sentences, batch_size=6)
+    assert [tree.words for tree in trees] == sentences.words and all(tree.is_binary for tree in trees)
+    for tree, own in zip(trees[:2], ids, strict=False):
+        marginals = grammar.span_marginals(torch.tensor([own]))[0]
+        candidates = [spans_of(candidate)[1] for candidate in binary_trees(0, len(own))]
+        assert set(tree.spans()) == max(candidates, key=lambda spans: sum(marginals[span].item() for span in spans))
+
+
+SENTENCES = [("a", "b", "c"), ("a", "b"), ("c", "b", "a")]
+
+
+def write_votes(path, trees, sentences, rule=None):
+    """A file of ranks of binary trees."""
+    distances = [distances_of_tree(tree, rule or "right") for tree in trees]
+    write_rank_file(path, SentenceDistances(sentences, {None: distances}, branching_bias=rule))
+
+
+def test_votes_are_weights_of_parsers_by_span(tmp_path):
+    left, right = [(0, 2)], [(1, 3)]
+    for name, spans in (("left", (left, [], left)), ("right", (right, [], left))):
+        trees = [InducedTree.from_spans(words, own) for words, own in zip(SENTENCES, spans, strict=True)]
+        write_votes(tmp_path / f"{name}.ranks.xz", trees, SENTENCES, "none")
+    names = [f"{tmp_path}/left.ranks.xz", f"{tmp_path}/right.ranks.xz=3"]
+    votes = SpanVotes.read(names, SENTENCES, "right")
+    scores = votes.scores([0, 2], 3, strength=0.5)
+    assert scores[0, 0, 2] == 0.5 and scores[0, 1, 3] == 1.5
+    assert scores[1, 0, 2] == 2.0 and scores[1, 1, 3] == UNVOTED_SCORE
+    assert scores[0, 0, 3] == scores[1, 0, 3] == 2.0
+    assert votes.scores([1], 2, strength=1.0)[0, 0, 2] == 4.0
+
+
+def test_a_sum_over_voted_trees_alone_leaves_the_others_out(grammar):
+    input_ids = torch.tensor([[1, 2, 3, 4]])
+    one_tree = {(0, 4): 3.0, (1, 4): 1.0, (1, 3): 2.0}
+    scores = SpanVotes([one_tree]).scores([0], 4, strength=0.5).double()
+    tree = (0, ((1, 2), 3))
+    expected = math.log(tree_weight(tree, [1, 2, 3, 4], grammar)) + 0.5 * 6
+    assert grammar(input_ids, scores).log_likelihood.item() == pytest.approx(expected, abs=1e-9)
+
+
+def test_bad_votes_are_refused(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("a=b.xz").write_text("")
+    assert vote_of("a=b.xz") == ("a=b.xz", 1.0) and vote_of("a=b.xz=2.5") == ("a=b.xz", 2.5)
+    for name in ("missing.xz", "missing.xz=2"):
+        with pytest.raises(FileNotFoundError, match="there is no file of trees missing.xz"):
+            vote_of(name)
+    for name in ("a=b.xz=0", "a=b.xz=-1", "a=b.xz=nan", "a=b.xz=many"):
+        with pytest.raises(ValueError, match="votes are FILE or FILE=WEIGHT"):
+            vote_of(name)
+
+
+def test_batches_are_of_one_length_and_shared_by_processes():
+    ids = [[index] * (2 + index % 5) for index in range(43)]
+    indices = list(range(3, 43))
+    groups = groups_of_one_length(indices, ids, 12)
+    assert sorted(index for group in groups for index in group) == indices
+    for group in groups:
+        assert len({len(ids[index]) for index in group}) == 1 and sum(len(ids[index]) for index in group) <= 12
+    assert groups_of_one_length([0], [[1] * 30], 12) == [[0]]
+
+    def rows(share, epoch=0, start=0):
+        batches = GrammarBatches(ids, indices, None, 0.0, share, seed=1).batches(epoch, start)
+        return [(batch.input_ids[:, 0].tolist(), batch.num_items) for batch in batches]
+
+    alone = rows(Share(12))
+    assert sorted(index for own, _ in alone for index in own) == indices
+    assert rows(Share(12), start=4) == alone[4:] and rows(Share(12), epoch=1) != alone
+    both = [rows(Share(6, process, 2)) for process in (0, 1)]
+    assert all(own and other for (own, _), (other, _) in zip(*both, strict=True))
+    assert [sorted(own + other) for (own, _), (other, _) in zip(*both, strict=True)] == [
+        sorted(own) for own, _ in alone if len(own) > 1
+    ]
+    with pytest.raises(ValueError, match="no sentence of a length"):
+        GrammarBatches(ids, [], None, 0.0, Share(12), seed=1)
+
+
+WORDS = ["the", "a", "old", "cat", "dog", "sees", "likes", "sleeps"]
+RECIPE = """
+model: {num_nonterminals: 4, num_preterminals: 6, hidden_size: 16}
+train_files: [train.txt]
+batch_size: 40
+eval_batch_size: 200
+num_epochs: 2
+log_every_steps: 1
+num_threads: 1
+"""
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """The working directory, with a recipe, a text of noun phrases, trees of two parsers for it, and gold trees."""
+    monkeypatch.chdir(tmp_path)
+    generator = random.Random(0)
+
+    def noun_phrase():
+        adjective = [WORDS[2]] if generator.random() < 0.5 else []
+        return [generator.choice(WORDS[:2]), *adjective, generator.choice(WORDS[3:5])]
+
+    sentences, golds, trees = [], [], {"gold": [], "random": []}
+    for _ in range(60):
+        subject, verb = noun_phrase(), generator.choice(WORDS[5:])
+        rest = [] if verb == "sleeps" else noun_phrase()
+        words = (*subject, verb, *rest)
+        first = len(subject)
+        spans = [(0, first), (first, len(words)), (first + 1, len(words)), (1, first), (first + 2, len(words))]
+        sentences.append(words)
+        trees["gold"].append(InducedTree.from_spans(words, [span for span in spans if span[1] - span[0] > 1]))
+        trees["random"].append(tree_from_distances([generator.random() for _ in words], words))
+        rest_bracket = f" (NP {' '.join(f'(X {word})' for word in rest)})" if rest else ""
+        golds.append(f"(S (NP {' '.join(f'(X {word})' for word in subject)}) (VP (X {verb}){rest_bracket}))")
+    Path("recipe.yaml").write_text(RECIPE)
+    Path("train.txt").write_text("\n" + "\n".join(map(" ".join, sentences)) + "\n")
+    Path("gold.mrg").write_text("\n".join(golds[:20]) + "\n(S (X cat))\n")
+    for name, own in trees.items():
+        write_votes(f"{name}.ranks.xz", own, sentences, "none" if name == "gold" else None)
+    return sentences
+
+
+def train(output_dir, *options):
+    return run_in_process(train_grammar.main, command(output_dir, *options))
+
+
+def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):
+    results = train("run", "--gold_trees", "gold.mrg", "--votes", "gold.ranks.xz=2", "random.ranks.xz")
+    assert json.loads(Path("run/results.json").read_text()) == results
+    assert results["votes"] == [{"file": "gold.ranks.xz", "weight": 2.0}, {"file": "random.ranks.xz", "weight": 1.0}]
+    assert results["updates"] > 0 and results["training_sentences"] + results["held_out_sentences"] == len(project)
+    assert {"training text", "votes", "gold trees"} <= set(results["fingerprints"])
+
+    text = read_rank_file("run/text.ranks.xz", project)
+    assert all(tree.is_binary for tree in text.trees())
+    stored = read_tree_file("run/trees.jsonl.xz")
+    assert stored.trees(branching_bias="right") == stored.trees(branching_bias="none")
+    assert stored.trees()[:20] == text.trees()[:20]
+    # The figures of the script that scores files of trees are those of the run.
+    for bias in ("right", "none"):
+        options = ["--treebank", "gold.mrg", "--branching-bias", bias, "--output", "scores.json"]
+        assert evaluate_parsing.main(["--trees-from", "run/trees.jsonl.xz", *options]) == 0
+        scores = json.loads(Path("scores.json").read_text())["models"][0]["scores"]["all"]["induced trees"]
+        assert scores["sentence_f1"] == pytest.approx(results["parsing"]["sentence_f1"])
+
+
+@pytest.mark.parametrize("name", ["grammar_ptb", "grammar_ptb_focused"])
+def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
+    path = project_root / "training" / "recipes" / f"{name}.yaml"
+    recipe = parse_grammar_recipe([str(path), "--train_files", "a"])
+    assert f"training/recipes/{name}.yaml" in path.read_text()
+    model = NeuralGrammar(changed_config(NeuralGrammarConfig(), {}, recipe.model.model))
+    assert (len(model.nonterminals), len(model.preterminals)) == (40, 80)
+
+
+def test_votes_lead_the_grammar_to_their_trees(project):
+    options = ["--max_steps", 60, "--num_epochs", 99, "--eval_every_steps", 60]
+    train("run", "--votes", "gold.ranks.xz", *options)
+    found = read_rank_file("run/text.ranks.xz", project).trees()
+    gold = read_rank_file("gold.ranks.xz", project).trees()
+    assert np.mean([tree == other for tree, other in zip(found, gold, strict=True)]) > 0.9
+
+
+def test_training_lowers_the_loss_without_votes(project):
+    train("run", "--max_steps", 40, "--num_epochs", 99, "--eval_every_steps", 20, "--parse_text", "False")
+    losses = [entry["validation_loss"] for entry in log_of("run") if "validation_loss" in entry]
+    first = next(entry["loss"] for entry in log_of("run") if "loss" in entry)
+    assert losses[-1] < first < math.log(20)
+    assert not Path("run/text.ranks.xz").exists()
+
+
+class Stopped(Exception):
+    pass
+
+
+@pytest.mark.parametrize("votes", [[], ["--votes", "random.ranks.xz"]], ids=["alone", "votes"])
+def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, votes):
+    options = ["--save_every_steps", 2, "--max_steps", 9, "--num_epochs", 99, *votes]
+    train("whole", *options)
+    clip, calls = loop.Accelerator.clip_grad_norm_, []
+
+    def clip_or_stop(self, *arguments):
+        calls.append(arguments)
+        if len(calls) == 5:
+            raise Stopped
+        return clip(self, *arguments)
+
+    with monkeypatch.context() as patch, pytest.raises(Stopped):
+        patch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
+        train("parts", *options)
+    train("parts", *options, "--resume")
+    for name in ("best", "last"):
+        weights, expected = (load_file(f"{folder}/{name}/model.safetensors") for folder in ("parts", "whole"))
+        assert all(torch.equal(weights[key], expected[key]) for key in expected)
+    assert log_of("parts") == log_of("whole")
+
+
+def test_a_run_cannot_go_on_with_other_votes(project):
+    train("run", "--max_steps", 1, "--votes", "random.ranks.xz")
+    with pytest.raises(ValueError, match="the votes changed since run.last was written"):
+        train("run", "--max_steps", 2, "--resume", "--votes", "random.ranks.xz=2")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--train_files", "missing.txt"], "there is no text file missing.txt"),
+        (["--gold_trees", "missing.mrg"], "there is no treebank missing.mrg"),
+        (["--votes", "missing.xz"], "there is no file of trees missing.xz"),
+        (["--votes", "other.ranks.xz"], "has the trees of another text"),
+        (["--min_length", "9", "--max_length", "8"], "max_length 8 is less than min_length 9"),
+        (["--min_length", "30"], "no sentence of a length between min_length and max_length"),
+        (["--model.num_nonterminals", "0"], "num_nonterminals must be a whole number of at least 1"),
+        (["--model.num_layers", "2"], "NeuralGrammarConfig has no fields num_layers"),
+        (["--dataset", "x"], "give either dataset or train_files"),
+    ],
+)
+def test_bad_input_is_refused_before_anything_is_written(project, options, message):
+    write_rank_file("other.ranks.xz", SentenceDistances(SENTENCES, {None: [[1.0] * len(own) for own in SENTENCES]}))
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        train("run", *options)
+    assert not Path("run/best").exists()
+
+
+@pytest.mark.slow
+def test_two_processes_are_one_with_twice_the_batch(project):
+    train("one", "--max_steps", 4)
+    options = ["recipe.yaml", "--output_dir", "two", "--max_steps", "4", "--batch_size", "20"]
+    run_ranks(2, train_grammar.main, options)
+    one, two = (log_of(name)[-1]["validation_loss"] for name in ("one", "two"))
+    assert two == pytest.approx(one, rel=0.05)
+
+
+def test_the_script_needs_no_library_of_the_train_extra():
+    code = (
+        "import sys\n"
+        "for name in ('datasets', 'evaluate', 'nltk', 'pandas', 'scipy'): sys.modules[name] = None\n"
+        "from training import average_trees, train_grammar\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(train_grammar.__file__).parents[1])
+
+
+def test_marginals_of_a_sure_tree_make_that_tree():
+    tree = InducedTree.from_nested([["a", "b"], ["c", ["d", "e"]]])
+    marginals = np.zeros((6, 6))
+    for span in tree.spans():
+        marginals[span] = 0.9
+    assert best_trees(marginals[None], [tree.words], ties="right") == [tree]

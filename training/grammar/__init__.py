@@ -1,0 +1,1 @@
+"""A probabilistic grammar that is learned from text, and can listen to the trees of other parsers."""

@@ -1,0 +1,89 @@
+"""The fields of a run that trains a grammar."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from training.language_models.recipe import TextArguments
+from training.loop.recipe import ModelFields, Recipe, RunArguments, UpdateArguments, fixed, recorded, with_default
+from training.loop.recipe_parser import parse_groups
+
+
+@dataclass
+class GrammarDataArguments(TextArguments):
+    """The text, and the trees of other parsers for it."""
+
+    streaming: ClassVar[bool] = False
+    subwords: ClassVar[None] = None
+
+    min_length: int = fixed("Shorter sentences are left out of training.", 3, at_least=2)
+    max_length: int = fixed("Longer sentences are left out of training.", 40, at_least=2)
+    votes: list[str] = recorded(
+        "Files of trees of the training text, each a parser with one vote: FILE, or FILE=WEIGHT for so many. "
+        "training/average_trees.py writes such files.",
+        [],
+    )
+    vote_strength: float = recorded(
+        "Each vote for a span multiplies the weight of a tree with it by the exponential of this. Trees with a span "
+        "that nobody voted for weigh next to nothing.",
+        0.5,
+        at_least=0,
+    )
+    vote_branching_bias: Literal["right", "none"] = recorded(
+        "The rule that makes trees of the voters' distances.", "right"
+    )
+    parse_text: bool = recorded("At the end write the grammar's trees of the training text (text.ranks.xz).", True)
+
+
+@dataclass
+class GrammarOptimizationArguments(UpdateArguments):
+    """Adam at a constant rate."""
+
+    optimizer: ClassVar[str] = "adam"
+    average_from_start: ClassVar[bool] = False
+    schedule: ClassVar[str] = "constant"
+    warmup_steps: ClassVar[int] = 0
+    mixed_precision: ClassVar[str] = "no"
+
+    learning_rate: float = with_default(UpdateArguments, "learning_rate", 0.003)
+    adam_beta1: float = with_default(UpdateArguments, "adam_beta1", 0.75)
+    weight_decay: float = with_default(UpdateArguments, "weight_decay", 0.0)
+    max_grad_norm: float = with_default(UpdateArguments, "max_grad_norm", 3.0)
+    batch_size: int = fixed("Words of a batch in each process, in sentences of one length.", 1500, at_least=1)
+    num_epochs: int = with_default(UpdateArguments, "num_epochs", 3)
+
+
+@dataclass
+class GrammarRunArguments(RunArguments):
+    """Fields of every run, and the batch size of validation in words."""
+
+    eval_batch_size: int = recorded("Words of a batch in validation and parsing.", 6000, at_least=1)
+
+
+@dataclass
+class GrammarRecipe(Recipe):
+    """All arguments of a run, by group.
+
+    Raises:
+        ValueError: if a value is out of its range, or fields contradict each other.
+    """
+
+    data: GrammarDataArguments
+    model: ModelFields
+    optimization: GrammarOptimizationArguments
+    run: GrammarRunArguments
+
+    def __post_init__(self):
+        super().__post_init__()
+        data = self.data
+        if (data.dataset is None) == (data.train_files is None):
+            raise ValueError("give either dataset or train_files")
+        if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
+            raise ValueError("gold_tree_column needs a dataset, and takes the place of gold_trees")
+        if data.max_length < data.min_length:
+            raise ValueError(f"max_length {data.max_length} is less than min_length {data.min_length}")
+
+
+def parse_grammar_recipe(arguments: list[str]) -> GrammarRecipe:
+    """Reads a recipe as `parse_groups` does, with the same errors and those of `GrammarRecipe`."""
+    groups = (GrammarDataArguments, ModelFields, GrammarOptimizationArguments, GrammarRunArguments)
+    return GrammarRecipe(*parse_groups(arguments, groups, "train_grammar.py", "Trains a neural grammar."))

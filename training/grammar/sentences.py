@@ -1,0 +1,118 @@
+"""Sentences as token ids, and batches of sentences of one length, as large as their words allow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+import torch
+from transformers import PreTrainedTokenizerBase
+
+from onlstm_hf.text.word_alignment import encode_sentence, encode_words
+from training.grammar.votes import SpanVotes
+from training.loop.task import Share
+
+
+class GrammarBatch(NamedTuple):
+    """Sentences of one length.
+
+    Attributes:
+        input_ids: `[B, n]`.
+        span_scores: `[B, n + 1, n + 1]`, or `None` without votes.
+        num_items: words of all processes' rows divided by the number of processes.
+        lr_scale: factor of the learning rate.
+    """
+
+    input_ids: torch.Tensor
+    span_scores: torch.Tensor | None
+    num_items: float
+    lr_scale: float = 1.0
+
+
+class EncodedSentences(NamedTuple):
+    """The words of sentences, and the id of each."""
+
+    words: list[tuple[str, ...]]
+    ids: list[list[int]]
+
+    @classmethod
+    def of_text(cls, lines: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
+        """The sentences of a text, a line each; blank ones are left out."""
+        encoded = [encode_sentence(tokenizer, line)[:2] for line in lines if line.strip()]
+        return cls([tuple(words) for words, _ in encoded], [ids for _, ids in encoded])
+
+    @classmethod
+    def of_words(cls, sentences: Iterable[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
+        """Sentences that are split into words."""
+        words = [tuple(sentence) for sentence in sentences]
+        return cls(words, [encode_words(tokenizer, sentence)[0] for sentence in words])
+
+
+def groups_of_one_length(indices: Iterable[int], ids: Sequence[Sequence[int]], num_words: int) -> list[list[int]]:
+    """Groups of sentences of one length with at most so many words in all; a longer sentence is a group by itself."""
+    by_length: dict[int, list[int]] = {}
+    for index in indices:
+        by_length.setdefault(len(ids[index]), []).append(index)
+    groups = []
+    for length, members in by_length.items():
+        size = max(1, num_words // max(1, length))
+        groups += [members[first : first + size] for first in range(0, len(members), size)]
+    return groups
+
+
+class GrammarBatches:
+    """The training batches of one process, in another order in every epoch.
+
+    Args:
+        ids: the token ids of each sentence of the text.
+        indices: of the sentences to train on.
+        votes: for the sentences of the text, if any.
+        vote_strength: of a vote.
+        share: the words of a batch that are this process's. Sentences that do not give every process one are left out,
+            others in every epoch.
+        seed: with the number of the epoch it decides the order.
+
+    Raises:
+        ValueError: if there is no sentence to train on.
+    """
+
+    def __init__(
+        self,
+        ids: Sequence[Sequence[int]],
+        indices: Sequence[int],
+        votes: SpanVotes | None,
+        vote_strength: float,
+        share: Share,
+        seed: int,
+    ):
+        self.ids, self.indices, self.share, self.seed = ids, indices, share, seed
+        self.votes, self.vote_strength = votes, vote_strength
+        if not self._groups(0):
+            raise ValueError("there is no sentence of a length between min_length and max_length to train on")
+
+    def num_batches(self, epoch: int) -> int:
+        return len(self._groups(epoch))
+
+    def batches(self, epoch: int, start: int = 0) -> Iterator[GrammarBatch]:
+        share = self.share
+        for group in self._groups(epoch)[start:]:
+            own = group[share.process_index :: share.num_processes]
+            length = len(self.ids[group[0]])
+            yield self.batch(own, length * len(group) / share.num_processes)
+
+    def batch(self, indices: Sequence[int], num_items: float) -> GrammarBatch:
+        """Sentences of one length."""
+        input_ids = torch.tensor([self.ids[index] for index in indices])
+        scores = None
+        if self.votes is not None:
+            scores = self.votes.scores(indices, input_ids.shape[1], self.vote_strength)
+        return GrammarBatch(input_ids, scores, num_items)
+
+    def _groups(self, epoch: int) -> list[list[int]]:
+        generator = Random(f"{self.seed} {epoch}")
+        order = generator.sample(self.indices, len(self.indices))
+        groups = groups_of_one_length(order, self.ids, self.share.num_rows)
+        groups = [group for group in groups if len(group) >= self.share.num_processes]
+        generator.shuffle(groups)
+        return groups

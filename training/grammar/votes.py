@@ -1,0 +1,99 @@
+"""Trees of other parsers as votes, to which a grammar listens while it is trained.
+
+Parse-focusing (Park & Kim, Findings of ACL 2024, "Structural Optimization Ambiguity and Simplicity Bias in
+Unsupervised Neural Grammar Induction") sums over the trees that other parsers propose instead of all trees. Here the
+sum runs over all trees whose spans have votes, and each vote for a span multiplies the weight of a tree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from onlstm_hf.trees.rank_files import read_trees_of_text
+
+# The score of a span without votes. It excludes the span where others have votes, and nothing where none has.
+UNVOTED_SCORE = -30.0
+
+
+class SpanVotes:
+    """The votes of parsers for the spans of sentences.
+
+    Args:
+        sentences: for each sentence the sum of the parsers' weights by span.
+
+    Attributes:
+        ends: `[S]`, the number of spans with votes up to the end of each sentence.
+        spans: `[V, 2]`, the start and end of each.
+        votes: `[V]`, the sum of the weights of the parsers whose trees have it.
+    """
+
+    def __init__(self, sentences: Sequence[dict[tuple[int, int], float]]):
+        self.ends = np.cumsum([len(spans) for spans in sentences])
+        self.spans = np.array([span for spans in sentences for span in spans], dtype=np.int64).reshape(-1, 2)
+        self.votes = np.array([votes for spans in sentences for votes in spans.values()], dtype=np.float32)
+
+    @classmethod
+    def read(cls, names: Sequence[str], sentences: Sequence[Sequence[str]], branching_bias: str) -> SpanVotes:
+        """The votes of files of trees.
+
+        Args:
+            names: FILE, or FILE=WEIGHT for a parser that counts as so many.
+            sentences: the words of each sentence of the text.
+            branching_bias: the rule that makes trees of distances.
+
+        Raises:
+            FileNotFoundError, ValueError: if a file cannot be read, or is of another text.
+        """
+        votes: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
+        for name in names:
+            path, weight = vote_of(name)
+            trees = read_trees_of_text(path, sentences).trees(branching_bias=branching_bias)
+            for own, tree in zip(votes, trees, strict=True):
+                for span in tree.spans():
+                    own[span] = own.get(span, 0.0) + weight
+        return cls(votes)
+
+    def scores(self, indices: Sequence[int], num_words: int, strength: float) -> torch.Tensor:
+        """Gains of a tree's log weight by its spans, `[B, num_words + 1, num_words + 1]`.
+
+        Args:
+            indices: of the sentences, all of one length.
+            num_words: of each.
+            strength: of a vote.
+        """
+        scores = np.full((len(indices), num_words + 1, num_words + 1), UNVOTED_SCORE, dtype=np.float32)
+        for row, index in enumerate(indices):
+            first, last = (self.ends[index - 1] if index else 0), self.ends[index]
+            starts, ends = self.spans[first:last].T
+            scores[row, starts, ends] = strength * self.votes[first:last]
+        return torch.from_numpy(scores)
+
+    def lines(self) -> Iterator[str]:
+        """Yields the votes as texts, for a `fingerprint`."""
+        for values in (self.ends, self.spans, self.votes):
+            yield values.tobytes().decode("latin-1")
+
+
+def vote_of(name: str) -> tuple[str, float]:
+    """The file and the weight of one parser: `FILE`, which counts 1, or `FILE=WEIGHT`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the weight is no number above 0.
+    """
+    path, equals, weight = name, "", "1"
+    if not Path(name).is_file():
+        path, equals, weight = name.rpartition("=")
+    if not Path(path or name).is_file():
+        raise FileNotFoundError(f"there is no file of trees {path or name} (votes)")
+    try:
+        value = float(weight)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"votes are FILE or FILE=WEIGHT, with a weight above 0, not {name}")
+    return path, value

@@ -1,0 +1,98 @@
+"""Records how the trees of a few sentences come about while a model is trained, for the web page's "Growing up".
+
+    python training/record_growth.py onlstm_hf/page/static/growing/toy-english.json
+
+Trains by `recipes/quickstart.yaml` on the toy English that the package generates, in some minutes of one core. At each
+validation it stores the distances that the model gives to held-out sentences, and the F1 of all of them. Further
+arguments override fields of the recipe.
+"""
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.trees.treebank import GoldTree
+from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.programs import run_program
+from training.language_models.recipe import parse_recipe
+from training.loop.run import TrainingRun
+from training.loop.task import BatchSource, Share
+from training.toy_english import write_toy_corpus
+from training.train_lm import LanguageModeling
+
+RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
+LENGTHS = (5, 6, 7, 8, 9, 10, 11, 12)
+
+
+class RecordedLanguageModeling(LanguageModeling):
+    """The task of language modelling, which stores trees at each validation.
+
+    Attributes:
+        snapshots: for each validation its `validation_perplexity`, the `parsing_f1` of all sentences, and the
+            `distances` of those that are recorded.
+        recorded: one held-out gold tree of each of `LENGTHS`.
+    """
+
+    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+        batches = super().load_data(model, share)
+        by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
+        self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
+        self.snapshots: list[dict] = []
+        self.validate(model)  # before the first update
+        return batches
+
+    @torch.no_grad()
+    def validate(self, model: PreTrainedModel) -> dict[str, float]:
+        scores = super().validate(model)
+        sentences = [list(tree.words) for tree in self.recorded]
+        trees = model.parse(sentences, self.tokenizer, progress=False)
+        snapshot = {name: round(scores[name], 2) for name in ("validation_perplexity", "parsing_f1")}
+        snapshot["distances"] = [[float(f"{value:.3g}") for value in tree.distances] for tree in trees]
+        self.snapshots.append(snapshot)
+        return scores
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("output", type=Path, help="JSON file to write")
+    parser.add_argument("--every", type=int, default=20, metavar="N", help="updates between snapshots (%(default)s)")
+    options, overrides = parser.parse_known_args(arguments)
+    return run_program("record_growth.py", lambda: record(options.output, options.every, overrides))
+
+
+def record(output: Path, every: int, overrides: list[str]) -> None:
+    """Trains and writes the snapshots."""
+    with tempfile.TemporaryDirectory() as folder:
+        corpus = write_toy_corpus(Path(folder, "corpus"))
+        data = ["--dataset", str(corpus), "--output_dir", str(Path(folder, "model"))]
+        arguments = [str(RECIPE), *data, "--eval_every_steps", str(every), *overrides]
+        task = RecordedLanguageModeling(parse_recipe(arguments), arguments)
+        TrainingRun(task).train()
+        snapshots = task.snapshots
+    sentences = [{"words": list(tree.words), "gold": _spans(tree)} for tree in task.recorded]
+    for number, snapshot in enumerate(snapshots):
+        snapshot["update"] = every * number
+    content = {
+        "title": "Toy English",
+        "about": "A small ON-LSTM learns to predict the next word of 150-word toy English. Nobody shows it a tree.",
+        "sentences": sentences,
+        "snapshots": snapshots,
+    }
+    write_json(output, content)
+
+
+def _spans(tree: GoldTree) -> list[list]:
+    return [[label, start, end] for label, start, end in tree.constituents]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,202 @@
+"""Trains a neural grammar: `accelerate launch training/train_grammar.py RECIPE.yaml [--name value ...]`.
+
+    accelerate launch training/train_grammar.py training/recipes/grammar_ptb.yaml --train_files train.txt
+    accelerate launch training/train_grammar.py training/recipes/grammar_ptb_focused.yaml --train_files train.txt \\
+        --votes seed_1111.ranks.xz seed_2222.ranks.xz prpn.ranks.xz=3
+
+With the trees of other parsers as votes it learns from the trees of a sentence that have votes, and without them from
+all trees. No gold tree is used.
+
+A run leaves in its `output_dir`:
+    best/           the checkpoint with the lowest loss on sentences that were held out of training, one in fifty
+    last/           the newest checkpoint, with the training state to resume from
+    log.jsonl       one line for every log entry and validation
+    text.ranks.xz   its trees of the training text, a voter for training/average_trees.py or another grammar
+    trees.jsonl.xz  where gold trees are given: the trees of their sentences
+    results.json    loss and perplexity of the held-out sentences (and parsing F1) of best/, with the recipe
+"""
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from transformers import PreTrainedModel
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.scoring.coverage import unknown_words
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.text.word_alignment import is_word_level
+from onlstm_hf.trees.rank_files import write_rank_file
+from onlstm_hf.trees.tree_files import FILE_NAME, write_tree_file
+from onlstm_hf.trees.treebank import Preprocessing
+from onlstm_hf.utils.evaluation_mode import evaluation_mode
+from onlstm_hf.utils.files import fingerprint
+from onlstm_hf.utils.results_file import portable, write_results
+from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
+from training.grammar.recipe import GrammarRecipe, parse_grammar_recipe
+from training.grammar.sentences import EncodedSentences, GrammarBatch, GrammarBatches, groups_of_one_length
+from training.grammar.trees import parse_sentences, stored_trees
+from training.grammar.votes import SpanVotes, vote_of
+from training.language_models.model_setup import build_tokenizer
+from training.language_models.text_batches import load_texts, text_of
+from training.language_models.validation import load_gold_trees, treebank_preprocessing
+from training.loop.checkpointing import reported_damage
+from training.loop.model_setup import changed_config
+from training.loop.progress import Progress
+from training.loop.run import TrainingRun, run_script
+from training.loop.task import BatchSource, Share, Task
+
+# One sentence in so many is held out of training.
+HELD_OUT_EVERY = 50
+TEXT_TREES = "text.ranks.xz"
+
+
+class GrammarInduction(Task):
+    """Learns a grammar from the words of sentences, with or without the trees of other parsers."""
+
+    name, unit = "grammar", "words"
+    recipe: GrammarRecipe
+
+    def check(self) -> None:
+        data = self.recipe.data
+        for path in data.train_files or []:
+            if not Path(path).is_file():
+                raise FileNotFoundError(f"there is no text file {path} (train_files)")
+        if data.gold_trees is not None and not Path(data.gold_trees).exists():
+            raise FileNotFoundError(f"there is no treebank {data.gold_trees} (gold_trees)")
+        for name in data.votes:
+            vote_of(name)
+
+    def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
+        data = self.recipe.data
+        if checkpoint is not None:
+            data = replace(data, tokenizer=str(checkpoint))
+        self.tokenizer = build_tokenizer(data, None)
+        if not is_word_level(self.tokenizer):
+            raise ValueError(f"a grammar needs a token a word, and the tokenizer {data.tokenizer} has parts of words")
+        fields = {"vocab_size": max(self.tokenizer.get_vocab().values()) + 1}
+        config = changed_config(NeuralGrammarConfig(), fields, self.recipe.model.model)
+        preprocessing = treebank_preprocessing(data, config)
+        config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
+        if checkpoint is None:
+            return NeuralGrammar(config)
+        with reported_damage(f"the checkpoint {checkpoint}"):
+            return NeuralGrammar.from_pretrained(checkpoint)
+
+    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+        data = self.recipe.data
+        lines = [text_of(item, data.text_column) for item in load_texts(data, "train")]
+        self.text = EncodedSentences.of_text(lines, self.tokenizer)
+        self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias) if data.votes else None
+        self.treebank = load_gold_trees(data, treebank_preprocessing(data, model.config))
+        self.fingerprints = {"training text": fingerprint(lines)}
+        if self.votes is not None:
+            self.fingerprints["votes"] = fingerprint(self.votes.lines())
+        if self.treebank:
+            parts = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
+            self.fingerprints["gold trees"] = fingerprint(parts)
+        lengths = range(data.min_length, data.max_length + 1)
+        chosen = [index for index, ids in enumerate(self.text.ids) if len(ids) in lengths]
+        self.held_out, trained = chosen[::HELD_OUT_EVERY], [*chosen]
+        del trained[::HELD_OUT_EVERY]
+        seed = self.recipe.optimization.seed
+        self.batches = GrammarBatches(self.text.ids, trained, self.votes, data.vote_strength, share, seed)
+        return self.batches
+
+    def num_classes(self, model: PreTrainedModel) -> int:
+        return model.config.vocab_size
+
+    def loss(
+        self, model: torch.nn.Module, batch: GrammarBatch, num_items: float, device: torch.device
+    ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+        scores = None if batch.span_scores is None else batch.span_scores.to(device)
+        loss = -model(batch.input_ids.to(device), scores).log_likelihood.sum() / num_items
+        return loss, {"loss": loss}
+
+    def validate(self, model: PreTrainedModel) -> dict[str, float]:
+        """The loss of the held-out sentences, a word; their perplexity under the grammar alone; F1 of gold trees."""
+        losses, alone, num_words = 0.0, 0.0, 0
+        with evaluation_mode(model):
+            for group in groups_of_one_length(self.held_out, self.text.ids, self.recipe.run.eval_batch_size):
+                batch = self.batches.batch(group, 0)
+                loss, _ = self.loss(model, batch, 1, model.device)
+                num_words += batch.input_ids.numel()
+                losses += loss.item()
+                if batch.span_scores is not None:
+                    loss, _ = self.loss(model, batch._replace(span_scores=None), 1, model.device)
+                alone += loss.item()
+        scores = {"validation_loss": losses / num_words, "validation_perplexity": math.exp(alone / num_words)}
+        if self.treebank:
+            scores["parsing_f1"] = 100 * score_parses(self._gold_parses(model), self.treebank).sentence_f1
+        return scores
+
+    def _gold_parses(self, model: PreTrainedModel) -> list:
+        words = [tree.words for tree in self.treebank]
+        sentences = EncodedSentences.of_words(words, self.tokenizer)
+        with evaluation_mode(model):
+            return parse_sentences(model, sentences, self.recipe.run.eval_batch_size)
+
+    def validation_loss(self, scores: dict[str, float]) -> float:
+        return scores["validation_loss"]
+
+    def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
+        data, run = self.recipe.data, self.recipe.run
+        model = NeuralGrammar.from_pretrained(output_dir / "best").to(device)
+        parameters = sum(parameter.numel() for parameter in model.parameters())
+        known = {
+            "model_type": model.config.model_type,
+            "num_parameters": parameters,
+            "seed": self.recipe.optimization.seed,
+        }
+        if model.config.treebank_preprocessing is not None:
+            known["treebank_preprocessing"] = model.config.treebank_preprocessing
+        results = {
+            "task": "grammar induction",
+            "name": output_dir.name,
+            "model_type": model.config.model_type,
+            "parameters": parameters,
+            **{name: score for name, score in self.validate(model).items() if name != "parsing_f1"},
+            "best_epoch": progress.best_epoch,
+            "epochs": progress.epoch,
+            "updates": progress.step,
+            "training_seconds": round(progress.seconds, 1),
+            "training_sentences": len(self.batches.indices),
+            "held_out_sentences": len(self.held_out),
+            "votes": [dict(zip(("file", "weight"), vote_of(name), strict=True)) for name in data.votes],
+            **self.record(progress),
+        }
+        if self.treebank:
+            trees = self._gold_parses(model)
+            unknown = unknown_words(self.tokenizer, [list(tree.words) for tree in self.treebank])
+            write_tree_file(output_dir / FILE_NAME, stored_trees(trees, **known, unknown_words=unknown))
+            results["parsing"] = score_parses(trees, self.treebank).to_dict()
+            results["parsing_unknown_words"] = unknown
+        if data.parse_text:
+            trees = parse_sentences(model, self.text, run.eval_batch_size, progress=True)
+            write_rank_file(output_dir / TEXT_TREES, stored_trees(trees, **portable(known)))
+        return write_results(output_dir / "results.json", results, "training/train_grammar.py", self.command_line)
+
+    def summary(self, results: dict) -> str:
+        scores = [f"validation loss {results['validation_loss']:.3f}"]
+        scores.append(f"perplexity {results['validation_perplexity']:.1f}")
+        if "parsing" in results:
+            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}")
+        return ", ".join(scores)
+
+
+def main(arguments: list[str] | None = None) -> dict:
+    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`.
+
+    Raises:
+        ValueError, OSError: for bad input, before training begins.
+        TrainingDiverged: where training cannot go on.
+    """
+    arguments = sys.argv[1:] if arguments is None else arguments
+    return TrainingRun(GrammarInduction(parse_grammar_recipe(arguments), arguments)).train()
+
+
+if __name__ == "__main__":
+    run_script("train_grammar.py", main)
