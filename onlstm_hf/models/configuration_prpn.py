@@ -101,6 +101,3 @@ class PRPNConfig(RecurrentConfig):
                 "the gates of the parsing network are for attention, of which there is none here: set "
                 "parsing_network=False, or reading_attention or prediction_attention=True"
             )
-
-
-__all__ = ["PRPNConfig"]

@@ -907,15 +907,9 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
     ) -> PRPNCausalLMOutput | tuple:
         r"""
         Args:
-            input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
-                leaves the state as it is and does not count in batch normalisation.
-            inputs_embeds: `(batch_size, sequence_length, embedding_size)`.
+            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `PRPNModel`.
             labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
                 ignored, and so is what follows padding.
-            state: where to go on from; the initial state when not given.
-            use_cache: whether to return the state; `config.use_cache` when not given.
-            output_hidden_states: whether to return the output of every layer.
             logits_to_keep: compute the logits of the last that many positions only (0: of all).
             num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
                 when it accumulates gradients).
@@ -1043,10 +1037,7 @@ class PRPNForSequenceClassification(PRPNPreTrainedModel):
     ) -> SequenceClassifierOutput | tuple:
         r"""
         Args:
-            input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side;
-                without it every token counts as real.
-            inputs_embeds: `(batch_size, sequence_length, embedding_size)`.
+            input_ids, attention_mask, inputs_embeds: see `PRPNModel`. Without a mask every token counts as real.
             token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
             input_ids_pair: refused, as this model reads single sequences.
             labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
@@ -1073,5 +1064,3 @@ class PRPNForSequenceClassification(PRPNPreTrainedModel):
 
 # Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["PRPNForCausalLM"] = "PRPNForCausalLM"
-
-__all__ = ["PRPNForCausalLM", "PRPNForSequenceClassification", "PRPNModel", "PRPNPreTrainedModel"]

@@ -396,15 +396,9 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
     ) -> RNNCausalLMOutput | tuple:
         r"""
         Args:
-            input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
-                leaves the state as it is.
-            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
+            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `RNNModel`.
             labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
                 ignored, and so is what follows padding.
-            state: where to go on from; the initial state when not given.
-            use_cache: whether to return the state; `config.use_cache` when not given.
-            output_hidden_states: whether to return the output of every layer.
             logits_to_keep: compute the logits of the last that many positions only (0: of all).
             num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
                 when it accumulates gradients).
@@ -497,12 +491,7 @@ class RNNForSequencePairClassification(RNNPreTrainedModel):
     ) -> SequencePairClassificationOutput | tuple:
         r"""
         Args:
-            input_ids: `(batch_size, sequence_length)`, the first sequence of every pair; with `token_type_ids` both.
-            attention_mask: the same shape, 1 for real tokens and 0 for padding on either side.
-            input_ids_pair: `(batch_size, sequence_length_pair)`, the second sequences.
-            attention_mask_pair: the same shape as `input_ids_pair`.
-            token_type_ids: `(batch_size, sequence_length)`, instead of `input_ids_pair`: 0 at the tokens of the first
-                sequence of a pair and 1 at those of the second, as tokenizers join the two.
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
             labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
 
         With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
@@ -547,10 +536,7 @@ class RNNForSequenceClassification(RNNPreTrainedModel):
     ) -> SequenceClassifierOutput | tuple:
         r"""
         Args:
-            input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side;
-                without it every token counts as real.
-            inputs_embeds: `(batch_size, sequence_length, embedding_size)`.
+            input_ids, attention_mask, inputs_embeds: see `RNNModel`. Without a mask every token counts as real.
             token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
             input_ids_pair: refused, as this model reads single sequences.
             labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
@@ -575,11 +561,3 @@ class RNNForSequenceClassification(RNNPreTrainedModel):
 
 # Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["RNNForCausalLM"] = "RNNForCausalLM"
-
-__all__ = [
-    "RNNForCausalLM",
-    "RNNForSequenceClassification",
-    "RNNForSequencePairClassification",
-    "RNNModel",
-    "RNNPreTrainedModel",
-]

@@ -191,12 +191,7 @@ class TreeLSTMForSequencePairClassification(TreeLSTMPreTrainedModel):
     ) -> SequencePairClassificationOutput | tuple:
         r"""
         Args:
-            input_ids: `(batch_size, sequence_length)`, the first sequence of every pair; with `token_type_ids` both.
-            attention_mask: the same shape, 1 for real tokens and 0 for padding on either side.
-            input_ids_pair: `(batch_size, sequence_length_pair)`, the second sequences.
-            attention_mask_pair: the same shape as `input_ids_pair`.
-            token_type_ids: `(batch_size, sequence_length)`, instead of `input_ids_pair`: 0 at the tokens of the first
-                sequence of a pair and 1 at those of the second, as tokenizers join the two.
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
             labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
 
         With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
@@ -248,6 +243,3 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
         if labels is not None:
             loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits)
-
-
-__all__ = ["TreeLSTMForSequenceClassification", "TreeLSTMForSequencePairClassification", "TreeLSTMModel"]

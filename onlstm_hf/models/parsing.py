@@ -45,6 +45,10 @@ class Tree:
             words[start], words[end - 1] = f"({words[start]}", f"{words[end - 1]})"
         return " ".join(words)
 
+    def to_svg(self, *args, **kwargs) -> str:
+        """Raises an `ImportError`: pictures do not travel with a checkpoint."""
+        raise ImportError("pictures of trees need the package: pip install onlstm_hf")
+
     __str__ = to_bracket
 
 
@@ -169,7 +173,7 @@ class ParsingMixin:
 
 
 class ConstituencyParsingPipeline(Pipeline):
-    """`pipeline("constituency-parsing")`: for each sentence a dictionary of words, brackets, spans and distances."""
+    """`pipeline("constituency-parsing")`: for each sentence the record of its tree, as the package gives it."""
 
     _load_tokenizer = True
 
@@ -184,14 +188,20 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def postprocess(self, outputs: dict) -> dict:
         text, tree = outputs["text"], outputs["tree"]
-        *_, offsets = encode_sentence(self.tokenizer, text)
+        words, input_ids, word_of_token, offsets = encode_sentence(self.tokenizer, text)
+        unknown = [False] * len(words)
+        for token, word in zip(input_ids, word_of_token, strict=True):
+            unknown[word] |= token == self.tokenizer.unk_token_id
         spans = []
         for word_start, word_end in tree.spans():
             start, end = offsets[word_start][0], offsets[word_end - 1][1]
             places = {"start": start, "end": end, "word_start": word_start, "word_end": word_end}
             spans.append({"text": text[start:end], **places})
         return {
-            "words": list(tree.words),
+            "text": text,
+            "words": words,
+            "offsets": [list(place) for place in offsets],
+            "unknown": unknown,
             "brackets": tree.to_bracket(),
             "spans": spans,
             "distances": list(tree.distances),

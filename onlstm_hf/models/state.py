@@ -16,11 +16,14 @@ from transformers import initialization as init
 from transformers.utils import CONFIG_NAME, logging
 
 try:  # beside the installed package, whose own classes carry their code along; a copy is copied by Transformers
+    from onlstm_hf.utils.checkpoint_size import check_size
     from onlstm_hf.utils.remote_code import write_code
 except ImportError:
-    write_code = None
+    check_size = write_code = None
 
 logger = logging.get_logger(__name__)
+# Arguments of `from_pretrained` that say where the files are.
+LOADING_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 # Arguments of `save_pretrained` that `push_to_hub` takes.
 HUB_OPTIONS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
 
@@ -104,77 +107,6 @@ class RecurrentConfig(PreTrainedConfig):
         own_fields = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
         changes = {name: kwargs.pop(name) for name in own_fields & kwargs.keys()}
         return super().from_dict({**config_dict, **changes}, **kwargs)
-
-
-class AWDLSTMConfig(RecurrentConfig):
-    """Layer sizes, dropouts and penalties of a stack as in the AWD-LSTM (Merity, Keskar & Socher 2018).
-
-    Raises:
-        ValueError: if a value is out of its range or two of them contradict each other.
-    """
-
-    probabilities = (
-        *RecurrentConfig.probabilities,
-        *(f"{place}_dropout" for place in ("embedding", "input", "hidden", "output", "weight", "classifier")),
-    )
-    not_negative = ("activation_regularization", "temporal_activation_regularization", "initializer_range")
-
-    hidden_size: int | None = None
-    layer_sizes: list[int] | None = None
-    embedding_dropout: float = 0.1
-    input_dropout: float = 0.5
-    hidden_dropout: float = 0.3
-    output_dropout: float = 0.45
-    weight_dropout: float = 0.45
-    classifier_dropout: float = 0.2
-    activation_regularization: float = 2.0
-    temporal_activation_regularization: float = 1.0
-
-    @property
-    def output_size(self) -> int:
-        """Units of the `last_hidden_state` of a model without a head."""
-        return self.layer_sizes[-1]
-
-    def __post_init__(self, **kwargs):
-        if self.hidden_size is None:
-            self.hidden_size = self.layer_sizes[0] if self.layer_sizes else RecurrentConfig.hidden_size
-        super().__post_init__(**kwargs)
-        if self.layer_sizes is None:
-            self.layer_sizes = [self.hidden_size] * (self.num_hidden_layers - 1) + [self.embedding_size]
-        self.layer_sizes = list(self.layer_sizes)
-        if len(self.layer_sizes) != self.num_hidden_layers:
-            raise ValueError(
-                f"layer_sizes must have num_hidden_layers={self.num_hidden_layers} entries, not {self.layer_sizes}"
-            )
-        for layer, size in enumerate(self.layer_sizes):
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(
-                    f"every layer needs a positive number of units, but layer {layer} has {size!r} "
-                    f"(layer_sizes={self.layer_sizes})"
-                )
-        if len(self.layer_sizes) > 1 and self.layer_sizes[0] != self.hidden_size:
-            raise ValueError(
-                f"hidden_size={self.hidden_size} contradicts layer_sizes={self.layer_sizes}, whose first layer has "
-                f"{self.layer_sizes[0]} units: give one of the two, or the same number in both"
-            )
-        needs_size = self.tie_word_embeddings and self.num_softmaxes == 1
-        if needs_size and self.layer_sizes[-1] != self.embedding_size:
-            raise ValueError(
-                f"tied embeddings need a last layer of embedding_size={self.embedding_size} units, but it has "
-                f"{self.layer_sizes[-1]}; change layer_sizes, set tie_word_embeddings=False, or mix softmaxes "
-                "(num_softmaxes), which read a last layer of any size"
-            )
-
-    @classmethod
-    def from_dict(cls, config_dict, **kwargs):
-        """As in the base class. `layer_sizes` in a file overrule its `hidden_size`; old files have both."""
-        config_dict = {**config_dict}
-        layer_sizes = kwargs.get("layer_sizes", config_dict.get("layer_sizes"))
-        if layer_sizes and len(layer_sizes) > 1:
-            hidden_size = config_dict.pop("hidden_size", layer_sizes[0])
-            if hidden_size != layer_sizes[0] and not {"hidden_size", "layer_sizes"} & kwargs.keys():
-                logger.warning(f"hidden_size={hidden_size} is not used, as layer_sizes={layer_sizes} say otherwise")
-        return super().from_dict(config_dict, **kwargs)
 
 
 class ModelState:
@@ -335,6 +267,21 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = False
     # Tells `generate` that the state cannot be rolled back.
     _is_stateful = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **options):
+        """As in Transformers. Where this package is installed, a configuration that asks for many more weights than
+        the checkpoint's files have is refused before memory is taken for them.
+
+        Raises:
+            ValueError: if configuration and files do not belong together.
+        """
+        is_named = pretrained_model_name_or_path is not None and options.get("state_dict") is None
+        if check_size is not None and is_named and options.get("gguf_file") is None and not model_args:
+            hub_options = {name: options[name] for name in LOADING_OPTIONS if name in options}
+            is_config = isinstance(config, RecurrentConfig)
+            check_size(pretrained_model_name_or_path, cls, config=config if is_config else None, **hub_options)
+        return super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **options)
 
     def save_pretrained(
         self,

@@ -52,10 +52,13 @@ def model_code(model_class: type) -> ModelCode:
     config_class = model_class.config_class
     files = {}
     for source in dict.fromkeys([_source(model_class), _source(config_class)]):
-        for path in [source, *map(Path, get_relative_import_files(source))]:
-            if not path.is_file():
-                raise ValueError(f"{source.name} needs {path}, which is no file: code that travels lies in one folder")
-            files[path.name] = path.read_text(encoding="utf-8")
+        try:
+            paths = [source, *map(Path, get_relative_import_files(source))]
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"{source.name} needs {error.filename}, which is no file: code that travels lies in one folder"
+            ) from error
+        files |= {path.name: path.read_text(encoding="utf-8") for path in paths}
     module = sys.modules[model_class.__module__]
     classes = [
         value
@@ -66,7 +69,8 @@ def model_code(model_class: type) -> ModelCode:
         and getattr(value, "auto_class_name", None)
     ]
     auto_map = {"AutoConfig": _reference(config_class)} | {cls.auto_class_name: _reference(cls) for cls in classes}
-    references = {"auto_map": auto_map} | ({"custom_pipelines": PIPELINES} if PARSING_FILE in files else {})
+    parses = PARSING_FILE in files and getattr(model_class, "induces_trees", False)
+    references = {"auto_map": auto_map} | ({"custom_pipelines": PIPELINES} if parses else {})
     return ModelCode(dict(sorted(files.items())), references)
 
 

@@ -13,7 +13,7 @@ from onlstm_hf.fast.availability import FAST_PATH_IS_MISSING, describe_paths
 from onlstm_hf.fast.recurrence.library_search import FoundLibrary
 from tests.helpers.command_line import CONSOLE_SCRIPT
 
-SUBCOMMANDS = ["parse", "score", "demo", "page", "convert", "export", "push", "push-metric"]
+SUBCOMMANDS = ["parse", "score", "demo", "page", "convert", "export", "push"]
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ KNOWN = ["the author authors laugh laughs have ever laughed no most who has n't 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return build_word_tokenizer(KNOWN)
+    return build_word_tokenizer(KNOWN, split="treebank", lowercase=True, digits_to_n=True, drop_punctuation=True)
 
 
 @pytest.fixture(scope="module")

@@ -123,7 +123,8 @@ def test_language_models_predict_write_and_parse_as_with_the_package(name, repor
         assert "brackets" not in report
         return
     tree = model.parse(SENTENCE, tokenizer)
-    assert (report["brackets"], report["drawing"], report["svg"]) == (tree.to_bracket(), str(tree), tree.to_svg())
+    assert report["brackets"] == tree.to_bracket()
+    assert report["distances"] == pytest.approx(tree.distances, abs=1e-6)
     parse = pipeline("constituency-parsing", model=str(folder), device="cpu")
     for found, expected in zip(report["records"], parse([SENTENCE, "mat"], branching_bias="none"), strict=True):
         assert found["distances"] == pytest.approx(expected.pop("distances"), abs=1e-6)

@@ -64,7 +64,6 @@ NOT_RUN_MODULES = ("python -m build",)
 # reads the authors' files, or is run by tests of its own.
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,
-    "onlstm-hf push-metric": command_line.build_parser,
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
@@ -274,5 +273,5 @@ def test_the_site_builds_without_warnings_and_has_every_page(tmp_path):
     pages = {path.parent.name for path in (tmp_path / "site").rglob("index.html")}
     assert {Path(page).stem for page in PAGES} - {"README"} <= pages
     assert "score_parses" in (tmp_path / "site" / "reference" / "scoring" / "index.html").read_text(encoding="utf-8")
-    navigation = {name for name in re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"))}
+    navigation = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
     assert {Path(page).name for page in PAGES} <= {Path(name).name for name in navigation}
