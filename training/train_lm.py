@@ -5,6 +5,7 @@ A run leaves in its `output_dir`:
                     lowest sum of validation loss and weighted ranking loss on held-out target trees
     last/           the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl       one line for every log entry and validation
+    curves.svg      a picture of perplexity and F1 over the updates
     trees.jsonl.xz  where gold trees are given: the words of their sentences, with the distances of each layer of best/
     results.json    validation and test perplexity (and parsing F1) of best/, with the recipe
 Both checkpoints hold the weights that are evaluated: the averaged ones once averaging has begun.
@@ -25,12 +26,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 import onlstm_hf
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.baselines import baseline_trees
 from onlstm_hf.trees.tree_files import FILE_NAME, SentenceDistances, write_tree_file
 from onlstm_hf.trees.treebank import Preprocessing
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.training_stages import stages_before, training_stages
 from training.distillation.target_trees import TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
+from training.language_models.curves import draw_curves
 from training.language_models.encoded_text import store_encoded
 from training.language_models.model_setup import build_model, build_tokenizer, check_model_arguments
 from training.language_models.recipe import LanguageModelRecipe, ModelArguments, parse_recipe
@@ -59,6 +62,8 @@ from training.loop.task import BatchSource, Share, Task
 
 # Rows of a streamed dataset that its fingerprint is made of: all of them may be more than anyone downloads twice.
 NUM_STREAMED_LINES = 10_000
+# Trees that need no model; their F1 stands beside that of the run.
+BASELINES_SHOWN = ("left branching", "right branching", "balanced")
 
 
 class LanguageModeling(Task):
@@ -198,6 +203,7 @@ class LanguageModeling(Task):
         if init_from is not None and (before := stages_before(init_from)):
             results["stages"] = before + training_stages(results)
         write_json(output_dir / "results.json", results)
+        draw_curves(output_dir / "log.jsonl", output_dir / "curves.svg", results.get("baselines", {}))
         return results
 
     def summary(self, results: dict) -> str:
@@ -205,7 +211,8 @@ class LanguageModeling(Task):
         if "test_perplexity" in results:
             scores.append(f"test perplexity {results['test_perplexity']:.2f}")
         if "parsing" in results:
-            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}")
+            baselines = ", ".join(f"{name} {100 * f1:.1f}" for name, f1 in results["baselines"].items())
+            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f} ({baselines})")
         if "target_trees" in results:
             scores.append(f"F1 against held-out target trees {results['target_trees']['held_out_tree_f1']:.1f}")
         return ", ".join(scores)
@@ -224,6 +231,10 @@ class LanguageModeling(Task):
         scores = score_parses(stored.trees(), self.treebank)
         return {
             "parsing": scores.to_dict(),
+            "baselines": {
+                name: score_parses(baseline_trees(name, self.treebank), self.treebank, num_resamples=0).sentence_f1
+                for name in BASELINES_SHOWN
+            },
             "sentence_f1_by_layer": f1_by_layer,
             "parsing_unknown_words": stored.model["unknown_words"],
         }

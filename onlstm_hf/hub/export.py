@@ -11,7 +11,8 @@ from pathlib import Path
 
 import torch
 import transformers
-from huggingface_hub import ModelCard
+import yaml
+from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 from transformers import (
     CONFIG_MAPPING,
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -26,9 +27,11 @@ from transformers.dynamic_module_utils import get_relative_imports
 from ..utils.checkpoints import load_checkpoint, registered_classes
 from ..utils.files import written_folder
 from ..utils.remote_code import model_code, refer_to
-from .cards.language_model import model_card
+from .cards.language_model import eval_result_entries, model_card
 from .cards.logic import LOGIC, logic_card
 
+# Scores as the Hub shows them, see https://huggingface.co/docs/hub/eval-results.
+EVAL_RESULTS = ".eval_results/onlstm_hf.yaml"
 CHECKPOINT_FILES = (
     "README.md",
     "LICENSE",
@@ -45,6 +48,7 @@ CHECKPOINT_FILES = (
     "merges.txt",
     "*.svg",
     "*.png",
+    EVAL_RESULTS,
 )
 # What Git, the Hub and Python put into folders on their own.
 # SHA256SUMS is what a training run checks its own checkpoints by.
@@ -97,6 +101,7 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
     target.parent.mkdir(parents=True, exist_ok=True)
     with written_folder(target) as temporary:
         for name, content in files.items():
+            (temporary / name).parent.mkdir(exist_ok=True)
             if isinstance(content, Path):
                 shutil.copyfile(content, temporary / name)
             else:
@@ -148,7 +153,8 @@ def repository_files(
     model_class = _package_class(checkpoint, config)
     if model_class is None:
         _check_foreign_code(checkpoint, config["model_type"], carried, files)
-    known = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES) and "/" not in name}
+    known = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
+    known -= {name for name in known if "/" in name and name != EVAL_RESULTS}
     if stray := sorted(files.keys() - carried - known):
         raise ValueError(f"{checkpoint} has files that are no part of a checkpoint; remove them: {', '.join(stray)}")
     if results is not None:
@@ -161,7 +167,11 @@ def repository_files(
         files["config.json"] = refer_to(references, files["config.json"].read_text(encoding="utf-8")).encode()
         model = _check_model(checkpoint, model_class)
         if "results.json" in files:
-            files["README.md"] = str(_card_of_results(repository, model, files["results.json"])).encode()
+            card, entries = _card_of_results(repository, model, files["results.json"])
+            files["README.md"] = str(card).encode()
+            files.pop(EVAL_RESULTS, None)
+            if entries:
+                files[EVAL_RESULTS] = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False).encode()
             return files
     if "README.md" in files and not read_card(ModelCard, checkpoint / "README.md").data.license:
         raise ValueError(f"the metadata of {checkpoint / 'README.md'} name no license")
@@ -282,8 +292,8 @@ def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTr
         raise ValueError(f"the scores that {checkpoint} gives a text contain NaN or infinity")
 
 
-def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> ModelCard:
-    """The card, written from a file of results.
+def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tuple[ModelCard, list[EvalResultEntry]]:
+    """The card, and the scores that the Hub shows, from a file of results.
 
     Raises:
         FileNotFoundError, ValueError: if there is no such file, or it has not what the card of this model states.
@@ -292,9 +302,10 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> Mod
         results = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:  # of JSON, or of UTF-8
         raise ValueError(f"the results {path} are no JSON: {error}") from error
-    write = logic_card if results.get("task") == LOGIC else model_card
+    is_logic = results.get("task") == LOGIC
     try:
-        card = write(repository, model.config, results)
+        card = (logic_card if is_logic else model_card)(repository, model.config, results)
+        entries = [] if is_logic else eval_result_entries(results)
     except ValueError as error:
         raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
@@ -302,4 +313,4 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> Mod
             f"the results {path} are those of another model: it had {results['parameters']:,} parameters, this one "
             f"has {model.num_parameters():,}"
         )
-    return card
+    return card, entries

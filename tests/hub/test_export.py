@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
+import yaml
+from huggingface_hub import parse_eval_result_entries
 from transformers import (
     AutoModel,
     AutoModelForCausalLM,
@@ -236,6 +238,23 @@ def test_the_card_is_that_of_the_results_and_named_as_the_folder(project_root, t
     assert card != expected and card.replace("my-prpn", "prpn-ptb-small") == expected
     for name in ("model.safetensors", "tokenizer.json", "generation_config.json", "results.json"):
         assert (tmp_path / "my-prpn" / name).read_bytes() == (source / name).read_bytes()
+
+
+def test_scores_stand_where_the_hub_looks_for_them(project_root, tmp_path):
+    source = project_root / "model_cards" / "prpn-ptb-small"
+    export_checkpoint(source, tmp_path / "first")
+    export_checkpoint(tmp_path / "first", tmp_path / "again")
+    results = json.loads((source / "results.json").read_text())
+    for name in ("first", "again"):
+        text = (tmp_path / name / ".eval_results" / "onlstm_hf.yaml").read_text(encoding="utf-8")
+        entries = {entry.task_id: entry for entry in parse_eval_result_entries(yaml.safe_load(text))}
+        assert {entry.dataset_id for entry in entries.values()} == {"ptb-text-only/ptb_text_only"}
+        found = {split: entry.value for split, entry in entries.items()}
+        assert found == pytest.approx(results["perplexity"], abs=0.005)
+    export_checkpoint(
+        project_root / "model_cards" / "prpn-zh-small", tmp_path / "chinese"
+    )  # its text is not on the Hub
+    assert not (tmp_path / "chinese" / ".eval_results").exists()
 
 
 def test_without_results_and_card_there_is_no_card(checkpoint, tmp_path):

@@ -120,7 +120,8 @@ def shared(hub, client, first):
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
 def seen(hub: HubServer, name: str, **options) -> dict[str, bytes]:

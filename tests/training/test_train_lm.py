@@ -760,7 +760,7 @@ def test_a_run_that_is_killed_anywhere_and_resumed_is_the_run_that_was_not(
     assert exit_codes.count(-signal.SIGKILL) > 12 and set(exit_codes) <= {0, -signal.SIGKILL}
     assert run("run", 0) == 0
     assert_same_run("run", "whole")
-    assert no_files_but("run", "best", "last", "log.jsonl", "results.json")
+    assert no_files_but("run", "best", "curves.svg", "last", "log.jsonl", "results.json")
 
 
 def launch_by_accelerate(folder, arguments):

@@ -4,7 +4,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
 
 from ...utils.training_stages import training_stages
@@ -74,7 +74,7 @@ def _filled_template(
         text=text,
         example=description.example.format(
             sentence=json.dumps(text.example, ensure_ascii=False),
-            beginning=json.dumps(" ".join(text.example.split()[:3]), ensure_ascii=False),
+            beginning=json.dumps(_beginning(text.example), ensure_ascii=False),
         ),
         published=description.published if text.dataset == PENN_TREEBANK else None,
         millions=f"{results['parameters'] / 1e6:.1f}",
@@ -206,11 +206,38 @@ def _metadata(
         license=text.license,
         library_name="transformers",
         pipeline_tag="text-generation",
+        widget=[{"text": _beginning(text.example)}],
         tags=list(description.tags),
         datasets=[text.dataset] if "/" in text.dataset else None,
         model_name=name,
         eval_results=eval_results,
     )
+
+
+def eval_result_entries(results: dict) -> list[EvalResultEntry]:
+    """The scores for `.eval_results/` of a repository: perplexities, if the text is a data set on the Hub.
+
+    Args:
+        results: see `model_card`.
+    """
+    text, _ = read_descriptions(results["data"])
+    if "/" not in text.dataset:
+        return []
+    return [
+        EvalResultEntry(
+            dataset_id=text.dataset,
+            task_id=split,
+            value=round(perplexity, 2),
+            date=results["date"],
+            notes="perplexity of a token, <eos> included, the state carried along the stream",
+        )
+        for split, perplexity in results["perplexity"].items()
+    ]
+
+
+def _beginning(sentence: str) -> str:
+    """The first three words, for a model to go on from."""
+    return " ".join(sentence.split()[:3])
 
 
 def _without_user(dataset: str) -> str:

@@ -1,0 +1,54 @@
+"""The picture of a finished run: perplexity and F1 of its validations, with baselines."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from onlstm_hf.utils.files import written_file
+
+F1 = "parsing_f1_layer_"
+
+
+def draw_curves(log: Path, path: Path, baselines: Mapping[str, float]) -> bool:
+    """Draws perplexity and, where gold trees were given, sentence F1 over the updates of a run.
+
+    Args:
+        log: `log.jsonl` of the run.
+        path: the `.svg` file to write; an older one is replaced.
+        baselines: sentence F1 from 0 to 1 of trees that need no model, by name; each is a dashed line.
+
+    Returns:
+        Whether there is a picture: there is none without matplotlib, and none without validations.
+    """
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    entries = [json.loads(line) for line in log.read_text(encoding="utf-8").splitlines()]
+    training = [entry for entry in entries if "perplexity" in entry]
+    validations = [entry for entry in entries if "validation_perplexity" in entry]
+    if not validations:
+        return False
+    figure = Figure(figsize=(10, 4), layout="constrained")
+    has_trees = "parsing_f1" in validations[-1]
+    axes = figure.subplots(1, 2 if has_trees else 1, squeeze=False)[0]
+    curves = {"training": (training, "perplexity"), "validation": (validations, "validation_perplexity")}
+    for name, (points, key) in curves.items():
+        axes[0].plot([point["step"] for point in points], [point[key] for point in points], marker=".", label=name)
+    axes[0].set(xlabel="updates", ylabel="perplexity", yscale="log")
+    if has_trees:
+        layers = sorted(key for key in validations[-1] if key.startswith(F1)) or ["parsing_f1"]
+        for key in layers:
+            name = f"layer {key.removeprefix(F1)}" if key.startswith(F1) else "induced trees"
+            points = [point for point in validations if key in point]
+            axes[1].plot([point["step"] for point in points], [point[key] for point in points], marker=".", label=name)
+        for number, (name, f1) in enumerate(baselines.items()):
+            axes[1].axhline(100 * f1, color=f"C{len(layers) + number}", linestyle="--", label=name)
+        axes[1].set(xlabel="updates", ylabel="sentence F1 (%)")
+    for panel in axes:
+        panel.grid(alpha=0.3)
+        panel.legend(frameon=False)
+    with rc_context({"svg.hashsalt": "onlstm_hf"}), written_file(path, binary=True) as file:
+        figure.savefig(file, format="svg", metadata={"Date": None})
+    return True
