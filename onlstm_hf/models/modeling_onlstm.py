@@ -276,13 +276,14 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
     """The embedding and the stack of layers with locked dropout around them, without a head."""
 
     auto_class_name = "AutoModel"
+    layer_class: type[nn.Module] = ONLSTMLayer  # another cell names its own here
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
         input_sizes = [config.embedding_size, *config.layer_sizes[:-1]]
         self.layers = nn.ModuleList(
-            ONLSTMLayer(input_size, size, config.chunk_size, config.weight_dropout)
+            self.layer_class(input_size, size, config.chunk_size, config.weight_dropout)
             for input_size, size in zip(input_sizes, config.layer_sizes, strict=True)
         )
         self.input_dropout = LockedDropout(config.input_dropout)
@@ -375,10 +376,11 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
     """
 
     auto_class_name = "AutoModelForCausalLM"
+    model_class: type[ONLSTMModel] = ONLSTMModel  # another cell names its own here
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
-        self.model = ONLSTMModel(config)
+        self.model = self.model_class(config)
         self.build_head(config)
         self.post_init()
 

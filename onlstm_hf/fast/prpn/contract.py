@@ -149,7 +149,7 @@ class Trace(NamedTuple):
             input_gates.new_empty(batch_size, num_slots + length, 2, size),
             *(input_gates.new_empty(batch_size, length, *shape) for shape in by_step),
         )
-        trace.tape[:, :num_slots] = inputs.memories
+        trace.tape.narrow(1, 0, num_slots).copy_(inputs.memories)
         return trace
 
 

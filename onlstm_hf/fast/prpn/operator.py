@@ -99,7 +99,7 @@ class _MemoryReading(Recurrence):
             like(trace.keys),
             StepWeights(like(weights.key), like(weights.recurrent), *vectors),
             like(inputs.gates),
-            like(trace.tape[:, : inputs.gates.shape[-1]]),
+            like(trace.tape.narrow(1, 0, inputs.gates.shape[-1])),
             _NO_MASKS,
         )
 
