@@ -8,9 +8,9 @@ the share where words are what white space separates, the others are what each d
 
 import argparse
 import contextlib
-import io
 import json
 import re
+import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -24,7 +24,6 @@ from eval.extras import import_extra
 from eval.report.results_files import check_writable
 from eval.report.tables import format_table
 from eval.report.tasks import UNKNOWN_WORDS
-from onlstm_hf.cli.main import main as command
 from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, Preprocessing, read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
@@ -103,12 +102,13 @@ def share_at_each_door(
 
 
 def _output_of(subcommand: str, lines: str, model: str) -> list[str]:
-    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()) as output:
+    with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "text.txt")
         file.write_text(lines, encoding="utf-8")
-        if command([subcommand, "--file", str(file), "--model", model, "--format", "jsonl"]):
-            raise ValueError(f"onlstm-hf {subcommand} failed")
-    return output.getvalue().splitlines()
+        options = ["--file", str(file), "--model", model, "--format", "jsonl"]
+        command = [sys.executable, "-m", "onlstm_hf", subcommand, *options]
+        output = subprocess.run(command, stdout=subprocess.PIPE, check=True, encoding="utf-8").stdout
+    return output.strip("\n").split("\n")
 
 
 def _unknown_in_corpus(texts: Sequence[str], model: str) -> list[list[bool]]:

@@ -17,7 +17,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.report import sections
 from eval.report.by_task.logic import draw_accuracies
-from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN
 from eval.report.results_files import read_results
 from eval.report.tables import markdown_table
 from eval.report.tasks import (
@@ -33,6 +32,7 @@ from eval.report.tasks import (
     UNKNOWN_WORDS,
     WORD_ORDER,
 )
+from eval.report.unseen_trees import unseen_trees
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import run_program
 
@@ -60,9 +60,8 @@ sentences. NP and PP are recall.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
 ### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
 next word by four standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
-## Targeted syntactic evaluation | marvin-linzen | Accuracy on all pairs, and in brackets on those whose words the \
+## Targeted syntactic evaluation | syntax | Accuracy on all pairs, and in brackets on those whose words the \
 model knows. The published models were trained on 90 million words of Wikipedia.
-| blimp |
 ## Word order | word-order | How often a model prefers a sentence to a random order of its words, in per cent.
 ## Logical inference | logical-inference | Accuracy in per cent by number of operators; trained on at most 6.
 ## ListOps | listops | Accuracy in per cent by length; trained on at most 100 tokens.
@@ -116,14 +115,14 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
     english = {name: results for name, results in parsed.items() if name not in by_language}
     trained = sections.read_training_runs(folder / "eval" / "results")
     tables = {
+        "unseen-trees": unseen_trees(parsed),
         "language-models": lm and sections.language_models(lm, trained),
         "adaptation": lm and sections.adaptation_settings(lm),
         "parsing": english and sections.parsing(english),
         "unread-sentences": english and sections.unread_sentences(english),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
-        "marvin-linzen": of(SYNTAX) and sections.syntax(of(SYNTAX), MARVIN_LINZEN),
-        "blimp": of(SYNTAX) and sections.syntax(of(SYNTAX), BLIMP),
+        "syntax": of(SYNTAX) and sections.syntax(of(SYNTAX)),
         "word-order": of(WORD_ORDER) and sections.word_order(of(WORD_ORDER)),
         "logical-inference": of(LOGICAL_INFERENCE) and sections.logical_inference(of(LOGICAL_INFERENCE)),
         "listops": of(LISTOPS) and sections.listops(of(LISTOPS)),

@@ -237,25 +237,25 @@ def languages(files: Results) -> Table:
     return ["trees", *columns], rows
 
 
-def syntax(files: Results, test: str) -> Table:
-    """Accuracy by test case on all pairs, and in brackets on those whose words the model knows."""
-    models = [model for results in files.values() for model in results["models"] if test in model["scores"]]
-    scores = [model["scores"][test] for model in models]
-    published = PUBLISHED_SYNTAX if test == MARVIN_LINZEN else ()
+def syntax(files: Results) -> Table:
+    """Accuracy on all pairs, and in brackets on those whose words the model knows, by test case."""
+    models = [model for results in files.values() for model in results["models"]]
+    scores = [model["scores"][MARVIN_LINZEN] for model in models]
     names = dict.fromkeys(name for score in scores for name in score["by_group"])
-    sections = marvin_linzen_sections(names) if test == MARVIN_LINZEN else {BLIMP: sorted(names)}
     rows = [
-        [
-            name,
-            *("{} ({})".format(*accuracies(score["by_group"][name])) for score in scores),
-            *(published_accuracies(name) if published else ()),
-        ]
-        for groups in sections.values()
+        [name, *(_accuracy(score["by_group"][name]) for score in scores), *published_accuracies(name)]
+        for groups in marvin_linzen_sections(names).values()
         for name in groups
     ]
-    rows.append(["all", *("{} ({})".format(*accuracies(score)) for score in scores), *[""] * len(published)])
+    empty = [""] * len(PUBLISHED_SYNTAX)
+    for test in (MARVIN_LINZEN, BLIMP):
+        rows.append([f"{test}, all", *(_accuracy(model["scores"].get(test)) for model in models), *empty])
     columns = [short_name(model["model"]) for model in models]
-    return [test, *columns, *(f"{model['system']} (published)" for model in published)], rows
+    return ["test case", *columns, *(f"{model['system']} (published)" for model in PUBLISHED_SYNTAX)], rows
+
+
+def _accuracy(score: dict | None) -> str:
+    return "" if score is None else "{} ({})".format(*accuracies(score))
 
 
 def word_order(files: Results) -> Table:
@@ -280,7 +280,8 @@ def punctuation(files: Results) -> Table:
         without, strength = (f"{value:g}" for value in results["strengths"])
         kinds: dict[str, list[Mapping]] = {}
         for model in results["models"]:
-            kinds.setdefault(short_name(model["model"].removesuffix("/trees.jsonl.xz")), []).append(model["sentence_f1"])
+            kind = short_name(model["model"].removesuffix("/trees.jsonl.xz"))
+            kinds.setdefault(kind, []).append(model["sentence_f1"])
         treebank = Path(results["treebank"])
         place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
         for kind, scores in kinds.items():
@@ -341,13 +342,13 @@ def narrative_cloze(files: Results) -> Table:
 
 
 def toy_english(files: Results) -> Table:
-    """Perplexity and F1 on held-out sentences of the toy corpus, a row a layer, then the baselines."""
+    """Perplexity and F1 on held-out sentences of the toy corpus, a row a layer, then right branching."""
     rows, baselines = [], {}
     for name, results in files.items():
         for trees, f1 in results["sentence_f1"].items():
             if trees.startswith("layer") or trees == "induced trees":
                 rows.append([results["model_type"], trees, f"{results['test_perplexity']:.2f}", per_cent(f1), name])
-            elif not trees.endswith(LEFT_OUT):
+            elif trees == "right branching":
                 baselines[trees] = ["", trees, "", per_cent(f1), ""]
     return ["model", "trees", "perplexity", "F1", "file"], [*rows, *baselines.values()]
 
@@ -358,6 +359,7 @@ def speed(files: Results) -> Table:
         [row["case"], row["figure"], row["spread"], results["machine"].get("gpu", results["machine"]["cpu"]), name]
         for name, results in files.items()
         for row in results["rows"]
+        if not row["figure"].startswith("reference")
     ]
     return ["case", "figure", "median (quartiles)", "machine", "file"], rows
 

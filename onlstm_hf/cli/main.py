@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
+from ..fast.availability import describe_paths
 from ..utils.programs import run_program
+from ..version import __version__
 from . import compare, convert, demo, export, page, parse, parse_corpus, push, score
-from .version import VersionAction
 
 DESCRIPTION = "Finds constituency trees in raw text with language models such as the ON-LSTM, and scores sentences."
 EXAMPLES = """\
@@ -30,6 +31,14 @@ weights, which is inside the package.
 """
 # In the order of the help.
 SUBCOMMANDS = (parse, compare, parse_corpus, score, demo, page, convert, export, push)
+
+
+class VersionAction(argparse.Action):
+    """The option `--version`; compiled libraries are looked for only when it is given."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        print(f"onlstm-hf {__version__}\n{describe_paths()}")
+        parser.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

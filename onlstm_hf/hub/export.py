@@ -293,7 +293,10 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> Mod
     except ValueError as error:  # of JSON, or of UTF-8
         raise ValueError(f"the results {path} are no JSON: {error}") from error
     write = logic_card if results.get("task") == LOGIC else model_card
-    card = write(repository, model.config, results)
+    try:
+        card = write(repository, model.config, results)
+    except ValueError as error:
+        raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
         raise ValueError(
             f"the results {path} are those of another model: it had {results['parameters']:,} parameters, this one "

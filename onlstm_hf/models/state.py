@@ -16,11 +16,14 @@ from transformers import initialization as init
 from transformers.utils import CONFIG_NAME, logging
 
 try:  # beside the installed package, whose own classes carry their code along; a copy is copied by Transformers
+    from onlstm_hf.utils.checkpoint_size import check_size
     from onlstm_hf.utils.remote_code import write_code
 except ImportError:
-    write_code = None
+    check_size = write_code = None
 
 logger = logging.get_logger(__name__)
+# Arguments of `from_pretrained` that say where the files are.
+LOADING_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
 # Arguments of `save_pretrained` that `push_to_hub` takes.
 HUB_OPTIONS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
 
@@ -264,6 +267,21 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     supports_gradient_checkpointing = False
     # Tells `generate` that the state cannot be rolled back.
     _is_stateful = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **options):
+        """As in Transformers. Where this package is installed, a configuration that asks for many more weights than
+        the checkpoint's files have is refused before memory is taken for them.
+
+        Raises:
+            ValueError: if configuration and files do not belong together.
+        """
+        is_named = pretrained_model_name_or_path is not None and options.get("state_dict") is None
+        if check_size is not None and is_named and options.get("gguf_file") is None and not model_args:
+            hub_options = {name: options[name] for name in LOADING_OPTIONS if name in options}
+            is_config = isinstance(config, RecurrentConfig)
+            check_size(pretrained_model_name_or_path, cls, config=config if is_config else None, **hub_options)
+        return super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **options)
 
     def save_pretrained(
         self,

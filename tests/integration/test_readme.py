@@ -59,7 +59,6 @@ NOT_RUN_MODULES = ("python -m build",)
 # reads the authors' files, or is run by tests of its own.
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,
-    "onlstm-hf push-metric": command_line.build_parser,
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
@@ -171,7 +170,7 @@ def test_the_readme_draws_the_tree_and_the_picture_that_it_shows(project_root, m
 
 def test_excerpts_are_from_the_example_as_it_is():
     code = (ROOT / "examples" / "minimal_cell.py").read_text(encoding="utf-8")
-    excerpts = [content for _, content in blocks("README.md", "py")]
+    excerpts = [content for _, content in blocks("docs/new-cell.md", "py")]
     assert excerpts
     for excerpt in excerpts:
         assert textwrap.indent(excerpt, " " * 8) in code

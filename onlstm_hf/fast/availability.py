@@ -1,27 +1,17 @@
-"""What `onlstm-hf --version` says: the version, and which path recurrences take on this CPU."""
+"""Which compiled operators this CPU has, in one line."""
 
-import argparse
 import contextlib
 import ctypes
 import importlib.util
 from pathlib import Path
 
-from ..fast.recurrence.library_search import find_library
-from ..version import __version__
+from .recurrence.library_search import find_library
 
 OPERATORS = {"ON-LSTM": "onlstm", "PRPN": "prpn"}
 FAST_PATH_IS_MISSING = (
     "on CPUs: PyTorch operations; the compiled operators, which are several times faster, are not installed or do not "
     "run here (they are built with the package where there is a C++ compiler)"
 )
-
-
-class VersionAction(argparse.Action):
-    """The option `--version`; libraries are looked for only where somebody asks."""
-
-    def __call__(self, parser, namespace, values, option_string=None):
-        print(f"onlstm-hf {__version__}\n{describe_paths()}")
-        parser.exit()
 
 
 def describe_paths() -> str:
