@@ -22,6 +22,7 @@ from .heads import (
     SequencePairClassificationOutput,
     activation_penalties,
     check_classes,
+    class_labels,
     classification_loss,
     encode_by_length,
     last_real_outputs,
@@ -476,9 +477,6 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         Returns:
             The distances, `(batch_size, sequence_length)` of one layer and `(layers, batch_size, sequence_length)` of
             several, and the state to go on from. The layers above are not run, and their state stays as it was.
-
-        Raises:
-            ValueError: if there is no such layer.
         """
         is_one = not isinstance(layer, Sequence)
         layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
@@ -531,9 +529,6 @@ class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel):
             labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
 
         With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
-
-        Raises:
-            ValueError: if a side is missing, or the inputs do not fit together.
         """
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
@@ -580,9 +575,6 @@ class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel):
                 numbers `(batch_size,)` or `(batch_size, num_labels)`.
             kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
                 whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
-
-        Raises:
-            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
         """
         refuse_pair(self, input_ids_pair, token_type_ids)
         if input_ids is not None:
@@ -591,7 +583,7 @@ class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel):
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
         logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
         if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
