@@ -90,6 +90,8 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
         part = {"valid": "validation", "test": "test"}[published["text"].split()[-1]]
         row |= {part: f"{published['perplexity']:.2f}"}
         row |= {column: str(published[column]) for column in ("parameters", "epochs") if column in published}
+        if published.get("counted"):
+            row["parameters"] += " (own count)"
         if adaptation := published.get("adapted"):
             row["test, adapted"] = f"{adaptation['perplexity']:.2f} ({adaptation['method']})"
     return header, [[name, *(row.get(column, "") for column in header[1:])] for name, row in rows.items()]
