@@ -97,9 +97,14 @@ def checkout(tmp_path, monkeypatch):
     lines = [" ".join(generator.choices(words, k=7)) for _ in range(60)]
     for name in ("train", "valid", "test", "sentences"):
         Path(f"{name}.txt").write_text("\n".join(lines if name == "train" else lines[:12]) + "\n")
-    for folder in ("wsj", "syneval", "blimp"):
+    for folder in ("wsj", "syneval", "blimp", "es"):
         Path(folder).mkdir()
-    for name in (*(f"wsj/wsj_{number:04}.mrg" for number in range(1, 6)), "trees.mrg", "wsj_0001-0199.mrg"):
+    for name in (
+        *(f"wsj/wsj_{number:04}.mrg" for number in range(1, 6)),
+        "trees.mrg",
+        "wsj_0001-0199.mrg",
+        "es/valid.mrg",
+    ):
         Path(name).write_text(TREES)
     Path("syneval/simple_agrmt.tsv").write_text("sing_MS_MV\tthe cat sleeps\tthe cat sleep\n")
     pair = {"sentence_good": "the cat sleeps", "sentence_bad": "the cat sleep"}
