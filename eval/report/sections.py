@@ -375,7 +375,7 @@ def released_models(folder: Path) -> Table:
         if "perplexity" not in results or results["data"]["text"]["language"] != "en":
             continue
         name = path.parent.name
-        link, size = f"[{name}]({folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
+        link, size = f"[{name}](../{folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
         figures = ["no trees", "", ""]
         if scores := results.get("parsing"):
             (unbiased,) = [row for row in scores["all"] if row.endswith(", no branching bias")]
