@@ -367,7 +367,7 @@ def speed(files: Results) -> Table:
 
 
 def released_models(folder: Path) -> Table:
-    """The released models of English: perplexity, and F1 of the trees that `parse` gives."""
+    """The released models of English, with links from docs/: perplexity, and F1 of the trees that `parse` gives."""
     header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", "F1, at most 10 words", UNBIASED]
     rows, baseline = [], []
     for path in sorted(folder.glob("*/results.json")):

@@ -27,6 +27,7 @@ from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.scoring.sentences import score_sentences
+from tests.helpers.requirements import library
 from training import quickstart
 from training.logic.pairs import split_by_operators
 
@@ -35,6 +36,10 @@ PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "
 TREES = (
     "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
     "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
+)
+# Of the README's sentence.
+GOLD_TREE = (
+    "(S (NP (NP the president) (PP of (NP the company))) (VP said (SBAR (S he (VP will (VP sell (NP his shares)))))))"
 )
 TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
 # Arguments that shorten a training, after those of the page.
@@ -166,6 +171,7 @@ def test_the_readme_draws_the_tree_and_the_picture_that_it_shows(project_root, m
     assert [line.rstrip() for line in tree.splitlines()] == shown.rstrip().splitlines()
 
     sentence = " ".join(tree.splitlines()[-1].split())
+    assert namespace["model"].parse(sentence, namespace["tokenizer"]).compare(GOLD_TREE).f1 == 1
     picture = namespace["model"].draw_distances(sentence, namespace["tokenizer"])
     expected = (project_root / "docs" / "tree.svg").read_text(encoding="utf-8")
     # Ids are checksums of rounded distances.
@@ -258,3 +264,21 @@ def test_the_trainer_example_runs_as_a_script_and_reads_sentences_as_parse_does(
     total = sum(score.total().total_log_likelihood for score in scores), sum(len(score.tokens) for score in scores)
     assert float(loss) == pytest.approx(math.exp(-total[0] / total[1]), rel=1e-3)
     assert export_checkpoint("runs/trainer/best", "again")  # beside training_args.bin
+
+
+def test_the_readme_is_short():
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 160 and len(text.encode()) <= 10_000
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_warnings_and_has_every_page(tmp_path):
+    library("mkdocs", reason='the site needs pip install -e ".[docs]"')
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert process.returncode == 0, process.stderr
+    pages = {path.parent.name for path in (tmp_path / "site").rglob("index.html")}
+    assert {Path(page).stem for page in PAGES} - {"README"} <= pages
+    assert "score_parses" in (tmp_path / "site" / "reference" / "scoring" / "index.html").read_text(encoding="utf-8")
+    navigation = set(re.findall(r"[\w/-]+\.md", (ROOT / "mkdocs.yml").read_text(encoding="utf-8")))
+    assert {Path(page).name for page in PAGES} <= {Path(name).name for name in navigation}
