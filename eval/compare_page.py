@@ -32,14 +32,19 @@ TIMED_LENGTH, NUM_TIMED = 20, 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    return run_program(
+        "compare_page.py", lambda: compare(options.treebank, options.model or default_model(), options.precision)
+    )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("treebank", help="file or folder of trees")
     parser.add_argument("--model", metavar="PATH_OR_NAME", help="checkpoint (default: see `onlstm-hf --help`)")
     parser.add_argument("--precision", choices=("int8", "float32"), default="int8", help="of the page's weights")
-    options = parser.parse_args(arguments)
-    return run_program(
-        "compare_page.py", lambda: compare(options.treebank, options.model or default_model(), options.precision)
-    )
+    return parser
 
 
 def compare(treebank: str, name: str, precision: str) -> dict[str, float]:
