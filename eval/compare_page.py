@@ -80,7 +80,7 @@ def compare(treebank: str, name: str, precision: str) -> dict[str, float]:
 
 
 def read_in_node(folder: Path, sentences: Sequence[Sequence[int]], *options: str) -> list[dict]:
-    """What the page's script finds in sentences that are given as token ids; `options` are those of the script."""
+    """Returns the results of the page's script for sentences of token ids; `options` are those of the script."""
     lines = "".join(f"{json.dumps(list(ids))}\n" for ids in sentences)
     answer = subprocess.run(
         ["node", str(SCRIPT), str(folder), *options], input=lines, capture_output=True, text=True, encoding="utf-8"

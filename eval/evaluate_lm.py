@@ -30,7 +30,7 @@ from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.text.word_alignment import kept_words
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOLS = {
@@ -66,6 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
+    add_implementation_option(parser)
     add_mixture_option(parser)
     add_adaptation_options(parser)
     return parser
@@ -83,7 +84,9 @@ def evaluate_lm(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     models, is_english = [], True
     tokenizers, token_scores = [], []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+        model, tokenizer = load_checkpoint(
+            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
+        )
         # As in training, a line of which the tokenizer keeps nothing is no sentence.
         kept = {text: [line for line in lines if kept_words(tokenizer, line)] for text, lines in texts.items()}
         if mixture:  # the probabilities of the tokens, which it needs, also give the scores

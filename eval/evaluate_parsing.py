@@ -51,7 +51,7 @@ from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
@@ -134,6 +134,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
+    add_implementation_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
     parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
     parser.add_argument(
@@ -167,7 +168,9 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     check_figure_sentence(options, len(treebank.trees) + treebank.num_left_out)
     models, parses = [], []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+        model, tokenizer = load_checkpoint(
+            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
+        )
         gold = treebank.read_for(name, model.config.treebank_preprocessing)
         parses.append(parse_layers(model, tokenizer, gold, options))
         known = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
@@ -208,7 +211,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
 
     header, rows = parsing_table(summaries, options.max_words)
     if treebank.is_read_as_in_the_papers:  # other figures are not of this language
-        rows += [[], *published_rows(options.max_words)]
+        rows += [[], *published_rows(options.max_words, len(header))]
     protocol = f"{treebank.describe()}; {PROTOCOL}"
     print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
     if treebank.num_left_out:

@@ -22,10 +22,9 @@ from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHE
 from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tasks import SYNTAX
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
-from onlstm_hf.text.spelling import spell_as_treebank
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (
@@ -36,10 +35,6 @@ PROTOCOL = (
 END = {
     "counted": "the <eos> at the end of the sentence counts",
     "ignored": "the end of the sentence does not count",
-}
-SPELLINGS = {
-    "as-written": "sentences unchanged",
-    "treebank": "sentences spelt as Penn Treebank text: lower case, no punctuation, clitics split off, N for numbers",
 }
 # The positions of the two sentences in each comparison of an item of two or three sentences, as the metric has them.
 COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
@@ -71,13 +66,6 @@ def build_parser() -> argparse.ArgumentParser:
         help="score a fixed random sample of N items of each set (default: all)",
     )
     parser.add_argument(
-        "--spelling",
-        choices=[*SPELLINGS],
-        default="as-written",
-        help="treebank: for models of Penn Treebank text, to whom BLiMP's capitals and full stops are unknown "
-        "(%(default)s)",
-    )
-    parser.add_argument(
         "--end",
         choices=[*END],
         default="counted",
@@ -89,6 +77,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
+    add_implementation_option(parser)
     return parser
 
 
@@ -98,18 +87,23 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
     tests = load_tests(options)
     results = []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name, any_causal_model=True, trust_remote_code=options.trust_remote_code)
+        model, tokenizer = load_checkpoint(
+            name,
+            any_causal_model=True,
+            trust_remote_code=options.trust_remote_code,
+            implementation=options.implementation,
+        )
         scores = {
             test: score_items(model, tokenizer, items, options.end == "counted", options.batch_size)
             for test, items in tests.items()
         }
         results.append({**describe_checkpoint(name, model), "scores": scores})
-    description = f"{PROTOCOL}; {END[options.end]}; {SPELLINGS[options.spelling]}"
+    description = f"{PROTOCOL}; {END[options.end]}"
     print(f"{description}\n\n" + "\n\n".join(syntax_table(test, items, results) for test, items in tests.items()))
     if options.output:
         results = {
             "task": SYNTAX,
-            "protocol": {"description": description, "spelling": options.spelling, "end": options.end},
+            "protocol": {"description": description, "end": options.end},
             "max_items": options.max_items,
             "data": {MARVIN_LINZEN: options.marvin_linzen, BLIMP: options.blimp},
             "models": results,
@@ -125,7 +119,7 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
 
 
 def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
-    """The items of every test asked for, by its name, in the spelling asked for."""
+    """The items of every test asked for, by its name."""
     tests = {}
     if options.marvin_linzen:
         tests[MARVIN_LINZEN] = load_marvin_linzen(options.marvin_linzen, options.max_items)
@@ -133,9 +127,6 @@ def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
         tests[BLIMP] = load_blimp(options.blimp, options.max_items)
     if not tests:
         raise ValueError("nothing to evaluate on: give --marvin-linzen PATH, --blimp PATH, or both")
-    if options.spelling == "treebank":
-        for items in tests.values():
-            items[:] = [item._replace(sentences=tuple(map(spell_as_treebank, item.sentences))) for item in items]
     return tests
 
 

@@ -20,7 +20,7 @@ from eval.report.tasks import WORD_ORDER
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
-from onlstm_hf.utils.programs import positive_integer, run_program
+from onlstm_hf.utils.programs import add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = (
@@ -45,6 +45,7 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random orders (default: %(default)s)")
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    add_implementation_option(parser)
     return parser
 
 
@@ -57,7 +58,7 @@ def evaluate_word_order(options: argparse.Namespace, arguments: Sequence[str]) -
         raise ValueError("no sentence of the text has two different words")
     results = []
     for name in options.models:
-        model, tokenizer = load_checkpoint(name)
+        model, tokenizer = load_checkpoint(name, implementation=options.implementation)
         written, shuffled = (
             [score.total().total_log_likelihood for score in score_sentences(model, tokenizer, list(sentences))]
             for sentences in zip(*pairs, strict=True)

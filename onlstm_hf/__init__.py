@@ -16,6 +16,7 @@ from .version import __version__
 # The public names, and the module of each.
 _MODULES = {
     "ConstituencyParsingPipeline": "parsing.pipeline",
+    "GoldTree": "trees.treebank",
     "InducedTree": "trees.induced_tree",
     "ONLSTMConfig": "models.configuration_onlstm",
     "ONLSTMForCausalLM": "models.modeling_onlstm",
@@ -31,6 +32,7 @@ _MODULES = {
     "RNNForSequenceClassification": "models.modeling_rnn",
     "RNNForSequencePairClassification": "models.modeling_rnn",
     "RNNModel": "models.modeling_rnn",
+    "TreeComparison": "trees.comparison",
     "TreeLSTMConfig": "models.configuration_tree_lstm",
     "TreeLSTMForSequenceClassification": "models.modeling_tree_lstm",
     "TreeLSTMForSequencePairClassification": "models.modeling_tree_lstm",
@@ -41,9 +43,14 @@ _MODULES = {
     "convert_original_state_dict": "conversion.state_dicts",
     "generate_logic_pairs": "logic.formulas",
     "logical_relation": "logic.formulas",
+    "read_treebank": "trees.treebank",
+    "score_parses": "scoring.parsing_scores",
     "tree_from_distances": "trees.distances",
 }
-__all__ = ["__version__", *_MODULES]
+__all__ = ["DEFAULT_MODEL", "__version__", *_MODULES]
+
+# A folder for `from_pretrained`, in a checkout and with a wheel: `utils.checkpoints.default_model` says which.
+DEFAULT_MODEL: str
 
 if TYPE_CHECKING:  # The same names, for editors and type checkers, which do not run `__getattr__`.
     from .conversion.checkpoints import convert_original_checkpoint
@@ -72,13 +79,18 @@ if TYPE_CHECKING:  # The same names, for editors and type checkers, which do not
         TreeLSTMModel,
     )
     from .parsing.pipeline import ConstituencyParsingPipeline
+    from .scoring.parsing_scores import score_parses
     from .text.tokenization import build_subword_tokenizer, build_word_tokenizer
+    from .trees.comparison import TreeComparison
     from .trees.distances import tree_from_distances
     from .trees.induced_tree import InducedTree
+    from .trees.treebank import GoldTree, read_treebank
 
 
 def __getattr__(name: str) -> object:
     """Imports a public name when it is first used."""
+    if name == "DEFAULT_MODEL":
+        return import_module(".utils.checkpoints", __name__).default_model()
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     value = globals()[name] = getattr(import_module(f".{_MODULES[name]}", __name__), name)

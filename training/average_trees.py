@@ -32,7 +32,7 @@ from onlstm_hf.trees.rank_files import SUFFIX, read_rank_file, read_trees_of_tex
 from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from onlstm_hf.utils.checkpoints import checkpoint_hash, load_checkpoint
 from onlstm_hf.utils.files import fingerprint
-from onlstm_hf.utils.programs import add_code_option, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program
 from onlstm_hf.utils.results_file import portable
 from training.language_models.text_batches import TextLines
 from training.language_models.validation import distances_of_layers
@@ -148,7 +148,9 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
     Raises:
         ValueError: if the model lacks the layer that is asked for.
     """
-    model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+    model, tokenizer = load_checkpoint(
+        name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
+    )
     known_layers = [None] if model.parse_layer is None else list(range(model.config.num_hidden_layers))
     layers = asked_layers(known_layers, model.parse_layer, options)
     if missing := set(layers) - set(known_layers):
@@ -209,6 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         help="let each model and layer count by its mean agreement with all others, instead of all the same",
     )
     add_code_option(parser)
+    add_implementation_option(parser)
     options = parser.parse_args(arguments)
     return run_program("average_trees.py", lambda: average_text(options, arguments))
 

@@ -20,7 +20,7 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
-from onlstm_hf.fast.dropout import drop_connect_scale
+from onlstm_hf.models.dropout import drop_connect_scale
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import run_program

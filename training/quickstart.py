@@ -57,6 +57,7 @@ def main(arguments: list[str] | None = None) -> dict:
     training = train_lm.main([str(RECIPE), *data, *overrides])
 
     model = AutoModelForCausalLM.from_pretrained(run / "best")
+    model.set_implementation(training["recipe"]["implementation"])
     tokenizer = AutoTokenizer.from_pretrained(run / "best")
     gold = gold_trees_from_brackets(load_dataset(str(corpus), split="test")["tree"])
     sentences = [list(tree.words) for tree in gold]

@@ -19,7 +19,6 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.logic.listops import VALUES
-from onlstm_hf.models.recurrent.sequence_classification import ForSequenceClassification
 from onlstm_hf.scoring.listops import score_listops, score_listops_trees
 from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
@@ -34,7 +33,7 @@ class ListOps(Classification):
     """Tells what an expression comes to."""
 
     name, unit, script = "listops", "expressions", "train_listops.py"
-    labels, base_class = VALUES, ForSequenceClassification
+    labels, takes_pairs = VALUES, False
     recipe: ListOpsRecipe
 
     def build_tokenizer(self) -> PreTrainedTokenizerBase:

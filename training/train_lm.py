@@ -52,6 +52,7 @@ from training.language_models.validation import (
     treebank_preprocessing,
 )
 from training.loop.checkpointing import file_checksum
+from training.loop.model_setup import choose_implementation
 from training.loop.progress import Progress
 from training.loop.run import TrainingRun, run_script
 from training.loop.task import BatchSource, Share, Task
@@ -169,6 +170,7 @@ class LanguageModeling(Task):
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         run = self.recipe.run
         model = AutoModelForCausalLM.from_pretrained(output_dir / "best").to(device)
+        choose_implementation(model, self.recipe.model.implementation)
         results = {
             "validation_perplexity": self.validation.score(model, run.eval_batch_size).perplexity,
             "validation_unknown_words": unknown_words(self.tokenizer, self.validation.sentences),

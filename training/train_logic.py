@@ -20,7 +20,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
-from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
 from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.task import Classification, predict_labels
@@ -33,7 +32,7 @@ class LogicalInference(Classification):
     """Tells the relation of two formulas of propositional logic."""
 
     name, unit, script = "logical_inference", "pairs", "train_logic.py"
-    labels, base_class = RELATIONS, ForSequencePairClassification
+    labels, takes_pairs = RELATIONS, True
     recipe: LogicRecipe
 
     def build_tokenizer(self) -> PreTrainedTokenizerBase:

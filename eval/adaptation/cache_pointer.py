@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
+from transformers import PreTrainedModel
 
-from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
 from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 
@@ -89,7 +89,7 @@ class CacheWindow:
 
 
 def cached_log_probabilities(
-    model: RecurrentForCausalLM,
+    model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
     caches: Sequence[CachePointer],
     batch_size: int = 1,

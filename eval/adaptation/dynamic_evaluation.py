@@ -9,8 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from eval.adaptation.cache_pointer import CachePointer, CacheWindow
-from onlstm_hf.fast.vocabulary_loss import next_token_loss
-from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
+from onlstm_hf.models.heads import next_token_loss
 from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 
@@ -48,7 +47,7 @@ class DynamicEvaluation(NamedTuple):
 
 
 def dynamic_log_probabilities(
-    model: RecurrentForCausalLM,
+    model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
     settings: DynamicEvaluation,
     gradient_rms: Sequence[torch.Tensor] | None = None,
@@ -91,7 +90,7 @@ def dynamic_log_probabilities(
 
 
 def dynamic_cached_log_probabilities(
-    model: RecurrentForCausalLM,
+    model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
     settings: DynamicEvaluation,
     caches: Sequence[CachePointer],

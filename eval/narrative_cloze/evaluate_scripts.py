@@ -25,7 +25,7 @@ from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import format_table
 from eval.report.tasks import NARRATIVE_CLOZE
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import positive_integer, run_program
+from onlstm_hf.utils.programs import add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
 WINDOWS, PRIORS = (1, 3, 10), (1.0, 10.0, 100.0)
@@ -55,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
         help="beginnings of events that a language model's search keeps (default: %(default)s)",
     )
     parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    add_implementation_option(parser)
     return parser
 
 
@@ -64,7 +65,7 @@ def evaluate_scripts(options: argparse.Namespace, arguments: Sequence[str]) -> N
     parts = {part: read_scripts(Path(options.events, f"{part}.txt")) for part in PARTS}
     models = count_models(parts)
     for name in options.models:
-        model, tokenizer = load_checkpoint(name)
+        model, tokenizer = load_checkpoint(name, implementation=options.implementation)
         search = ScriptLanguageModel(model, tokenizer, options.beam_size)
         scores = score_cloze(parts["test"], search.predict(parts["test"], NUM_PREDICTIONS))
         models.append({**describe_checkpoint(name, model), "system": system_name(model.config), "scores": scores})

@@ -156,6 +156,26 @@ def parsing(files: Results) -> Table:
     return header, table
 
 
+def unread_sentences(files: Results) -> Table:
+    """The rows of `parsing` for several seeds, averages and released models that have not read the sentences."""
+    header, rows = parsing(files)
+    columns = [
+        header.index(name) for name in ("trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED)
+    ]
+    read, f1 = header.index("read"), header.index("F1")
+    chosen = [
+        row
+        for row in rows
+        if (
+            row[read] == "no"
+            and row[0].startswith((MAIN_LAYER, "induced", "ensemble"))
+            and ("±" in row[f1] or "-" in row[1] or row[0].startswith("ensemble"))
+        )
+        or row[0] == "right branching"
+    ]
+    return [header[column] for column in columns], [[row[column] for column in columns] for row in chosen]
+
+
 def _f1(figure: Mapping) -> str:
     deviation = figure["standard_deviation"]
     return per_cent(figure["mean"]) + ("" if deviation is None else f" ± {per_cent(deviation)}")
@@ -217,25 +237,25 @@ def languages(files: Results) -> Table:
     return ["trees", *columns], rows
 
 
-def syntax(files: Results, test: str) -> Table:
-    """Accuracy by test case on all pairs, and in brackets on those whose words the model knows."""
-    models = [model for results in files.values() for model in results["models"] if test in model["scores"]]
-    scores = [model["scores"][test] for model in models]
-    published = PUBLISHED_SYNTAX if test == MARVIN_LINZEN else ()
+def syntax(files: Results) -> Table:
+    """Accuracy on all pairs, and in brackets on those whose words the model knows, by test case."""
+    models = [model for results in files.values() for model in results["models"]]
+    scores = [model["scores"][MARVIN_LINZEN] for model in models]
     names = dict.fromkeys(name for score in scores for name in score["by_group"])
-    sections = marvin_linzen_sections(names) if test == MARVIN_LINZEN else {BLIMP: sorted(names)}
     rows = [
-        [
-            name,
-            *("{} ({})".format(*accuracies(score["by_group"][name])) for score in scores),
-            *(published_accuracies(name) if published else ()),
-        ]
-        for groups in sections.values()
+        [name, *(_accuracy(score["by_group"][name]) for score in scores), *published_accuracies(name)]
+        for groups in marvin_linzen_sections(names).values()
         for name in groups
     ]
-    rows.append(["all", *("{} ({})".format(*accuracies(score)) for score in scores), *[""] * len(published)])
+    empty = [""] * len(PUBLISHED_SYNTAX)
+    for test in (MARVIN_LINZEN, BLIMP):
+        rows.append([f"{test}, all", *(_accuracy(model["scores"].get(test)) for model in models), *empty])
     columns = [short_name(model["model"]) for model in models]
-    return [test, *columns, *(f"{model['system']} (published)" for model in published)], rows
+    return ["test case", *columns, *(f"{model['system']} (published)" for model in PUBLISHED_SYNTAX)], rows
+
+
+def _accuracy(score: dict | None) -> str:
+    return "" if score is None else "{} ({})".format(*accuracies(score))
 
 
 def word_order(files: Results) -> Table:
@@ -246,6 +266,42 @@ def word_order(files: Results) -> Table:
         for model in results["models"]
     ]
     return ["model", "sentences", "accuracy", "file"], rows
+
+
+def punctuation(files: Results) -> Table:
+    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model.
+
+    Files with further strengths, from which the strength was chosen, are left out.
+    """
+    rows = []
+    for name, results in files.items():
+        if len(results["strengths"]) != 2:
+            continue
+        without, strength = (f"{value:g}" for value in results["strengths"])
+        kinds: dict[str, list[Mapping]] = {}
+        for model in results["models"]:
+            kind = short_name(model["model"].removesuffix("/trees.jsonl.xz"))
+            kinds.setdefault(kind, []).append(model["sentence_f1"])
+        treebank = Path(results["treebank"])
+        place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
+        for kind, scores in kinds.items():
+            cells = [
+                spread(100 * score[rule][value] for score in scores)
+                for rule in ("right", "none")
+                for value in (without, strength)
+            ]
+            rows.append([place, f"{kind} ({len(scores)})", *cells, name])
+    return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
+
+
+def unknown_words(files: Results) -> Table:
+    """The share of unknown words of ordinary sentences: a row for each model and door."""
+    rows = [
+        [short_name(results["model"]), door, f"{per_cent(share)} %", name]
+        for name, results in files.items()
+        for door, share in results["unknown_words"].items()
+    ]
+    return ["model", "read by", "unknown words", "file"], rows
 
 
 def logical_inference(files: Results) -> Table:
@@ -286,13 +342,13 @@ def narrative_cloze(files: Results) -> Table:
 
 
 def toy_english(files: Results) -> Table:
-    """Perplexity and F1 on held-out sentences of the toy corpus, a row a layer, then the baselines."""
+    """Perplexity and F1 on held-out sentences of the toy corpus, a row a layer, then right branching."""
     rows, baselines = [], {}
     for name, results in files.items():
         for trees, f1 in results["sentence_f1"].items():
             if trees.startswith("layer") or trees == "induced trees":
                 rows.append([results["model_type"], trees, f"{results['test_perplexity']:.2f}", per_cent(f1), name])
-            elif not trees.endswith(LEFT_OUT):
+            elif trees == "right branching":
                 baselines[trees] = ["", trees, "", per_cent(f1), ""]
     return ["model", "trees", "perplexity", "F1", "file"], [*rows, *baselines.values()]
 
@@ -303,6 +359,7 @@ def speed(files: Results) -> Table:
         [row["case"], row["figure"], row["spread"], results["machine"].get("gpu", results["machine"]["cpu"]), name]
         for name, results in files.items()
         for row in results["rows"]
+        if not row["figure"].startswith("reference")
     ]
     return ["case", "figure", "median (quartiles)", "machine", "file"], rows
 

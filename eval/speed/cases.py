@@ -13,11 +13,10 @@ from torch import nn
 from eval.speed.measurement import Spread, leave_out_unavailable, ratios, take_turns
 from eval.speed.training import largest_relative_difference, loss_curve, start_training, step_contestants
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
-from onlstm_hf.fast.onlstm.operator import IMPLEMENTATIONS
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 
 # The ways to compute the recurrence; "scan" is for export only.
-PATHS = tuple(name for name in IMPLEMENTATIONS if name != "scan")
+PATHS = tuple(name for name in ONLSTMLayer.implementations if name != "scan")
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
 REFERENCE, LSTM = "reference float32", "nn.LSTM"
 REFERENCE_SENTENCES_PER_ROUND = 10

@@ -7,14 +7,16 @@ from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
 
+from ..fast.availability import describe_paths
 from ..utils.programs import run_program
-from . import convert, demo, export, page, parse, parse_corpus, push, score
-from .version import VersionAction
+from ..version import __version__
+from . import compare, convert, demo, export, page, parse, parse_corpus, push, score
 
 DESCRIPTION = "Finds constituency trees in raw text with language models such as the ON-LSTM, and scores sentences."
 EXAMPLES = """\
 examples:
   onlstm-hf parse "the old cat sat on the mat"
+  onlstm-hf compare trees.txt gold.mrg
   onlstm-hf score --file sentences.txt
   onlstm-hf demo
   onlstm-hf convert PTB.pt my-checkpoint --vocab-from train.txt valid.txt test.txt
@@ -28,7 +30,15 @@ current directory or of the checkout that this package was installed from, and e
 weights, which is inside the package.
 """
 # In the order of the help.
-SUBCOMMANDS = (parse, parse_corpus, score, demo, page, convert, export, push)
+SUBCOMMANDS = (parse, compare, parse_corpus, score, demo, page, convert, export, push)
+
+
+class VersionAction(argparse.Action):
+    """The option `--version`; compiled libraries are looked for only when it is given."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        print(f"onlstm-hf {__version__}\n{describe_paths()}")
+        parser.exit()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -143,12 +143,12 @@ def run(options: argparse.Namespace) -> None:
         return "".join(f"{write(tree, sentence)}\n" for tree, sentence in zip(trees, batch, strict=True))
 
     if path is None:
-        for batch in sentences.batches(size):
+        for batch in sentences.batches_with_progress(size):
             print(text_of(batch), end="", flush=True)
         unknown_words.report()
         return
     with partial_output(path, _settings(options, model, tokenizer), sentences) as output:
-        for batch in sentences.batches(size, wait=True):
+        for batch in sentences.batches_with_progress(size, wait=True):
             output.write(text_of(batch))
             if len(batch) == size:  # the parts of a whole output are the same wherever it was interrupted
                 output.record(batch)
@@ -192,7 +192,7 @@ def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
         return
     model, tokenizer = load_model(options, options.dtype)
     with partial_output(path, _settings(options, model, tokenizer), sentences, is_folder=True) as output:
-        for batch in sentences.batches(options.batch_size, wait=True):
+        for batch in sentences.batches_with_progress(options.batch_size, wait=True):
             trees, by_layer = model.parse_by_layer(batch, tokenizer, progress=False, **_parse_options(options))
             for index, tree in enumerate(trees):
                 distances = [of_layer[index].distances for of_layer in by_layer.values()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..utils.programs import add_code_option, positive_integer
+from ..utils.programs import add_code_option, positive_integer, thread_count
 from .sentences import add_dtype_option, add_punctuation_option, add_splitting_options
 
 DESCRIPTION = """\

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BYTES_AT_A_TIME = 1 << 20
+PROGRESS_AFTER_SECONDS = 2.0
 # So many lines with several sentences are named.
 MAX_WARNINGS = 10
 # The share of unknown words above which a command says so.
@@ -136,6 +137,19 @@ class Sentences:
             raise
         if batch:
             yield batch
+
+    def batches_with_progress(self, size: int, wait: bool = False) -> Iterator[list[Sentence]]:
+        """The lists of `batches`, with a count of the sentences on the terminal if the work takes over two seconds.
+
+        There is none where the terminal shows the answers themselves.
+        """
+        from tqdm import tqdm
+
+        is_hidden = True if sys.stdout.isatty() and not wait else None  # None: hidden where there is no terminal
+        with tqdm(unit=" sentences", delay=PROGRESS_AFTER_SECONDS, disable=is_hidden) as bar:
+            for batch in self.batches(size, wait):
+                yield batch
+                bar.update(len(batch))
 
 
 def add_sentence_options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""What there is to parse: the files at a place, their kind, and a fingerprint of each."""
+"""Input of a corpus run: the files at a place, their kind, and a fingerprint of each."""
 
 from typing import NamedTuple
 
@@ -47,7 +47,8 @@ def find_files(location: str, kind: str | None = None, pattern: str | None = Non
 
     Args:
         location: a file or a folder, local or an address that fsspec knows, such as `s3://bucket/corpus`.
-        kind: one of `KINDS`; by default what the names of the files say.
+        kind: one of `KINDS`; by default what the names of the files say. Files of a folder whose names say another
+            kind are left out.
         pattern: only files of a folder whose paths match it, such as `"**/*.jsonl.gz"`.
 
     Raises:
@@ -63,15 +64,20 @@ def find_files(location: str, kind: str | None = None, pattern: str | None = Non
         paths = [name for name in folder.list_files(glob_pattern=pattern) if not _is_hidden(name)]
     else:
         raise FileNotFoundError(f"there is no file or folder {location}")
-    if kind is None:
+    if kind is not None and fs.isdir(path):
+        paths = [name for name in paths if _kind_of(name) in (kind, None)]
+    elif kind is None:
         kinds = {name: known for name in paths if (known := _kind_of(name))}
         if len(set(kinds.values())) > 1:
+            found = ", ".join(sorted(set(kinds.values())))
             raise ValueError(
-                f"{location} has files of several kinds ({', '.join(sorted(set(kinds.values())))}): choose one of them"
+                f"{location} has files of several kinds ({found}): choose one with --kind, or files with --glob"
             )
         paths, kind = list(kinds), next(iter(kinds.values()), None)
     if not paths:
-        raise FileNotFoundError(f"{location} has no files that can be read: {', '.join(KINDS)} by their names")
+        raise FileNotFoundError(
+            f"{location} has no files that can be read: name their kind with --kind, {', '.join(KINDS)}"
+        )
     files, fingerprints = [], {}
     for name in paths:
         info = folder.info(name)

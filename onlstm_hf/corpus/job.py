@@ -23,7 +23,7 @@ MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
 class Job(NamedTuple):
-    """How the work of a folder is cut up.
+    """Division of the work on a folder into tasks.
 
     Attributes:
         tasks: their number.

@@ -114,12 +114,14 @@ class ParseDocuments(PipelineStep):
         documents = progress.follow(data)
         for window in _windows(_sentences(documents, split, self.options.max_words)):
             with self.track_time("window"):
-                rows = list(self._rows(window, model, tokenizer))
+                rows = []
+                for row in self._rows(window, model, tokenizer):
+                    rows.append(row)
+                    progress.add(1)
             for reason, number in Counter(sentence.reason or "parsed" for sentence in window).items():
                 self.stat_update(reason, value=number, unit="window")
             for sentence, row in zip(window, rows, strict=True):
                 yield Document(text=sentence.text, id=sentence.document, metadata={"row": row})
-            progress.add(len(window))
         progress.finish()
 
     def _rows(self, window: list[Sentence], model, tokenizer) -> Iterator[dict]:
@@ -186,7 +188,7 @@ def _sentences(
         places = split(document.text)
         for position, (start, end) in enumerate(places):
             text = document.text[start:end]
-            reason = _why_not(text, max_words)
+            reason = _skip_reason(text, max_words)
             yield Sentence(document.id, position, start, "" if reason else text, reason)
         if not places:
             yield Sentence(document.id, 0, 0, "", "no words")

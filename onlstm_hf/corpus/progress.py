@@ -77,6 +77,7 @@ class CorpusProgress:
         self._bar.close()
 
     def _follow(self) -> None:
+        self._show()
         while not self._ended.wait(self._interval):
             self._show()
         self._show()
@@ -86,6 +87,6 @@ class CorpusProgress:
         sentences = sum(count for _, count in told)
         rate = sentences / max(self._bar.format_dict["elapsed"], SECONDS_BETWEEN_READS)
         self._bar.n = self._bar.initial + sum(share for share, _ in told)
-        counts = f"{sentences:,} sentences, {rate:,.0f} a second"
+        counts = f"{sentences:,} sentences, {rate:,.0f} a second" if told else "loading the model"
         self._bar.bar_format = f"{{percentage:3.0f}}%|{{bar}}| {counts} [{{elapsed}}<{{remaining}}]"
         self._bar.refresh()

@@ -1,45 +1,15 @@
-"""Cross-entropy over a vocabulary, of logits or without ever holding all of them."""
+"""Cross-entropy over a vocabulary without ever holding all logits."""
 
 import math
 
 import torch
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
-from .labels import IGNORED_LABEL, check_vocabulary
 from .linear import linear, matmul
 
+IGNORED_LABEL = -100
 # A product that makes logits reads and writes the whole gradient of the weight; its block has at least half its size.
 _BYTES_PER_PRODUCT = 1 << 23
-
-
-def next_token_loss(
-    logits: torch.Tensor,
-    shift_labels: torch.Tensor,
-    num_items_in_batch: int | torch.Tensor | None = None,
-    **others,
-) -> torch.Tensor:
-    """Mean cross-entropy of predicting the next token, in nats.
-
-    Args:
-        logits: `[B, T, V]`.
-        shift_labels: `[B, T]`, the token that should follow each position; -100 is ignored.
-        num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
-        others: what Transformers' loss functions take beside these; not needed here.
-
-    Returns:
-        A scalar in float32 (float64 for float64 logits). Where every label is ignored it is NaN, as PyTorch's mean of
-        nothing is, and has the gradient 0.
-
-    Raises:
-        ValueError: if a label is outside the vocabulary.
-    """
-    labels = _flat_labels(shift_labels, logits.shape[-1], logits.device)
-    logits = logits.reshape(-1, logits.shape[-1])
-    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if num_items_in_batch is None:
-        return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL)
-    return F.cross_entropy(logits, labels, ignore_index=IGNORED_LABEL, reduction="sum") / num_items_in_batch
 
 
 def projected_next_token_loss(
@@ -50,7 +20,7 @@ def projected_next_token_loss(
     num_items_in_batch: int | torch.Tensor | None = None,
     log_priors: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """`next_token_loss` of `logits = hidden_states @ weight.T + bias`, of which only a block exists at any time.
+    """Mean cross-entropy of `logits = hidden_states @ weight.T + bias`, of which only a block exists at any time.
 
     With `log_priors` it is that of a mixture: the probability of a token is the sum of those in the softmax of each
     component, weighted by the priors.
@@ -63,11 +33,11 @@ def projected_next_token_loss(
         hidden_states: `[B, T, H]`, and `[B, T, K, H]` for a mixture of `K` components.
         weight: `[V, H]`. Under autocast the products are in its dtype.
         bias: `[V]`.
-        shift_labels: as for `next_token_loss`, as are the errors.
-        num_items_in_batch: as for `next_token_loss`.
+        shift_labels: `[B, T]`, the token that should follow each position, below `V`; -100 is ignored.
+        num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
         log_priors: `[B, T, K]`, natural logarithms of the weights of a mixture.
     """
-    labels = _flat_labels(shift_labels, len(weight), hidden_states.device)
+    labels = shift_labels.reshape(-1).to(hidden_states.device)
     if log_priors is None:  # a mixture of one component
         hidden_states, log_priors = hidden_states.unsqueeze(-2), hidden_states.new_zeros(()).expand(*labels.shape, 1)
     num_items, hidden_states, log_priors = num_items_in_batch, hidden_states.flatten(0, -3), log_priors.flatten(0, -2)
@@ -85,11 +55,6 @@ def projected_next_token_loss(
         return _ProjectedCrossEntropy.apply(
             hidden_states.to(dtype), log_priors, weight, bias, labels, num_items, torch.is_grad_enabled()
         )
-
-
-def _flat_labels(shift_labels: torch.Tensor, vocab_size: int, device: torch.device) -> torch.Tensor:
-    check_vocabulary("labels", shift_labels.where(shift_labels != IGNORED_LABEL, 0), vocab_size)
-    return shift_labels.reshape(-1).to(device)
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):

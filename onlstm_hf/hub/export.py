@@ -23,7 +23,6 @@ from transformers import (
 )
 from transformers.dynamic_module_utils import get_relative_imports
 
-from ..models.recurrent.pair_classification import ForSequencePairClassification
 from ..utils.checkpoints import load_checkpoint, registered_classes
 from ..utils.files import written_folder
 from ..utils.remote_code import model_code, refer_to
@@ -50,6 +49,19 @@ CHECKPOINT_FILES = (
 # What Git, the Hub and Python put into folders on their own.
 # SHA256SUMS is what a training run checks its own checkpoints by.
 NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__", "SHA256SUMS")
+# What Trainer writes beside the model: its arguments, state and logs, and the checkpoints of the run.
+TRAINER_FILES = (
+    "training_args.bin",
+    "trainer_state.json",
+    "optimizer.pt",
+    "optimizer.bin",
+    "scheduler.pt",
+    "scaler.pt",
+    "rng_state*.pth",
+    "*_results.json",
+    "runs/*",
+    "checkpoint-*/*",
+)
 # The models that are registered with each Auto class, by their configuration.
 MODELS = (MODEL_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
 # What a model is tried on: so many tokens of its own, or a sentence if these are nothing that is seen.
@@ -62,12 +74,13 @@ PAIR = ("( a ( and b ) )", "( not a )")
 def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) -> str:
     """Writes a checkpoint as its repository on the Hub would be, so that it loads where this package is not installed.
 
-    Weights and tokenizer are copied as they are. The code is the present one of this package, in the place of older
-    code that the checkpoint carries; a checkpoint of another type of model keeps the code that it carries, which is
-    not run. The card is written from `results.json`, or else it is the checkpoint's `README.md`.
+    Weights and tokenizer are copied as they are, without the files that Trainer leaves beside them. The code is the
+    present one of this package, in the place of older code that the checkpoint carries; a checkpoint of another type
+    of model keeps the code that it carries, which is not run. The card is written from `results.json`, or else it is
+    the checkpoint's `README.md`.
 
     Args:
-        checkpoint: a folder that `save_pretrained`, `onlstm-hf convert` or `training/release.py` wrote.
+        checkpoint: a folder that `save_pretrained`, `Trainer`, `onlstm-hf convert` or `training/release.py` wrote.
         folder: where to write; it must not exist, and does not unless all of it is written.
 
     Returns:
@@ -100,7 +113,7 @@ def _reports_malformed_files(function: Callable) -> Callable:
     def reporting(checkpoint: Path, *arguments, **options):
         try:
             return function(checkpoint, *arguments, **options)
-        except (TypeError, AttributeError, LookupError, OverflowError) as error:
+        except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
             raise ValueError(
                 f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
                 f"({type(error).__name__}: {error}): save the model again"
@@ -123,7 +136,11 @@ def repository_files(
     Raises:
         FileNotFoundError, ValueError: if the checkpoint is not fit to be shared. The message says what to mend.
     """
-    files = folder_files(checkpoint)
+    files = {
+        name: path
+        for name, path in folder_files(checkpoint).items()
+        if not any(fnmatch(name, pattern) for pattern in TRAINER_FILES)
+    }
     if not any(name.endswith(".safetensors") for name in files):
         raise ValueError(f"{checkpoint} has no weights in a .safetensors file: save the model with save_pretrained")
     config = _read_config(checkpoint)
@@ -252,14 +269,15 @@ def _sentence_for(tokenizer: PreTrainedTokenizerBase) -> str:
 
 def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Raises `ValueError` if `pipeline("text-classification")` could not classify a text, or what the model takes."""
-    takes_pairs = isinstance(model, ForSequencePairClassification)
-    if takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
+    if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
         raise ValueError(
             f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: save one in its place that "
             "does (build_word_tokenizer with token_type_ids=True)"
         )
     with torch.no_grad():
-        logits = model(**tokenizer(*(PAIR if takes_pairs else PAIR[:1]), return_tensors="pt").to(model.device)).logits
+        logits = model(
+            **tokenizer(*(PAIR if model.takes_pairs else PAIR[:1]), return_tensors="pt").to(model.device)
+        ).logits
     if not logits.isfinite().all():
         raise ValueError(f"the scores that {checkpoint} gives a text contain NaN or infinity")
 
@@ -275,7 +293,10 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> Mod
     except ValueError as error:  # of JSON, or of UTF-8
         raise ValueError(f"the results {path} are no JSON: {error}") from error
     write = logic_card if results.get("task") == LOGIC else model_card
-    card = write(repository, model.config, results)
+    try:
+        card = write(repository, model.config, results)
+    except ValueError as error:
+        raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
         raise ValueError(
             f"the results {path} are those of another model: it had {results['parameters']:,} parameters, this one "

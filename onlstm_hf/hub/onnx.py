@@ -10,16 +10,13 @@ from torch.export import Dim, ShapesCollection
 from torch.utils import _pytree as pytree
 from transformers import PreTrainedModel
 
-from ..models.recurrent.language_model import RecurrentForCausalLM
-from ..models.recurrent.pair_classification import ForSequencePairClassification
-
 OPSET = 20
 # The name of the metadata that say what every tensor of the state is filled with before the first token.
 INITIAL_STATE = "initial_state"
 
 
 class _LanguageModel(torch.nn.Module):
-    def __init__(self, model: RecurrentForCausalLM):
+    def __init__(self, model: PreTrainedModel):
         super().__init__()
         self.model = model
         self.options = {"output_distances": True} if model.induces_trees else {}
@@ -65,14 +62,14 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
     ids = torch.ones(2, 5, dtype=torch.long)
     mask = torch.tensor([[1, 1, 1, 1, 0], [1, 1, 1, 1, 1]])
     inputs, metadata = {"input_ids": ids, "attention_mask": mask}, {}
-    if isinstance(model, RecurrentForCausalLM):
+    if model.can_generate():
         state = model.model.initial_state(len(ids))
         inputs["state"] = state
         fills = {name: tensor.flatten()[0].item() for name, tensor in named_tensors({"state": state}).items()}
         metadata[INITIAL_STATE] = json.dumps(fills)
         graph = _LanguageModel(model)
     else:
-        if isinstance(model, ForSequencePairClassification):
+        if model.takes_pairs:
             inputs |= {"input_ids_pair": ids.clone(), "attention_mask_pair": mask.clone()}
         graph = _Classifier(model)
 

@@ -1,13 +1,13 @@
-"""Checkpoints and metrics shared on the Hugging Face Hub: checked first, then uploaded as one commit."""
+"""Checkpoints shared on the Hugging Face Hub: checked first, then uploaded as one commit."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, SpaceCard
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
-from .export import folder_files, read_card, repository_files
+from .export import repository_files
 
 
 def push_model(
@@ -38,7 +38,8 @@ def push_model(
         OSError: if the upload fails. The repository is as it was, unless only the answer was lost; a repository that
             this call created is empty. Pushing again is safe: what is there already is not committed twice.
     """
-    _check_repository(repository)
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise ValueError(f"the repository must be named as user/name, not {repository!r}")
     files = repository_files(Path(folder), repository, results)
     if "README.md" not in files:
         raise FileNotFoundError(
@@ -46,58 +47,22 @@ def push_model(
             "card is made from, nor a README.md: name the results of its training, or write one that says what the "
             "model was trained on"
         )
-    return _push(files, repository, "model", private, revision, token)
-
-
-def push_metric(
-    folder: str | Path,
-    repository: str,
-    private: bool = False,
-    revision: str | None = None,
-    token: str | None = None,
-) -> str:
-    """Makes a Space of a metric folder, where `evaluate.load(repository)` finds it.
-
-    The arguments, the result and the errors are those of `push_model`.
-    """
-    folder = Path(folder)
-    _check_repository(repository)
-    files = folder_files(folder)
-    module = f"{repository.partition('/')[2]}.py"
-    expected = {"README.md", "app.py", "requirements.txt", module}
-    if missing := sorted(expected - files.keys()):
-        raise FileNotFoundError(
-            f"{folder} lacks {', '.join(missing)}: a metric has a card, a page, requirements, and a module that is "
-            "named as the Space"
-        )
-    if stray := sorted(files.keys() - expected):
-        raise ValueError(f"{folder} has files that are no part of a metric; remove them: {', '.join(stray)}")
-    card = read_card(SpaceCard, folder / "README.md")
-    if not card.data.sdk:
-        raise ValueError(f"the metadata of {folder / 'README.md'} name no sdk, which a Space needs (gradio)")
-    return _push(files, repository, "space", private, revision, token, space_sdk=card.data.sdk)
-
-
-def _check_repository(repository: str) -> None:
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise ValueError(f"the repository must be named as user/name, not {repository!r}")
+    return _push(files, repository, private, revision, token)
 
 
 def _push(
     files: dict[str, Path | bytes],
     repository: str,
-    repo_type: str,
     private: bool,
     revision: str | None,
     token: str | None,
-    **options,
 ) -> str:
     """Commits the files to the repository and removes others from it, in one commit; returns its address."""
     api = HfApi(token=token)
-    place = {"repo_id": repository, "repo_type": repo_type}
+    place = {"repo_id": repository, "repo_type": "model"}
     with _reported_failure(repository):
         api.whoami()
-        api.create_repo(**place, private=private or None, exist_ok=True, **options)
+        api.create_repo(**place, private=private or None, exist_ok=True)
         if private and not api.repo_info(**place).private:
             raise ValueError(
                 f"{repository} exists and is public: make it private in its settings, or leave out --private"

@@ -1,6 +1,6 @@
 """Configuration of the ordered-neurons LSTM."""
 
-from .recurrent.configuration_awd_lstm import AWDLSTMConfig
+from .configuration_awd_lstm import AWDLSTMConfig
 
 
 class ONLSTMConfig(AWDLSTMConfig):
@@ -81,6 +81,3 @@ class ONLSTMConfig(AWDLSTMConfig):
                 f"parse_layer={self.parse_layer!r} does not exist: layers are counted from 0 to "
                 f"{self.num_hidden_layers - 1}"
             )
-
-
-__all__ = ["ONLSTMConfig"]

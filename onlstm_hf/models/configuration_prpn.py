@@ -1,6 +1,6 @@
 """Configuration of the parsing-reading-predict network."""
 
-from .recurrent.configuration import RecurrentConfig
+from .state import RecurrentConfig
 
 
 class PRPNConfig(RecurrentConfig):
@@ -101,6 +101,3 @@ class PRPNConfig(RecurrentConfig):
                 "the gates of the parsing network are for attention, of which there is none here: set "
                 "parsing_network=False, or reading_attention or prediction_attention=True"
             )
-
-
-__all__ = ["PRPNConfig"]

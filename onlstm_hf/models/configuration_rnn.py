@@ -1,6 +1,6 @@
 """Configuration of the recurrent baselines: LSTM, GRU and the simple recurrent network of Elman (1990)."""
 
-from .recurrent.configuration_awd_lstm import AWDLSTMConfig
+from .configuration_awd_lstm import AWDLSTMConfig
 
 CELL_TYPES = ("lstm", "gru", "rnn")
 
@@ -75,6 +75,3 @@ class RNNConfig(AWDLSTMConfig):
         super().__post_init__(**kwargs)
         if self.cell_type not in CELL_TYPES:
             raise ValueError(f"cell_type must be one of {', '.join(CELL_TYPES)}, not {self.cell_type!r}")
-
-
-__all__ = ["RNNConfig"]

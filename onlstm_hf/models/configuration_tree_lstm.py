@@ -1,6 +1,6 @@
 """Configuration of the binary tree LSTM."""
 
-from .recurrent.configuration import RecurrentConfig
+from .state import RecurrentConfig
 
 
 class TreeLSTMConfig(RecurrentConfig):
@@ -49,6 +49,3 @@ class TreeLSTMConfig(RecurrentConfig):
                 f"open_bracket_id={brackets[0]} and close_bracket_id={brackets[1]} must be two different tokens of "
                 f"the vocabulary of {self.vocab_size}"
             )
-
-
-__all__ = ["TreeLSTMConfig"]

@@ -1,68 +1,157 @@
-"""ON-LSTM: an LSTM whose neurons are ordered by how long they remember (Shen, Tan, Sordoni & Courville, ICLR 2019)."""
+"""PyTorch ON-LSTM: an LSTM whose neurons are ordered by how long they remember.
 
-from collections.abc import Sequence
+Shen, Tan, Sordoni & Courville, "Ordered Neurons: Integrating Tree Structures into Recurrent Neural Networks" (ICLR
+2019), with the dropouts and penalties of the AWD-LSTM (Merity, Keskar & Socher 2018).
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import nn
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import ModelOutput, can_return_tuple
 
-from ..fast.dropout import kept_connections
-from ..fast.onlstm.operator import IMPLEMENTATIONS, OrderedNeuronsOutput, ordered_neurons
-from ..fast.projections import affine, floating_dtype, previous_states, show, weight_and_bias
-from ..parsing.mixin import ParsingMixin
 from .configuration_onlstm import ONLSTMConfig
-from .recurrent.awd_lstm import AWDLSTMCausalLMOutput, AWDLSTMForCausalLM, AWDLSTMModel, AWDLSTMModelOutput
-from .recurrent.language_model import RecurrentPreTrainedModel
-from .recurrent.pair_classification import PairClassifier, RecurrentForSequencePairClassification
-from .recurrent.sequence_classification import RecurrentForSequenceClassification
-from .recurrent.state import RecurrentState
+from .dropout import LockedDropout, dropped_words, is_plain, kept_connections, recurrent_map
+from .heads import (
+    LanguageModelHead,
+    PairClassifier,
+    SequencePairClassificationOutput,
+    activation_penalties,
+    check_classes,
+    classification_loss,
+    encode_by_length,
+    last_real_outputs,
+    refuse_pair,
+    stacked_sides,
+)
+from .state import (
+    LOOPS,
+    RecurrentGenerationMixin,
+    RecurrentPreTrainedModel,
+    RecurrentState,
+    check_inputs,
+    check_state,
+    loop,
+    real_tokens,
+    refuse_unknown,
+    state_dtype,
+)
+
+try:  # the installed package's `parse` has more options, and pictures
+    from onlstm_hf.parsing.mixin import ParsingMixin
+except ImportError:
+    from .parsing import ParsingMixin
+
+try:  # the installed package computes the same faster, see `ONLSTMLayer.forward`
+    from onlstm_hf.fast.onlstm import operator as fast
+except ImportError:
+    fast = None
 
 
-@dataclass
-class ONLSTMModelOutput(AWDLSTMModelOutput):
-    r"""
-    Output of `ONLSTMModel`.
+# The equations, section 4 of the paper
+
+
+def cumax(logits: torch.Tensor) -> torch.Tensor:
+    """Cumulative softmax over the last dimension (equation 6): a soft, monotone switch from 0 to 1."""
+    return logits.softmax(dim=-1).cumsum(dim=-1)
+
+
+def ordered_neurons_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Runs with `--implementation reference`, and wherever no fast path fits: one step, equations 7 to 14.
 
     Args:
-        forget_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Syntactic distances in [0, 1]: one minus the mean of the master forget gate. 0 at padding.
-        input_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            The same, from the master input gate: its mean. 0 at padding.
+        gates: `[B, 2 * C + 4 * H]`, the affine map of input and previous hidden state, before the nonlinearities:
+            master input gate (`C`), master forget gate (`C`), candidate, input, forget and output gate (`H` each).
+        cell: `[B, C, K]`, the previous cell state in `C` chunks of `K` units, `H = C * K`.
 
-    The other fields are those of `AWDLSTMModelOutput`.
-    """  # noqa: E501
+    Returns:
+        The hidden state `[B, H]`, the cell state `[B, C, K]`, and the master input and forget gates `[B, 2, C]`.
+    """
+    num_chunks, chunk_size = cell.shape[1:]
+    size = num_chunks * chunk_size
+    master_input, master_forget, candidate, input_gate, forget_gate, output_gate = gates.split(
+        [num_chunks, num_chunks, size, size, size, size], dim=-1
+    )
+    master_input_gate = 1 - cumax(master_input)
+    master_forget_gate = cumax(master_forget)
+    candidate, input_gate, forget_gate, output_gate = (
+        units.unflatten(-1, (num_chunks, chunk_size))
+        for units in (candidate.tanh(), input_gate.sigmoid(), forget_gate.sigmoid(), output_gate.sigmoid())
+    )
 
-    forget_distances: torch.FloatTensor | None = None
-    input_distances: torch.FloatTensor | None = None
+    master_input_chunks, master_forget_chunks = master_input_gate.unsqueeze(-1), master_forget_gate.unsqueeze(-1)
+    overlap = master_forget_chunks * master_input_chunks
+    forget_gate = forget_gate * overlap + (master_forget_chunks - overlap)
+    input_gate = input_gate * overlap + (master_input_chunks - overlap)
+    cell = forget_gate * cell + input_gate * candidate
+    hidden = output_gate * cell.tanh()
+    return hidden.flatten(1), cell, torch.stack([master_input_gate, master_forget_gate], dim=1)
 
 
-@dataclass
-class ONLSTMCausalLMOutput(AWDLSTMCausalLMOutput):
-    r"""
-    Output of `ONLSTMForCausalLM`.
+class ONLSTMLayerOutput(NamedTuple):
+    """Output of one layer.
+
+    Attributes:
+        outputs: `[T, B, H]`, the hidden states. Padding repeats the state before it.
+        state: the last hidden state `[B, H]` and cell state `[B, C, K]`.
+        forget_distances: `[T, B]`, one minus the mean of the master forget gate.
+        input_distances: `[T, B]`, the mean of the master input gate.
+    """
+
+    outputs: torch.Tensor
+    state: tuple[torch.Tensor, torch.Tensor]
+    forget_distances: torch.Tensor
+    input_distances: torch.Tensor
+
+
+def ordered_neurons(
+    input_gates: torch.Tensor,
+    recurrent: Callable[[torch.Tensor], torch.Tensor],
+    hidden: torch.Tensor,
+    cell: torch.Tensor,
+    mask: torch.Tensor | None = None,
+    loop: Callable = loop,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The recurrence: one step after the other, differentiated by autograd.
 
     Args:
-        forget_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            Syntactic distances in [0, 1]: one minus the mean of the master forget gate. 0 at padding.
-        input_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            The same, from the master input gate: its mean. 0 at padding.
+        input_gates: `[T, B, 2 * C + 4 * H]`, the affine map of the inputs.
+        recurrent: maps the previous hidden state `[B, H]` to its part of the gates.
+        hidden: `[B, H]`, before the first step.
+        cell: `[B, C, K]`, before the first step.
+        mask: `[T, B]` booleans, `False` where a step leaves the state as it is (padding), or `None`.
+        loop: `loop` or `scan` of `state.py`.
 
-    The other fields are those of `AWDLSTMCausalLMOutput`.
-    """  # noqa: E501
+    Returns:
+        The hidden states `[T, B, H]`, the last cell state, and the means of both master gates `[T, B, 2]`.
+    """
+    dtype, input_dtype = state_dtype(input_gates), input_gates.dtype
 
-    forget_distances: torch.FloatTensor | None = None
-    input_distances: torch.FloatTensor | None = None
+    def step(state, entries):
+        (hidden, cell), (gates, mask) = state, entries
+        next_hidden, next_cell, master_gates = ordered_neurons_step(gates + recurrent(hidden), cell)
+        if mask is not None:
+            next_hidden = torch.where(mask[:, None], next_hidden, hidden)
+            next_cell = torch.where(mask[:, None, None], next_cell, cell)
+        return (next_hidden, next_cell), (next_hidden, master_gates.mean(dim=-1))
+
+    (_, cell), (outputs, means) = loop(step, (hidden.to(dtype), cell.to(dtype)), (input_gates.to(dtype), mask))
+    return outputs.to(input_dtype), cell, means
 
 
 class ONLSTMLayer(nn.Module):
-    """One layer of ordered neurons, a `RecurrentLayer`. Its equations are in `fast/onlstm/equations.py`, and the
-    order of the gates' rows in `fast/onlstm/operator.py`.
+    """One layer of ordered neurons, with drop-connect on its hidden-to-hidden weight.
 
     Attributes:
-        implementation: which path of `ordered_neurons` runs, one of its `IMPLEMENTATIONS`.
+        implementations: names that `set_implementation` knows; the fast paths are there with the installed package.
+        implementation: `"auto"`, or one of them.
     """
 
-    implementations = IMPLEMENTATIONS
+    implementations = ("auto", *LOOPS, *(fast.PATHS if fast else ()))
     implementation = "auto"
 
     def __init__(self, input_size: int, size: int, chunk_size: int, weight_dropout: float):
@@ -74,88 +163,298 @@ class ONLSTMLayer(nn.Module):
 
     def forward(
         self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None
-    ) -> OrderedNeuronsOutput:
-        """`inputs` `[T, B, input_size]`, `hidden` `[B, H]`, `cell` `[B, C, K]`, `mask` `[T, B]` or `None`."""
-        weight, recurrent_bias = weight_and_bias(self.recurrent_projection, inputs)
-        # Drop-connect (see dropout.py): the recurrence folds mask and factor into the weight as it reads it.
-        mask_of_weight, factor = None, 1 - self.weight_dropout
+    ) -> ONLSTMLayerOutput:
+        """Reads a sequence.
+
+        Args:
+            inputs: `[T, B, input_size]`.
+            hidden: `[B, H]`, before the first step.
+            cell: `[B, C, K]`, before the first step.
+            mask: `[T, B]` booleans, `False` at padding on either side, or `None`.
+        """
+        is_plain_map = is_plain(self.input_projection, self.recurrent_projection)
+        if fast is not None and is_plain_map and self.implementation not in LOOPS:
+            outputs, cell, means = self.run_fast(inputs, hidden, cell, mask)
+        else:
+            recurrent = recurrent_map(self.recurrent_projection, inputs, self.weight_dropout, self.training)
+            run = LOOPS.get(self.implementation, loop)
+            outputs, cell, means = ordered_neurons(self.input_projection(inputs), recurrent, hidden, cell, mask, run)
+        input_means, forget_means = means.unbind(dim=-1)
+        return ONLSTMLayerOutput(outputs, (outputs[-1], cell), 1 - forget_means, input_means)
+
+    def run_fast(
+        self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """`ordered_neurons` by a fast path, which reads the weight once and folds drop-connect into it."""
+        weight, kept, scale = self.recurrent_projection.weight, None, 1 - self.weight_dropout
         if self.training:
-            factor = 1.0
-            if self.weight_dropout > 0:
-                mask_of_weight = kept_connections(weight, self.weight_dropout)
-        output = ordered_neurons(
-            affine(self.input_projection, inputs, recurrent_bias, self.implementation),
-            weight,
-            hidden,
-            cell,
-            mask,
-            self.implementation,
-            recurrent_scale=factor,
-            recurrent_mask=mask_of_weight,
-        )
-        show(self.recurrent_projection, lambda: previous_states(hidden, output.outputs))
-        return output
+            kept = kept_connections(weight, self.weight_dropout) if self.weight_dropout > 0 else None
+            scale = 1.0
+        biases = self.input_projection.bias + self.recurrent_projection.bias
+        gates = fast.linear(inputs, self.input_projection.weight, biases)
+        return fast.ordered_neurons(gates, weight, hidden, cell, mask, self.implementation, scale, kept)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Hidden and cell state before the first token: zeros."""
-        dtype, num_chunks = floating_dtype(self.recurrent_projection), self.size // self.chunk_size
+        """Hidden and cell state before the first token: zeros, on the default device."""
+        dtype = getattr(self.recurrent_projection.weight, "dtype", torch.float32)  # packed weights have none
+        dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
         hidden = torch.zeros(batch_size, self.size, dtype=dtype)
-        return hidden, hidden.new_zeros(batch_size, num_chunks, self.chunk_size)
+        return hidden, hidden.new_zeros(batch_size, self.size // self.chunk_size, self.chunk_size)
 
-    @staticmethod
-    def last_state(output: OrderedNeuronsOutput) -> tuple[torch.Tensor, torch.Tensor]:
-        """Hidden and cell state after the last step."""
-        return output.outputs[-1], output.cell
+
+# The model
+
+
+@dataclass
+class ONLSTMModelOutput(ModelOutput):
+    r"""
+    Output of `ONLSTMModel`.
+
+    Args:
+        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`):
+            Output of the last layer, after the output dropout; the input of the head.
+        state (`RecurrentState`, *optional*, returned when `use_cache=True`):
+            Hidden and cell state of every layer after the last real token of every row.
+        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
+            The embedded input, then the output of every layer before dropout, each
+            `(batch_size, sequence_length, size)`.
+        raw_last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`, *optional*, returned in training mode):
+            Output of the last layer before the output dropout, which the temporal activation penalty looks at.
+        forget_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
+            Syntactic distances in [0, 1]: one minus the mean of the master forget gate. 0 at padding.
+        input_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
+            The same from the master input gate: its mean. 0 at padding.
+    """  # noqa: E501
+
+    last_hidden_state: torch.FloatTensor | None = None
+    state: RecurrentState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    raw_last_hidden_state: torch.FloatTensor | None = None
+    forget_distances: torch.FloatTensor | None = None
+    input_distances: torch.FloatTensor | None = None
+
+
+@dataclass
+class ONLSTMCausalLMOutput(ModelOutput):
+    r"""
+    Output of `ONLSTMForCausalLM`.
+
+    Args:
+        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
+            Mean cross-entropy in nats, in training mode plus both penalties.
+        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
+            Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
+        state, hidden_states, forget_distances, input_distances: see `ONLSTMModelOutput`.
+        cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
+            The loss without the penalties.
+        activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
+            Alpha times the mean square of the last layer's dropped output (AR).
+        temporal_activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
+            Beta times the mean squared change of the last layer's output between steps (TAR).
+    """  # noqa: E501
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    state: RecurrentState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    cross_entropy: torch.FloatTensor | None = None
+    activation_penalty: torch.FloatTensor | None = None
+    temporal_activation_penalty: torch.FloatTensor | None = None
+    forget_distances: torch.FloatTensor | None = None
+    input_distances: torch.FloatTensor | None = None
 
 
 class ONLSTMPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation that all ON-LSTM models share."""
+    """Loading, saving and initialisation of all ON-LSTM models."""
 
     config: ONLSTMConfig
     config_class = ONLSTMConfig
     _no_split_modules = ["ONLSTMLayer"]
 
 
-class ONLSTMModel(ONLSTMPreTrainedModel, AWDLSTMModel):
-    """The embedding and the stack of ordered-neurons layers, without a head.
+class ONLSTMModel(ONLSTMPreTrainedModel):
+    """The embedding and the stack of layers with locked dropout around them, without a head."""
 
-    Its `forward` has one argument more than `AWDLSTMModel`: with `output_distances=True` the syntactic distances of
-    every layer are returned.
-    """
+    auto_class_name = "AutoModel"
 
-    output_class = ONLSTMModelOutput
-    further_arguments = ("output_distances",)
+    def __init__(self, config: ONLSTMConfig):
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
+        input_sizes = [config.embedding_size, *config.layer_sizes[:-1]]
+        self.layers = nn.ModuleList(
+            ONLSTMLayer(input_size, size, config.chunk_size, config.weight_dropout)
+            for input_size, size in zip(input_sizes, config.layer_sizes, strict=True)
+        )
+        self.input_dropout = LockedDropout(config.input_dropout)
+        self.hidden_dropout = LockedDropout(config.hidden_dropout)
+        self.output_dropout = LockedDropout(config.output_dropout)
+        self.post_init()
 
-    def build_layer(self, input_size: int, size: int) -> ONLSTMLayer:
-        return ONLSTMLayer(input_size, size, self.config.chunk_size, self.config.weight_dropout)
+    def initial_state(self, batch_size: int) -> RecurrentState:
+        """The state before the first token, on the default device."""
+        return RecurrentState(tuple(layer.initial_state(batch_size) for layer in self.layers))
 
-    def further_outputs(
+    @can_return_tuple
+    def forward(
         self,
-        layer_outputs: list[OrderedNeuronsOutput],
-        mask: torch.Tensor | None,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        state: RecurrentState | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
         output_distances: bool | None = None,
-    ) -> dict[str, torch.Tensor]:
-        """The distances of every layer, `[L, B, T]`, if asked for."""
-        if not output_distances:
-            return {}
-        forget_distances = torch.stack([output.forget_distances for output in layer_outputs])
-        input_distances = torch.stack([output.input_distances for output in layer_outputs])
-        if mask is not None:
-            forget_distances, input_distances = forget_distances * mask, input_distances * mask
-        return {
-            "forget_distances": forget_distances.transpose(1, 2),
-            "input_distances": input_distances.transpose(1, 2),
-        }
+        num_layers: int | None = None,
+        **kwargs,
+    ) -> ONLSTMModelOutput | tuple:
+        r"""
+        Args:
+            input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
+            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
+                leaves the state as it is.
+            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
+            state: where to go on from; zeros when not given.
+            use_cache: whether to return the state; `config.use_cache` when not given.
+            output_hidden_states: whether to return the output of every layer.
+            output_distances: whether to return the syntactic distances of every layer.
+            num_layers: run only that many layers, from the lowest on; the state of the others stays as it is.
+            kwargs: `return_dict`, whether to return an `ONLSTMModelOutput` (default) or a tuple of what is not `None`.
+
+        Raises:
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
+        """
+        refuse_unknown(self, kwargs)
+        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        config = self.config
+        use_cache = config.use_cache if use_cache is None else use_cache
+        output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
+
+        if inputs_embeds is None:
+            inputs_embeds = dropped_words(self.embeddings, input_ids, config.embedding_dropout, self.training)
+        real = real_tokens(attention_mask, inputs_embeds.shape[:2], inputs_embeds.device)
+        mask = None if real is None else real.t()
+        state = check_state(state, self.initial_state(len(inputs_embeds)), inputs_embeds.device)
+
+        # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
+        hidden_states, layer_outputs = [inputs_embeds], []
+        num_layers = len(self.layers) if num_layers is None else num_layers
+        for layer, layer_state in zip(self.layers[:num_layers], state.layers[:num_layers], strict=True):
+            dropout = self.hidden_dropout if layer_outputs else self.input_dropout
+            output = layer(dropout(hidden_states[-1].transpose(0, 1)), *layer_state, mask)
+            hidden_states.append(output.outputs.transpose(0, 1))
+            layer_outputs.append(output)
+        raw_output = hidden_states[-1]
+
+        forget_distances = input_distances = None
+        if output_distances:
+            forget_distances = torch.stack([output.forget_distances for output in layer_outputs])
+            input_distances = torch.stack([output.input_distances for output in layer_outputs])
+            if mask is not None:
+                forget_distances, input_distances = forget_distances * mask, input_distances * mask
+            forget_distances, input_distances = forget_distances.transpose(1, 2), input_distances.transpose(1, 2)
+        new_state = RecurrentState((*(output.state for output in layer_outputs), *state.layers[num_layers:]))
+        return ONLSTMModelOutput(
+            last_hidden_state=self.output_dropout(raw_output.transpose(0, 1)).transpose(0, 1),
+            state=new_state if use_cache else None,
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
+            raw_last_hidden_state=raw_output if self.training else None,
+            forget_distances=forget_distances,
+            input_distances=input_distances,
+        )
 
 
-class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM):
+# The heads
+
+
+class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, RecurrentGenerationMixin):
     """An ON-LSTM that predicts the next word, and shows the constituency tree that it found on the way.
 
-    Its `forward` also takes `output_distances`, as `ONLSTMModel` does.
+    `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
+    state has not seen: with the whole sequence its beginning would be read twice.
     """
 
-    output_class = ONLSTMCausalLMOutput
-    model_class = ONLSTMModel
+    auto_class_name = "AutoModelForCausalLM"
+
+    def __init__(self, config: ONLSTMConfig):
+        super().__init__(config)
+        self.model = ONLSTMModel(config)
+        self.build_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        state: RecurrentState | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        skip_logits: bool = False,
+        **kwargs,
+    ) -> ONLSTMCausalLMOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `ONLSTMModel`.
+            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
+                ignored, and so is what follows padding.
+            logits_to_keep: compute the logits of the last that many positions only (0: of all).
+            num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
+                when it accumulates gradients).
+            skip_logits: compute the loss without returning logits, or ever holding them all where the package is
+                installed: for training loops, less memory and time.
+            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
+                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
+                first.
+            kwargs: further arguments of `ONLSTMModel`, such as `output_distances`, and `return_dict`: whether to
+                return an `ONLSTMCausalLMOutput` (default) or a tuple of what is not `None`.
+
+        The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called
+        with both the `labels` and the `shift_labels` made of them.
+
+        Raises:
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
+        """
+        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        shift_labels = kwargs.pop("shift_labels", None)
+        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        hidden_states = outputs.last_hidden_state[:, kept]
+        logits, targets, cross_entropy = self.predict(
+            hidden_states, labels, shift_labels, attention_mask, num_items_in_batch, skip_logits
+        )
+        loss, activation_penalty, temporal_activation_penalty = cross_entropy, None, None
+        if loss is not None and self.training:
+            is_stream = shift_labels is not None and attention_mask is None
+            penalties = activation_penalties(
+                outputs.last_hidden_state,
+                outputs.raw_last_hidden_state,
+                targets,
+                attention_mask,
+                is_stream,
+                num_items_in_batch,
+            )
+            activation_penalty = self.config.activation_regularization * penalties[0]
+            temporal_activation_penalty = self.config.temporal_activation_regularization * penalties[1]
+            loss = loss + activation_penalty + temporal_activation_penalty
+        return ONLSTMCausalLMOutput(
+            loss=loss,
+            logits=logits,
+            state=outputs.state,
+            hidden_states=outputs.hidden_states,
+            cross_entropy=cross_entropy,
+            activation_penalty=activation_penalty,
+            temporal_activation_penalty=temporal_activation_penalty,
+            forget_distances=outputs.forget_distances,
+            input_distances=outputs.input_distances,
+        )
 
     def syntactic_distances(
         self,
@@ -164,7 +463,7 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM)
         state: RecurrentState | None = None,
         layer: int | None | Sequence[int | None] = None,
     ) -> tuple[torch.Tensor, RecurrentState]:
-        """What `parse` builds trees from: the forget distances of one layer, or of several.
+        """The forget distances of one layer or of several, which `parse` builds trees from.
 
         Args:
             input_ids: `(batch_size, sequence_length)`.
@@ -186,43 +485,113 @@ class ONLSTMForCausalLM(ONLSTMPreTrainedModel, ParsingMixin, AWDLSTMForCausalLM)
                 raise ValueError(
                     f"layer {one} does not exist: this model's layers are 0 to {self.config.num_hidden_layers - 1}"
                 )
-        outputs = self.model(
-            input_ids,
-            attention_mask=attention_mask,
-            state=state,
-            use_cache=True,
-            output_distances=True,
-            num_layers=max(layers) + 1,
-        )
+        options = {"use_cache": True, "output_distances": True, "num_layers": max(layers) + 1, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask=attention_mask, state=state, **options)
         return outputs.forget_distances[layers[0] if is_one else layers], outputs.state
 
     @staticmethod
     def distances_by_layer(output: ONLSTMCausalLMOutput) -> torch.Tensor:
-        """What trees are built from in an output with `output_distances=True`: `(layers, batch_size, length)`."""
+        """Distances that trees are built from, `(layers, batch_size, length)`; needs `output_distances=True`."""
         return output.forget_distances
 
 
-class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel, RecurrentForSequencePairClassification):
-    """An ON-LSTM that reads both sequences of a pair, and a classifier that compares what it made of them."""
+class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel):
+    """An ON-LSTM that reads both sequences of a pair, and a classifier that compares the outputs at their ends."""
+
+    auto_class_name = "AutoModelForSequenceClassification"
+    takes_pairs = True
+    _loss_function = staticmethod(classification_loss)
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.model = ONLSTMModel(config)
-        self.classifier = PairClassifier(config.layer_sizes[-1], config.num_labels, config.classifier_dropout)
+        self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
 
+    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        """The last outputs `(num_sequences, size)`. Padding leaves them as they are."""
+        outputs = self.model(input_ids, attention_mask=attention_mask, use_cache=False, return_dict=True)
+        return outputs.last_hidden_state[:, -1]
 
-# Below the classifier of pairs, as a language model's checkpoint names the last class here of each Auto class.
-class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel, RecurrentForSequenceClassification):
-    """An ON-LSTM that reads one sequence, and a linear map that classifies what it made of it."""
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        attention_mask_pair: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+    ) -> SequencePairClassificationOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
+            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
 
-    model_class = ONLSTMModel
+        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
+
+        Raises:
+            ValueError: if a side is missing, or the inputs do not fit together.
+        """
+        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
+        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
+        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
+        logits, loss = self.classifier(left, right), None
+        if labels is not None:
+            check_classes(labels, len(input_ids), self.config.num_labels)
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequencePairClassificationOutput(loss=loss, logits=logits)
 
 
-__all__ = [
-    "ONLSTMForCausalLM",
-    "ONLSTMForSequenceClassification",
-    "ONLSTMForSequencePairClassification",
-    "ONLSTMModel",
-    "ONLSTMPreTrainedModel",
-]
+# Below the classifier of pairs: the code of a checkpoint names the last class of each Auto class.
+class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel):
+    """An ON-LSTM that reads one sequence, and a linear map that classifies the output at its last real token."""
+
+    auto_class_name = "AutoModelForSequenceClassification"
+    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: ONLSTMConfig):
+        super().__init__(config)
+        self.model = ONLSTMModel(config)
+        self.score = nn.Linear(config.output_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, inputs_embeds: see `ONLSTMModel`. Without a mask every token counts as real.
+            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
+            input_ids_pair: refused, as this model reads single sequences.
+            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
+                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
+                numbers `(batch_size,)` or `(batch_size, num_labels)`.
+            kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
+                whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
+
+        Raises:
+            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
+        """
+        refuse_pair(self, input_ids_pair, token_type_ids)
+        if input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        options = {"use_cache": False} | kwargs | {"return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+
+
+# Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["ONLSTMForCausalLM"] = "ONLSTMForCausalLM"

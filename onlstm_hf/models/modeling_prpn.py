@@ -1,36 +1,132 @@
-"""PRPN: a language model with a parsing, a reading and a predict network (Shen, Lin, Huang & Courville, ICLR 2018)."""
+"""PyTorch PRPN: a language model with a parsing, a reading and a predict network.
+
+Shen, Lin, Huang & Courville, "Neural Language Modeling by Jointly Learning Syntax and Lexicon" (ICLR 2018). With `B`
+rows, `T` steps, `S` memory slots and `H` units, a tape `[B, S + T, H]` begins with the `S` memories before the first
+step and has one more for each step, oldest first: step `t` sees the window `[:, t : t + S]`.
+"""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
-from torch import nn
+from torch import distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
-from transformers.utils import can_return_tuple
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import ModelOutput, can_return_tuple
 
-from ..fast.batch_norm import MaskedBatchNorm
-from ..fast.deviation_norm import DeviationNorm
-from ..fast.dropout import ElementDropout
-from ..fast.linear import Linear
-from ..fast.padding import Padding
-from ..fast.projections import parameters, show, weight_and_bias
-from ..fast.prpn.equations import ReadingWeights
-from ..fast.prpn.operator import IMPLEMENTATIONS, ReadingOutput, read_sequence
-from ..fast.structured_attention import attend_to_windows
-from ..parsing.mixin import ParsingMixin
-from ..trees.induced_tree import InducedTree
 from .configuration_prpn import PRPNConfig
-from .recurrent.language_model import (
-    RecurrentCausalLMOutput,
-    RecurrentForCausalLM,
-    RecurrentModel,
-    RecurrentModelOutput,
+from .dropout import ElementDropout, Linear, has_no_hooks, is_plain, recurrent_map
+from .heads import LanguageModelHead, last_real_outputs, refuse_pair
+from .state import (
+    LOOPS,
+    ModelState,
+    RecurrentGenerationMixin,
     RecurrentPreTrainedModel,
+    check_inputs,
+    check_state,
+    loop,
+    real_tokens,
+    refuse_unknown,
 )
-from .recurrent.sequence_classification import RecurrentForSequenceClassification
-from .recurrent.state import ModelState
+
+try:  # the installed package's `parse` has more options, and pictures
+    from onlstm_hf.parsing.mixin import ParsingMixin
+except ImportError:
+    from .parsing import ParsingMixin
+
+try:  # the installed package computes the same faster, see `ReadingLayer.forward`
+    from onlstm_hf.fast.prpn import operator as fast
+except ImportError:
+    fast = None
+
+ATTENTION_EPSILON = 1e-8
+DEVIATION_EPSILON = 1e-6
+# Steps of one product of the predict network's attention.
+STEPS_PER_BLOCK = 64
+
+
+# The equations of gates and attention, section 4
+
+
+def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resolution: float, hard: bool) -> torch.Tensor:
+    """How far each of the last `S` memories is open (the paper's section "Modeling Syntactic Structure").
+
+    A memory is open as far as no word after it has a larger distance than this one: `alpha_j` compares the distances
+    of this word and word `j`, and the gate of memory `i` is the product of `alpha_j` over the words after it.
+
+    Args:
+        distances: `[B, T]`, of each word (or those expected of the next word).
+        past_distances: `[B, T, S]`, of the words after each memory, newest first: entry `s` belongs to the word after
+            memory `s`. Infinite where there is no such memory.
+        resolution: `alpha` falls from 1 to 0 where word `j` has a distance that is by this larger than ours.
+        hard: whether it falls linearly, or as a sigmoid.
+
+    Returns:
+        `[B, T, S]`, newest memory first.
+    """
+    difference = (distances.unsqueeze(-1) - past_distances) / resolution
+    alpha = F.hardtanh(difference * 2 + 1) / 2 + 0.5 if hard else (difference * 10 + 5).sigmoid()
+    return alpha.cumprod(dim=-1)
+
+
+def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
+    """Structured attention: a softmax over the slots whose terms are weighted by the gates.
+
+    Args:
+        scores: `[..., S]`, key times memory.
+        gates: `[..., S]`, in [0, 1], how far each slot is open.
+    """
+    # Dividing all terms by the largest does not cancel here, as it does in an ordinary softmax: the epsilon in the sum
+    # counts where the gates are all but closed, and then the gradient goes through the largest score, too.
+    gated = (scores - scores.amax(dim=-1, keepdim=True)).exp() * gates
+    return gated / (gated.sum(dim=-1, keepdim=True) + ATTENTION_EPSILON)
+
+
+def attend_to_windows(
+    keys: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention of every step to the memories of its window, for steps whose keys do not wait for each other.
+
+    Args:
+        keys: `[B, T, H]`.
+        tape: `[B, S + T, H]`, whose last memory no step looks at, or `[B, S + T - 1, H]` without that one.
+        gates: `[B, T, S]`, oldest memory first.
+
+    Returns:
+        The summaries `[B, T, H]`, and the attentions `[B, T, S]`.
+    """
+    num_slots, length = gates.shape[-1], keys.shape[1]
+    if not isinstance(length, int):
+        # A compiler's symbol for the length: the number of blocks would have to be known.
+        return _attend_in_block(keys, tape[:, : length + num_slots - 1], gates)
+    # Cutting the windows out of the tape would be slower than computing the scores of all pairs of a step and a memory
+    # in a block of steps, of which only a band is used.
+    blocks = []
+    for start in range(0, length, STEPS_PER_BLOCK):
+        steps = slice(start, min(start + STEPS_PER_BLOCK, length))
+        memories = tape[:, start : steps.stop + num_slots - 1]
+        blocks.append(_attend_in_block(keys[:, steps], memories, gates[:, steps]))
+    summaries, attentions = zip(*blocks, strict=True)
+    return torch.cat(summaries, dim=1), torch.cat(attentions, dim=1)
+
+
+def _attend_in_block(
+    keys: torch.Tensor, memories: torch.Tensor, gates: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The same for `T` steps and all their memories, `[B, S + T - 1, H]`."""
+    band = torch.arange(gates.shape[-1], device=keys.device) + torch.arange(keys.shape[1], device=keys.device)[:, None]
+    band = band.expand(keys.shape[0], -1, -1)
+    scores = torch.bmm(keys, memories.transpose(1, 2)).gather(2, band) / math.sqrt(keys.shape[-1])
+    attention = attend(scores.to(gates.dtype), gates)
+    weights = attention.new_zeros(*attention.shape[:2], memories.shape[1]).scatter(2, band, attention)
+    return torch.bmm(weights, memories), attention
+
+
+# State and outputs
 
 
 @dataclass
@@ -72,7 +168,7 @@ class ParsingState(ModelState):
 
 
 @dataclass
-class PRPNModelOutput(RecurrentModelOutput):
+class PRPNModelOutput(ModelOutput):
     r"""
     Output of `PRPNModel`.
 
@@ -94,31 +190,213 @@ class PRPNModelOutput(RecurrentModelOutput):
             0 at padding.
     """  # noqa: E501
 
+    last_hidden_state: torch.FloatTensor | None = None
+    state: PRPNState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
     distances: torch.FloatTensor | None = None
     memory_gates: torch.FloatTensor | None = None
 
 
 @dataclass
-class PRPNCausalLMOutput(RecurrentCausalLMOutput):
+class PRPNCausalLMOutput(ModelOutput):
     r"""
     Output of `PRPNForCausalLM`.
 
     Args:
         loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
             Mean cross-entropy in nats.
-        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`):
-            Scores of the next token before the softmax.
+        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
+            Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
         state (`PRPNState`, *optional*, returned when `use_cache=True`):
             What the model knows after the last real token of every row, to go on from.
         hidden_states, attentions, distances, memory_gates: see `PRPNModelOutput`.
         cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
             The loss.
-    """
+    """  # noqa: E501
 
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    state: PRPNState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    cross_entropy: torch.FloatTensor | None = None
     attentions: tuple[torch.FloatTensor, ...] | None = None
     distances: torch.FloatTensor | None = None
     memory_gates: torch.FloatTensor | None = None
+
+
+# Normalisation and padding
+
+
+class DeviationNorm(nn.Module):
+    """Layer normalisation as the authors of the PRPN have it: by the unbiased standard deviation, plus a constant.
+
+    The constant is added to the standard deviation, not to the variance as in `torch.nn.LayerNorm`. The difference
+    shows where a layer's values are nearly equal, as those of an LSTM's cell after its first words.
+
+    Args:
+        size: of the last dimension, at least 2.
+    """
+
+    def __init__(self, size: int):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.bias = nn.Parameter(torch.zeros(size))
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Normalises `inputs` `[..., size]`, in float32 or better."""
+        inputs = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
+        gain, bias = self.weight.to(inputs.dtype), self.bias.to(inputs.dtype)
+        deviation = inputs.std(dim=-1, keepdim=True) + DEVIATION_EPSILON
+        return gain * (inputs - inputs.mean(dim=-1, keepdim=True)) / deviation + bias
+
+
+class MaskedBatchNorm(nn.Module):
+    """Normalises each channel by its mean and variance over the real positions of the whole batch.
+
+    In training the statistics are those of the batch, over all processes where `torch.distributed` is initialised, and
+    a running mean of them is kept; in evaluation they are that running mean, so that rows do not depend on each other.
+
+    Args:
+        num_channels: how many channels there are.
+        momentum: weight of a new batch in the running statistics.
+        epsilon: added to the variance.
+    """
+
+    def __init__(self, num_channels: int, momentum: float = 0.1, epsilon: float = 1e-5):
+        super().__init__()
+        self.momentum, self.epsilon = momentum, epsilon
+        self.weight = nn.Parameter(torch.ones(num_channels))
+        self.bias = nn.Parameter(torch.zeros(num_channels))
+        self.register_buffer("running_mean", torch.zeros(num_channels))
+        self.register_buffer("running_var", torch.ones(num_channels))
+
+    def forward(self, inputs: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
+        """Normalises `inputs`; half precision is computed in float32.
+
+        Args:
+            inputs: `[B, C]` or `[B, C, T]`.
+            mask: optional booleans, `[B]` or `[B, T]`, `False` at positions that do not count.
+        """
+        values = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
+        if not self.training:
+            return self._normalized(values, self.running_mean, self.running_var).to(inputs.dtype)
+        is_plain = mask is None and not _is_distributed()
+        # PyTorch's function is faster, but refuses a single position, and weights of another dtype than the values.
+        if is_plain and values.numel() > values.shape[1] and values.dtype == self.weight.dtype:
+            moments = self.running_mean, self.running_var
+            outputs = F.batch_norm(values, *moments, self.weight, self.bias, True, self.momentum, self.epsilon)
+            return outputs.to(inputs.dtype)
+        mean, variance, count = _statistics(values, mask)
+        with torch.no_grad():
+            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
+            unbiased = variance * (count / (count - 1).clamp(min=1))
+            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
+        return self._normalized(values, mean, variance).to(inputs.dtype)
+
+    def _normalized(self, values: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        mean, variance, weight, bias = (tensor.to(values.dtype) for tensor in (mean, variance, self.weight, self.bias))
+        scale = weight * torch.rsqrt(variance + self.epsilon)
+        shape = (-1,) + (1,) * (values.dim() - 2)
+        return torch.addcmul((bias - mean * scale).view(shape), values, scale.view(shape))
+
+
+def _statistics(inputs: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Mean and biased variance `[C]` over the real positions of all processes, and how many these are."""
+    dimensions = [dimension for dimension in range(inputs.dim()) if dimension != 1]
+    real = inputs.new_ones(()) if mask is None else mask.unsqueeze(1).to(inputs.dtype)
+    count = inputs.new_tensor(inputs.numel() / inputs.shape[1]) if mask is None else real.sum()
+    count = _sum_over_processes(count).clamp(min=1)
+    mean = _sum_over_processes((inputs * real).sum(dimensions)) / count
+    centred = (inputs - mean.view((-1,) + (1,) * (inputs.dim() - 2))) * real
+    return mean, _sum_over_processes(centred.square().sum(dimensions)) / count, count
+
+
+def _is_distributed() -> bool:
+    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
+
+
+def _sum_over_processes(values: torch.Tensor) -> torch.Tensor:
+    """The sum of all processes' values; its gradient is the sum of theirs."""
+    return _SumOverProcesses.apply(values) if _is_distributed() else values
+
+
+class _SumOverProcesses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values: torch.Tensor) -> torch.Tensor:
+        total = values.clone()
+        distributed.all_reduce(total)
+        return total
+
+    @staticmethod
+    def backward(ctx, grad_total: torch.Tensor) -> torch.Tensor:
+        grad_values = grad_total.clone()
+        distributed.all_reduce(grad_values)
+        return grad_values
+
+
+class Padding:
+    """Moves padding to the end of every row, where nothing follows that it could change, and back again.
+
+    Args:
+        mask: `[B, T]` booleans, `False` at padding, or `None` where there is none.
+
+    Attributes:
+        given_mask: the mask as it was given.
+        mask: the same with the padding at the end.
+    """
+
+    def __init__(self, mask: torch.Tensor | None):
+        self.mask = self.given_mask = mask
+        if mask is not None:
+            num_real, num_padding = mask.cumsum(dim=1), mask.logical_not().cumsum(dim=1)
+            self.newest = (num_real - 1).clamp(min=0)
+            self.lengths = num_real[:, -1]
+            # Where every entry goes, counted and not sorted: stable sorting is not known to every exporter.
+            targets = torch.where(mask, num_real, self.lengths.unsqueeze(1) + num_padding) - 1
+            places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
+            self.order = torch.zeros_like(targets).scatter(1, targets, places)
+            self.mask = mask.gather(1, self.order)
+
+    def to_end(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`[B, T, ...]` with the padding at the end."""
+        return tensor if self.mask is None else _taken(tensor, self.order)
+
+    def back(self, tensor: torch.Tensor) -> torch.Tensor:
+        """`[B, T, ...]` with every token's entry where it was; padding has that of the last real token before it.
+
+        So the last position has what follows the row, whichever side the padding is on, as in layers that padding
+        leaves as they are. Padding before the first real token has that token's entry.
+        """
+        return tensor if self.mask is None else _taken(tensor, self.newest)
+
+    def back_or_zero(self, tensor: torch.Tensor) -> torch.Tensor:
+        """The same, with 0 at padding."""
+        if self.mask is None:
+            return tensor
+        mask = self.given_mask.view(*self.given_mask.shape, *(1,) * (tensor.dim() - 2))
+        return self.back(tensor) * mask
+
+    def last(self, tape: torch.Tensor, size: int) -> torch.Tensor:
+        """The last `size` real entries of each row of a tape `[B, size + T, ...]` that has its padding at the end."""
+        if self.mask is None:
+            return tape[:, tape.shape[1] - size :]
+        return _taken(tape, self.lengths.unsqueeze(1) + torch.arange(size, device=tape.device))
+
+
+def _taken(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Entries `[B, N, ...]` of `tensor` `[B, T, ...]` at `indices` `[B, N]`."""
+    return tensor.gather(1, indices.view(*indices.shape, *(1,) * (tensor.dim() - 2)).expand(-1, -1, *tensor.shape[2:]))
+
+
+# The three networks
+
+
+class PreciseConv1d(nn.Conv1d):
+    """`nn.Conv1d` in the precision of its inputs, whatever that of its weights."""
+
+    def _conv_forward(self, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return super()._conv_forward(inputs, weight.to(inputs.dtype), bias.to(inputs.dtype))
 
 
 class ParsingNetwork(nn.Module):
@@ -133,7 +411,7 @@ class ParsingNetwork(nn.Module):
         self.dropout = ElementDropout(config.input_dropout)
         self.convolution = nn.Conv1d(config.embedding_size, config.hidden_size, config.lookback + 1)
         self.norm = MaskedBatchNorm(config.hidden_size)
-        self.distance_convolution = nn.Conv1d(config.hidden_size, 2, kernel_size=1, groups=2)
+        self.distance_convolution = PreciseConv1d(config.hidden_size, 2, kernel_size=1, groups=2)
 
     def forward(
         self, embeddings: torch.Tensor, lookback: torch.Tensor, mask: torch.Tensor | None
@@ -149,44 +427,39 @@ class ParsingNetwork(nn.Module):
         features = self.convolution(inputs)
         # Gates are differences of distances over a small resolution: half precision would be too coarse.
         features = self.norm(features.to(torch.promote_types(features.dtype, torch.float32)), mask).relu()
-        output = self.distance_convolution
         with torch.autocast(features.device.type, enabled=False):
-            weight, bias = (parameter.to(features.dtype) for parameter in parameters(output))
-            distances = F.conv1d(self.dropout(features), weight, bias, groups=output.groups).sigmoid()
+            distances = self.distance_convolution(self.dropout(features)).sigmoid()
         return distances[:, 0], distances[:, 1]
 
 
-def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resolution: float, hard: bool) -> torch.Tensor:
-    """How far each of the last `S` memories is open (the paper's section "Modeling Syntactic Structure").
+class ReadingLayerOutput(NamedTuple):
+    """Output of one layer of the reading network.
 
-    A memory is open as far as no word after it has a larger distance than this one: `alpha_j` compares the distances
-    of this word and word `j`, and the gate of memory `i` is the product of `alpha_j` over the words after it.
-
-    Args:
-        distances: `[B, T]`, of each word (or those expected of the next word).
-        past_distances: `[B, T, S]`, of the words after each memory, newest first: entry `s` belongs to the word after
-            memory `s`. Infinite where there is no such memory.
-        resolution: `alpha` falls from 1 to 0 where word `j` has a distance that is by this larger than ours.
-        hard: whether it falls linearly, or as a sigmoid.
-
-    Returns:
-        `[B, T, S]`, newest memory first.
+    Attributes:
+        hidden_tape: `[B, S + T, H]`, the given hidden states and those of every step, oldest first.
+        cell_tape: the same for the cell states.
+        attentions: `[B, T, S]`, how much each step takes of each memory of its window. Not differentiable.
     """
-    difference = (distances.unsqueeze(-1) - past_distances) / resolution
-    alpha = F.hardtanh(difference * 2 + 1) / 2 + 0.5 if hard else (difference * 10 + 5).sigmoid()
-    return alpha.cumprod(dim=-1)
+
+    hidden_tape: torch.Tensor
+    cell_tape: torch.Tensor
+    attentions: torch.Tensor
+
+    @property
+    def outputs(self) -> torch.Tensor:
+        """`[B, T, H]`, the hidden states of every step."""
+        return self.hidden_tape[:, self.attentions.shape[-1] :]
 
 
 class ReadingLayer(nn.Module):
     """One layer of the reading network: an LSTM that goes on from what it attends to among its memories.
 
-    It is a `RecurrentLayer`, whose state is its memories. Its equations are in `fast/prpn/equations.py`.
-
     Attributes:
-        implementation: which path of `read_sequence` runs, one of its `IMPLEMENTATIONS`.
+        implementations: names that `set_implementation` knows; the fast paths are there with the installed package.
+        implementation: `"auto"`, or one of them.
     """
 
-    implementations = IMPLEMENTATIONS
+    implementations = ("auto", *LOOPS, *(fast.PATHS if fast else ()))
     implementation = "auto"
 
     def __init__(self, config: PRPNConfig, input_size: int, input_dropout: float):
@@ -207,50 +480,130 @@ class ReadingLayer(nn.Module):
 
     def forward(
         self, inputs: torch.Tensor, hidden_memories: torch.Tensor, cell_memories: torch.Tensor, gates: torch.Tensor
-    ) -> ReadingOutput:
+    ) -> ReadingLayerOutput:
         """Reads a sequence.
 
         Args:
-            inputs: `[B, T, input_size]`.
+            inputs: `[B, T, input_size]`, padding at the end.
             hidden_memories: `[B, S, H]`, the hidden states of the steps before, newest last.
             cell_memories: `[B, S, H]`, their cell states.
             gates: `[B, T, S]`, how far each memory is open, oldest first.
         """
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
-        (batch_size, length, _), size = inputs.shape, self.size
+        (batch_size, length, _), size, dtype = inputs.shape, self.size, input_gates.dtype
         summary_keep = self.recurrent_dropout.mask((size,), inputs.device)
         newest_keep = key_keep = None
         if self.has_attention:
             newest_keep, key_keep = (
                 self.key_dropout.mask((batch_size, length, size), inputs.device) for _ in range(2)
             )
-            key_inputs, key_map = self.key_dropout(inputs), weight_and_bias(self.key_projection, inputs)
+            key_inputs = self.key_dropout(inputs)
         else:
             # Without attention every step reads the newest memory alone, whatever its key is.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
-            key_inputs, key_map = inputs[..., :0], (input_gates.new_zeros(size, size), input_gates.new_zeros(size))
-        weights = ReadingWeights(
-            *key_map,
-            *weight_and_bias(self.recurrent_projection, inputs),
-            *parameters(self.recurrent_norm),
-            *parameters(self.cell_norm),
-        )
-        memories, masks = (hidden_memories, cell_memories), (newest_keep, key_keep, summary_keep)
-        output = read_sequence(input_gates, key_inputs, weights, gates, *memories, *masks, self.implementation)
+            key_inputs = inputs[..., :0]
+        tensors = (tensor.to(dtype) for tensor in (gates, hidden_memories, cell_memories))
+        masks = newest_keep, key_keep, summary_keep
+        projections = [self.recurrent_projection, *([self.key_projection] if self.has_attention else [])]
+        is_plain_layer = is_plain(*projections) and has_no_hooks(self.recurrent_norm, self.cell_norm)
+        if fast is not None and is_plain_layer and self.implementation not in LOOPS:
+            return ReadingLayerOutput(*self.run_fast(input_gates, key_inputs, *tensors, *masks))
+        run = LOOPS.get(self.implementation, loop)
+        return ReadingLayerOutput(*self.run_loop(input_gates, key_inputs, *tensors, *masks, run))
+
+    def read_step(
+        self, input_gates: torch.Tensor, recurrent_gates: torch.Tensor, summary_cell: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Runs with `--implementation reference`, and wherever no fast path fits: one step of the LSTM.
+
+        Args:
+            input_gates: `[B, 4 * H]`, the normalised map of the layer's input: input, forget, candidate, output gate.
+            recurrent_gates: `[B, 4 * H]`, the map of the hidden states of the memories, weighted by the attention.
+            summary_cell: `[B, H]`, the cell states of the memories, likewise.
+
+        Returns:
+            The new hidden and cell state, `[B, H]` each.
+        """
+        gates = input_gates + self.recurrent_norm(recurrent_gates)
+        input_gate, forget_gate, candidate, output_gate = gates.chunk(4, dim=-1)
+        cell = forget_gate.sigmoid() * summary_cell + input_gate.sigmoid() * candidate.tanh()
+        return output_gate.sigmoid() * self.cell_norm(cell).tanh(), cell
+
+    def run_loop(
+        self,
+        input_gates: torch.Tensor,
+        key_inputs: torch.Tensor,
+        gates: torch.Tensor,
+        hidden_memories: torch.Tensor,
+        cell_memories: torch.Tensor,
+        newest_keep: torch.Tensor | None,
+        key_keep: torch.Tensor | None,
+        summary_keep: torch.Tensor | None,
+        loop: Callable,
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """The recurrence: one step after the other, differentiated by autograd; the fields of a `ReadingLayerOutput`.
+
+        These are the authors' operations in the authors' order, newest memory first. In float32 their numbers are met
+        bit by bit where matrix products add up as on the authors' side.
+
+        Args:
+            input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input.
+            key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
+            gates: `[B, T, S]`, how far each memory is open, oldest first.
+            hidden_memories, cell_memories: `[B, S, H]`, before the first step, oldest first.
+            newest_keep, key_keep: `[B, T, H]`, dropout masks of the newest hidden state in the key, and of the key.
+            summary_keep: `[H]`, dropout mask of the summarised hidden state, one for all steps and rows.
+            loop: `loop` or `scan` of `state.py`.
+        """
+        recurrent_gates = recurrent_map(self.recurrent_projection, key_inputs)
+        key_map = recurrent_map(self.key_projection, key_inputs) if self.has_attention else None
+
+        def step(windows, entries):
+            (hidden_window, cell_window), (input_gates, key_inputs, gates, newest_keep, key_keep) = windows, entries
+            if key_map is None:
+                attention = attend(torch.zeros_like(gates), gates)
+            else:
+                newest = hidden_window[:, 0]
+                newest = newest if newest_keep is None else newest * newest_keep
+                key = key_map(torch.cat([key_inputs, newest], dim=-1))
+                key = key if key_keep is None else key * key_keep
+                with torch.autocast(key.device.type, enabled=False):
+                    scores = (hidden_window @ key.unsqueeze(-1)).squeeze(-1) / math.sqrt(key.shape[-1])
+                attention = attend(scores, gates)
+            summary_hidden = (hidden_window * attention.unsqueeze(-1)).sum(dim=1)
+            summary_cell = (cell_window * attention.unsqueeze(-1)).sum(dim=1)
+            if summary_keep is not None:
+                summary_hidden = summary_hidden * summary_keep
+            hidden, cell = self.read_step(input_gates, recurrent_gates(summary_hidden), summary_cell)
+            windows = tuple(
+                torch.cat([new.unsqueeze(1), window[:, :-1]], dim=1)
+                for new, window in ((hidden, hidden_window), (cell, cell_window))
+            )
+            return windows, (hidden, cell, attention)
+
+        windows = hidden_memories.flip(1), cell_memories.flip(1)
+        sequences = input_gates, key_inputs if self.has_attention else None, gates.flip(-1), newest_keep, key_keep
+        time_first = tuple(None if entries is None else entries.transpose(0, 1) for entries in sequences)
+        _, outputs = loop(step, windows, time_first)
+        hiddens, cells, attentions = (output.transpose(0, 1) for output in outputs)
+        hiddens, cells = torch.cat([hidden_memories, hiddens], dim=1), torch.cat([cell_memories, cells], dim=1)
+        return hiddens, cells, attentions.flip(-1).detach()
+
+    def run_fast(
+        self, input_gates: torch.Tensor, key_inputs: torch.Tensor, *others: torch.Tensor | None
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """`run_loop` by a fast path, which reads all weights once."""
+        key_map = input_gates.new_zeros(self.size, self.size), input_gates.new_zeros(self.size)
         if self.has_attention:
-            show(self.key_projection, lambda: torch.cat([key_inputs, output.newest(newest_keep)], dim=-1))
-        show(self.recurrent_projection, lambda: output.summaries(summary_keep))
-        return output
+            key_map = self.key_projection.weight, self.key_projection.bias
+        modules = self.recurrent_projection, self.recurrent_norm, self.cell_norm
+        weights = *key_map, *(tensor for module in modules for tensor in (module.weight, module.bias))
+        return fast.read_sequence(input_gates, key_inputs, weights, *others, self.implementation)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Hidden and cell states of the memories before the first step: zeros."""
+        """Hidden and cell states of the memories before the first step: zeros, on the default device."""
         zeros = torch.zeros(batch_size, self.num_slots, self.size, dtype=self.cell_norm.weight.dtype)
         return zeros, zeros.clone()
-
-    def last_state(self, output: ReadingOutput, padding: Padding | None = None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Hidden and cell states of the last memories; those before the padding where there is some at the end."""
-        padding = padding or Padding(None)
-        return padding.last(output.hidden_tape, self.num_slots), padding.last(output.cell_tape, self.num_slots)
 
 
 class ResidualBlock(nn.Module):
@@ -321,6 +674,9 @@ class PredictNetwork(nn.Module):
         return outputs.view(batch_size, length, -1)
 
 
+# The model
+
+
 class PRPNPreTrainedModel(RecurrentPreTrainedModel):
     """Initialisation and what else all PRPN models share."""
 
@@ -343,8 +699,10 @@ class PRPNPreTrainedModel(RecurrentPreTrainedModel):
                 init.ones_(module.running_var)
 
 
-class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
+class PRPNModel(PRPNPreTrainedModel):
     """The embedding, the parsing network, the reading network and the predict network, without the decoder."""
+
+    auto_class_name = "AutoModel"
 
     def __init__(self, config: PRPNConfig):
         super().__init__(config)
@@ -400,8 +758,8 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
             ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
                 argument is unknown.
         """
-        self.further_options(kwargs)
-        self.check_inputs(input_ids, inputs_embeds)
+        refuse_unknown(self, kwargs)
+        check_inputs(self.embeddings, input_ids, inputs_embeds)
         config = self.config
         use_cache = config.use_cache if use_cache is None else use_cache
         output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
@@ -409,9 +767,8 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
 
         embeddings = self.embeddings(input_ids) if inputs_embeds is None else inputs_embeds
         batch_size, length = embeddings.shape[:2]
-        mask = self.time_first_mask(attention_mask, batch_size, length, embeddings.device)
-        padding = Padding(None if mask is None else mask.t())
-        state = self.check_state(state, batch_size, embeddings.device)
+        padding = Padding(real_tokens(attention_mask, (batch_size, length), embeddings.device))
+        state = check_state(state, self.initial_state(batch_size), embeddings.device)
         # What follows reads the very tensors that are returned, so that one can ask for their gradients.
         hidden_states = [embeddings]
         hidden = embeddings = padding.to_end(embeddings)
@@ -426,7 +783,8 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
                 hidden = padding.to_end(hidden_states[-1])
                 tape = torch.cat([tape[:, : config.num_slots], hidden.to(tape.dtype)], dim=1)
             if use_cache:
-                memories.append(layer.last_state(output, padding))
+                tapes = output.hidden_tape, output.cell_tape
+                memories.append(tuple(padding.last(tape, config.num_slots) for tape in tapes))
             if config.reading_attention:
                 attentions.append(output.attentions)
         outputs, attention = self.predict_network(hidden, tape, structure.prediction_gates, padding.mask)
@@ -476,10 +834,9 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         Returns:
             The distances `(batch_size, sequence_length)`, 0 at padding, and the state to go on from.
         """
-        self.check_inputs(input_ids, None)
+        check_inputs(self.embeddings, input_ids, None)
         embeddings = self.embeddings(input_ids)
-        mask = self.time_first_mask(attention_mask, *input_ids.shape, embeddings.device)
-        padding = Padding(None if mask is None else mask.t())
+        padding = Padding(real_tokens(attention_mask, input_ids.shape, embeddings.device))
         if state is None:
             state = self.initial_state(len(input_ids))
         embeddings = padding.to_end(embeddings)
@@ -515,21 +872,89 @@ class PRPNModel(PRPNPreTrainedModel, RecurrentModel):
         return SyntacticStructure(tape, *(gate.flip(-1) for gate in gates))
 
 
-class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
+# The heads
+
+
+class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, RecurrentGenerationMixin):
     """A PRPN that predicts the next word, and shows the constituency tree that it found on the way.
 
-    Its `forward` also takes `output_attentions` and `output_distances`, as `PRPNModel` does.
+    `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
+    state has not seen: with the whole sequence its beginning would be read twice.
     """
 
-    output_class = PRPNCausalLMOutput
-    model_class = PRPNModel
+    auto_class_name = "AutoModelForCausalLM"
+
+    def __init__(self, config: PRPNConfig):
+        super().__init__(config)
+        self.model = PRPNModel(config)
+        self.build_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        state: PRPNState | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        skip_logits: bool = False,
+        **kwargs,
+    ) -> PRPNCausalLMOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `PRPNModel`.
+            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
+                ignored, and so is what follows padding.
+            logits_to_keep: compute the logits of the last that many positions only (0: of all).
+            num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
+                when it accumulates gradients).
+            skip_logits: compute the loss without returning logits, or ever holding them all where the package is
+                installed: for training loops, less memory and time.
+            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
+                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
+                first.
+            kwargs: further arguments of `PRPNModel`, such as `output_distances` and `output_attentions`, and
+                `return_dict`: whether to return a `PRPNCausalLMOutput` (default) or a tuple of what is not `None`.
+
+        The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called
+        with both the `labels` and the `shift_labels` made of them.
+
+        Raises:
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
+        """
+        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        shift_labels = kwargs.pop("shift_labels", None)
+        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        hidden_states = outputs.last_hidden_state[:, kept]
+        logits, _, cross_entropy = self.predict(
+            hidden_states, labels, shift_labels, attention_mask, num_items_in_batch, skip_logits
+        )
+        return PRPNCausalLMOutput(
+            loss=cross_entropy,
+            logits=logits,
+            state=outputs.state,
+            hidden_states=outputs.hidden_states,
+            cross_entropy=cross_entropy,
+            attentions=outputs.attentions,
+            distances=outputs.distances,
+            memory_gates=outputs.memory_gates,
+        )
 
     @property
     def induces_trees(self) -> bool:
         """Whether there is a parsing network."""
         return self.config.parsing_network
 
-    def parse(self, sentences, tokenizer=None, *, hard: bool = False, **options) -> InducedTree | list[InducedTree]:
+    def parse(self, sentences, tokenizer=None, *, hard: bool = False, **options):
         """Returns the constituency trees that the model induces; arguments as for `ParsingMixin.parse`, and:
 
         Args:
@@ -557,7 +982,7 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
         state: PRPNState | ParsingState | None = None,
         layer: int | None = None,
     ) -> tuple[torch.Tensor, ParsingState]:
-        """What `parse` builds trees from; only the parsing network is run.
+        """The distances that `parse` builds trees from; only the parsing network is run.
 
         Args:
             input_ids: `(batch_size, sequence_length)`.
@@ -582,14 +1007,60 @@ class PRPNForCausalLM(PRPNPreTrainedModel, ParsingMixin, RecurrentForCausalLM):
 
     @staticmethod
     def distances_by_layer(output: PRPNCausalLMOutput) -> torch.Tensor:
-        """What trees are built from in an output with `output_distances=True`: `(1, batch_size, length)`."""
+        """Distances that trees are built from, `(1, batch_size, length)`; needs `output_distances=True`."""
         return output.distances.unsqueeze(0)
 
 
-class PRPNForSequenceClassification(PRPNPreTrainedModel, RecurrentForSequenceClassification):
-    """A PRPN that reads one sequence, and a linear map that classifies what it made of it."""
+class PRPNForSequenceClassification(PRPNPreTrainedModel):
+    """A PRPN that reads one sequence, and a linear map that classifies the output at its last real token."""
 
-    model_class = PRPNModel
+    auto_class_name = "AutoModelForSequenceClassification"
+    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: PRPNConfig):
+        super().__init__(config)
+        self.model = PRPNModel(config)
+        self.score = nn.Linear(config.output_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, inputs_embeds: see `PRPNModel`. Without a mask every token counts as real.
+            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
+            input_ids_pair: refused, as this model reads single sequences.
+            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
+                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
+                numbers `(batch_size,)` or `(batch_size, num_labels)`.
+            kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
+                whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
+
+        Raises:
+            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
+        """
+        refuse_pair(self, input_ids_pair, token_type_ids)
+        if input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        options = {"use_cache": False} | kwargs | {"return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
 
 
-__all__ = ["PRPNForCausalLM", "PRPNForSequenceClassification", "PRPNModel", "PRPNPreTrainedModel"]
+# Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["PRPNForCausalLM"] = "PRPNForCausalLM"

@@ -1,73 +1,160 @@
-"""Recurrent baselines: LSTM, GRU and simple recurrent network, regularised as the AWD-LSTM (Merity et al. 2018).
+"""PyTorch LSTM, GRU and simple recurrent network, regularised as the AWD-LSTM (Merity, Keskar & Socher 2018).
 
-The recurrence itself is that of PyTorch: cuDNN on a GPU, oneDNN for the LSTM on a CPU.
+They are the baselines of the ON-LSTM: everything but the cell is as there. `"auto"` runs the kernels of PyTorch
+(cuDNN on a GPU, oneDNN for the LSTM on a CPU).
 """
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import nn
 from transformers import initialization as init
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+from transformers.utils import ModelOutput, can_return_tuple
 
-from ..fast.dropout import drop_connect
-from ..fast.projections import floating_dtype, previous_states, show, weight_and_bias
-from ..fast.recurrence.scan import scan
 from .configuration_rnn import RNNConfig
-from .recurrent.awd_lstm import AWDLSTMForCausalLM, AWDLSTMModel
-from .recurrent.language_model import RecurrentPreTrainedModel
-from .recurrent.pair_classification import PairClassifier, RecurrentForSequencePairClassification
-from .recurrent.sequence_classification import RecurrentForSequenceClassification
+from .dropout import LockedDropout, drop_connect, dropped_words, is_plain, recurrent_map
+from .heads import (
+    LanguageModelHead,
+    PairClassifier,
+    SequencePairClassificationOutput,
+    activation_penalties,
+    check_classes,
+    classification_loss,
+    encode_by_length,
+    last_real_outputs,
+    refuse_pair,
+    stacked_sides,
+)
+from .state import (
+    LOOPS,
+    RecurrentGenerationMixin,
+    RecurrentPreTrainedModel,
+    RecurrentState,
+    check_inputs,
+    check_state,
+    loop,
+    real_tokens,
+    refuse_unknown,
+    state_dtype,
+)
 
-NUM_GATES = {"lstm": 4, "gru": 3, "rnn": 1}
 # Opens or closes a gate: large enough for a sigmoid to reach 0 and 1 exactly, small enough for float16.
 SATURATION = 1e4
 
 
+# The equations. They run with `--implementation reference`, and wherever PyTorch's kernels do not fit.
+
+
+def lstm_step(
+    input_gates: torch.Tensor, recurrent_gates: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """One step of an LSTM; the gates `[B, 4 * H]` are input, forget, candidate and output."""
+    input_gate, forget_gate, candidate, output_gate = (input_gates + recurrent_gates).chunk(4, dim=-1)
+    cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
+    return output_gate.sigmoid() * cell.tanh(), cell
+
+
+def gru_step(
+    input_gates: torch.Tensor, recurrent_gates: torch.Tensor, hidden: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """One step of a GRU; the gates `[B, 3 * H]` are reset, update and candidate."""
+    (input_reset, input_update, input_candidate), (reset, update, candidate) = (
+        gates.chunk(3, dim=-1) for gates in (input_gates, recurrent_gates)
+    )
+    update_gate = (input_update + update).sigmoid()
+    candidate = (input_candidate + (input_reset + reset).sigmoid() * candidate).tanh()
+    return ((1 - update_gate) * candidate + update_gate * hidden,)
+
+
+def rnn_step(
+    input_gates: torch.Tensor, recurrent_gates: torch.Tensor, hidden: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """One step of the simple recurrent network of Elman (1990)."""
+    return ((input_gates + recurrent_gates).tanh(),)
+
+
+# For each cell its step, how many gates it has, and PyTorch's kernel for a whole sequence.
+CELLS = {
+    "lstm": (lstm_step, 4, torch.lstm),
+    "gru": (gru_step, 3, torch.gru),
+    "rnn": (rnn_step, 1, torch.rnn_tanh),
+}
+
+
 class RNNLayerOutput(NamedTuple):
-    """What one layer returns.
+    """Output of one layer.
 
     Attributes:
-        outputs: `[T, B, H]`, the hidden states.
-        cell: `[B, H]`, the last cell state of an LSTM; `None` for the others.
+        outputs: `[T, B, H]`, the hidden states. Padding repeats the state before it.
+        state: the last hidden state `[B, H]`, and for an LSTM the last cell state `[B, H]`.
     """
 
     outputs: torch.Tensor
-    cell: torch.Tensor | None
+    state: tuple[torch.Tensor, ...]
 
 
 class RNNLayer(nn.Module):
-    """One recurrent layer, a `RecurrentLayer`, with drop-connect on its hidden-to-hidden weight.
+    """One recurrent layer, with drop-connect on its hidden-to-hidden weight.
 
-    The rows of the two projections are the gates as in `torch.nn.LSTM` (input, forget, candidate, output) and
-    `torch.nn.GRU` (reset, update, candidate).
+    The rows of the two projections are the gates as in `torch.nn.LSTM` and `torch.nn.GRU`.
+
+    Attributes:
+        implementations: names that `set_implementation` knows.
+        implementation: `"auto"`, PyTorch's kernels where both projections are plain, or one of them.
     """
 
-    # The first two are PyTorch's own function.
-    implementations = ("auto", "reference", "scan")
+    implementations = ("auto", *LOOPS)
     implementation = "auto"
 
     def __init__(self, cell_type: str, input_size: int, size: int, weight_dropout: float):
         super().__init__()
         self.cell_type, self.size, self.weight_dropout = cell_type, size, weight_dropout
-        self.input_projection = nn.Linear(input_size, NUM_GATES[cell_type] * size)
-        self.recurrent_projection = nn.Linear(size, NUM_GATES[cell_type] * size)
+        _, num_gates, _ = CELLS[cell_type]
+        self.input_projection = nn.Linear(input_size, num_gates * size)
+        self.recurrent_projection = nn.Linear(size, num_gates * size)
 
     def forward(self, inputs: torch.Tensor, *arguments: torch.Tensor | None) -> RNNLayerOutput:
         """`inputs` `[T, B, input_size]`, the tensors of the state, `[B, H]` each, and the mask `[T, B]` or `None`."""
         *state, mask = arguments
-        output = self._read(inputs, state, mask)
-        show(self.input_projection, lambda: inputs)
-        show(self.recurrent_projection, lambda: previous_states(state[0], output.outputs))
-        return output
+        if self.implementation == "auto" and is_plain(self.input_projection, self.recurrent_projection):
+            return self.run_kernel(inputs, state, mask)
+        return self.run_loop(inputs, state, mask, LOOPS.get(self.implementation, loop))
 
-    def _read(self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None) -> RNNLayerOutput:
-        weight, bias = weight_and_bias(self.input_projection, inputs)
-        if mask is None or self.implementation == "scan":
-            return self._run(inputs, state, weight, bias, mask)
+    def run_loop(
+        self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None, loop: Callable
+    ) -> RNNLayerOutput:
+        """The recurrence: one step after the other, differentiated by autograd."""
+        cell_step, _, _ = CELLS[self.cell_type]
+        dtype = state_dtype(inputs)
+        recurrent = recurrent_map(self.recurrent_projection, inputs, self.weight_dropout, self.training)
 
-        # The kernels know no mask. Within each row the real tokens are moved to the front, where padding cannot reach
-        # them; the hidden state of a position is then that after as many real tokens as have been seen.
+        def step(state, entries):
+            gates, mask = entries
+            new_state = cell_step(gates, recurrent(state[0]), *state)
+            if mask is not None:
+                pairs = zip(new_state, state, strict=True)
+                new_state = tuple(torch.where(mask.unsqueeze(-1), new, old) for new, old in pairs)
+            return new_state, (new_state[0],)
+
+        input_gates = self.input_projection(inputs).to(dtype)
+        state, (outputs,) = loop(step, tuple(tensor.to(dtype) for tensor in state), (input_gates, mask))
+        outputs = outputs.to(inputs.dtype)
+        return RNNLayerOutput(outputs, (outputs[-1], *state[1:]))
+
+    def run_kernel(self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None) -> RNNLayerOutput:
+        """The same by PyTorch's kernels, which know no mask.
+
+        Within each row the real tokens are moved to the front, where padding cannot reach them; the hidden state of a
+        position is then that after as many real tokens as have been seen.
+        """
+        weight, bias = self.input_projection.weight, self.input_projection.bias
+        if mask is None:
+            return self.call_kernel(inputs, state, weight, bias)
         order = mask.int().argsort(dim=0, descending=True, stable=True)
         inputs = inputs.take_along_dim(order.unsqueeze(-1), dim=0)
         if self.cell_type == "lstm":
@@ -76,78 +163,39 @@ class RNNLayer(nn.Module):
             inputs = torch.cat([inputs.where(~padding, 0), padding.to(inputs.dtype)], dim=-1)
             signs = weight.new_tensor([-1.0, 1.0, 0.0, 0.0]).repeat_interleave(self.size)
             weight = torch.cat([weight, SATURATION * signs.unsqueeze(-1)], dim=-1)
-        outputs, cell = self._run(inputs, state, weight, bias)
+        outputs, (_, *cell) = self.call_kernel(inputs, state, weight, bias)
         hiddens = torch.cat([state[0].to(outputs.dtype).unsqueeze(0), outputs])
-        return RNNLayerOutput(hiddens.take_along_dim(mask.cumsum(dim=0).unsqueeze(-1), dim=0), cell)
+        outputs = hiddens.take_along_dim(mask.cumsum(dim=0).unsqueeze(-1), dim=0)
+        return RNNLayerOutput(outputs, (outputs[-1], *cell))
 
-    def _run(
-        self,
-        inputs: torch.Tensor,
-        state: list[torch.Tensor],
-        input_weight: torch.Tensor,
-        input_bias: torch.Tensor,
-        mask: torch.Tensor | None = None,
+    def call_kernel(
+        self, inputs: torch.Tensor, state: list[torch.Tensor], input_weight: torch.Tensor, input_bias: torch.Tensor
     ) -> RNNLayerOutput:
-        """The whole sequence, in the precision of autocast where that is on; a mask only with `"scan"`."""
+        """The whole sequence without padding, in the precision of autocast where that is on."""
         device_type, dtype = inputs.device.type, input_weight.dtype
         precision = nullcontext()
         if torch.is_autocast_enabled(device_type):
             # The kernels want all tensors in one dtype, and on a GPU autocast would choose float16 for them.
             dtype, precision = torch.get_autocast_dtype(device_type), torch.autocast(device_type, enabled=False)
-        recurrent_weight, recurrent_bias = weight_and_bias(self.recurrent_projection, inputs)
-        recurrent_weight = drop_connect(recurrent_weight, self.weight_dropout, self.training)
-        weights = [input_weight, recurrent_weight, input_bias, recurrent_bias]
+        recurrent_weight = drop_connect(self.recurrent_projection.weight, self.weight_dropout, self.training)
+        weights = [input_weight, recurrent_weight, input_bias, self.recurrent_projection.bias]
         inputs, weights = inputs.to(dtype), [weight.to(dtype) for weight in weights]
         if inputs.is_cuda:
             weights = in_one_buffer(weights)
-        state = tuple(tensor.to(dtype) for tensor in state)
-        if self.implementation == "scan":
-            return self._scan(inputs, state, weights, mask)
-        state = [tensor.unsqueeze(0) for tensor in state]
+        state = [tensor.to(dtype).unsqueeze(0) for tensor in state]
+        _, _, kernel = CELLS[self.cell_type]
         # The options: with biases, one layer, no dropout between layers, training, one direction, time first.
         options = (True, 1, 0.0, self.training, False, False)
         with precision:
-            if self.cell_type == "lstm":
-                outputs, _, cell = torch.lstm(inputs, state, weights, *options)
-                return RNNLayerOutput(outputs, cell.squeeze(0))
-            kernel = torch.gru if self.cell_type == "gru" else torch.rnn_tanh
-            outputs, _ = kernel(inputs, *state, weights, *options)
-            return RNNLayerOutput(outputs, None)
-
-    def _scan(
-        self,
-        inputs: torch.Tensor,
-        state: tuple[torch.Tensor, ...],
-        weights: list[torch.Tensor],
-        mask: torch.Tensor | None,
-    ) -> RNNLayerOutput:
-        """The same step by step, for export, where the kernels are for one batch size and length only."""
-
-        def step(state, entries):
-            inputs, mask = entries
-            if self.cell_type == "lstm":
-                new_state = torch.lstm_cell(inputs, state, *weights)
-            else:
-                cell = torch.gru_cell if self.cell_type == "gru" else torch.rnn_tanh_cell
-                new_state = (cell(inputs, *state, *weights),)
-            if mask is not None:
-                pairs = zip(new_state, state, strict=True)
-                new_state = tuple(torch.where(mask.unsqueeze(-1), new, old) for new, old in pairs)
-            return new_state, (new_state[0],)
-
-        (_, *cell), (outputs,) = scan(step, state, (inputs, mask))
-        return RNNLayerOutput(outputs, *cell or (None,))
+            outputs, _, *cell = kernel(inputs, *([state] if len(state) > 1 else state), weights, *options)
+        return RNNLayerOutput(outputs, (outputs[-1], *(tensor.squeeze(0) for tensor in cell)))
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, ...]:
-        """Hidden (and cell) state before the first token: zeros."""
-        zeros = torch.zeros(batch_size, self.size, dtype=floating_dtype(self.recurrent_projection))
+        """Hidden (and cell) state before the first token: zeros, on the default device."""
+        dtype = getattr(self.recurrent_projection.weight, "dtype", torch.float32)  # packed weights have none
+        dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
+        zeros = torch.zeros(batch_size, self.size, dtype=dtype)
         return (zeros, zeros.clone()) if self.cell_type == "lstm" else (zeros,)
-
-    @staticmethod
-    def last_state(output: RNNLayerOutput) -> tuple[torch.Tensor, ...]:
-        """Hidden (and cell) state after the last step."""
-        hidden = output.outputs[-1]
-        return (hidden,) if output.cell is None else (hidden, output.cell)
 
     def extra_repr(self) -> str:
         return f"{self.cell_type}, weight_dropout={self.weight_dropout}"
@@ -160,35 +208,248 @@ def in_one_buffer(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
 
 
+# The model
+
+
+@dataclass
+class RNNModelOutput(ModelOutput):
+    r"""
+    Output of `RNNModel`.
+
+    Args:
+        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`):
+            Output of the last layer, after the output dropout; the input of the head.
+        state (`RecurrentState`, *optional*, returned when `use_cache=True`):
+            Hidden and cell state of every layer after the last real token of every row.
+        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
+            The embedded input, then the output of every layer before dropout, each
+            `(batch_size, sequence_length, size)`.
+        raw_last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`, *optional*, returned in training mode):
+            Output of the last layer before the output dropout, which the temporal activation penalty looks at.
+    """  # noqa: E501
+
+    last_hidden_state: torch.FloatTensor | None = None
+    state: RecurrentState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    raw_last_hidden_state: torch.FloatTensor | None = None
+
+
+@dataclass
+class RNNCausalLMOutput(ModelOutput):
+    r"""
+    Output of `RNNForCausalLM`.
+
+    Args:
+        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
+            Mean cross-entropy in nats, in training mode plus both penalties.
+        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
+            Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
+        state, hidden_states: see `RNNModelOutput`.
+        cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
+            The loss without the penalties.
+        activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
+            Alpha times the mean square of the last layer's dropped output (AR).
+        temporal_activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
+            Beta times the mean squared change of the last layer's output between steps (TAR).
+    """  # noqa: E501
+
+    loss: torch.FloatTensor | None = None
+    logits: torch.FloatTensor | None = None
+    state: RecurrentState | None = None
+    hidden_states: tuple[torch.FloatTensor, ...] | None = None
+    cross_entropy: torch.FloatTensor | None = None
+    activation_penalty: torch.FloatTensor | None = None
+    temporal_activation_penalty: torch.FloatTensor | None = None
+
+
 class RNNPreTrainedModel(RecurrentPreTrainedModel):
-    """Loading, saving and initialisation that all recurrent baselines share."""
+    """Loading, saving and initialisation of all recurrent baselines."""
 
     config: RNNConfig
     config_class = RNNConfig
     _no_split_modules = ["RNNLayer"]
 
 
-class RNNModel(RNNPreTrainedModel, AWDLSTMModel):
-    """The embedding and the stack of recurrent layers, without a head."""
+class RNNModel(RNNPreTrainedModel):
+    """The embedding and the stack of layers with locked dropout around them, without a head."""
 
-    def build_layer(self, input_size: int, size: int) -> RNNLayer:
-        return RNNLayer(self.config.cell_type, input_size, size, self.config.weight_dropout)
+    auto_class_name = "AutoModel"
+
+    def __init__(self, config: RNNConfig):
+        super().__init__(config)
+        self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
+        input_sizes = [config.embedding_size, *config.layer_sizes[:-1]]
+        self.layers = nn.ModuleList(
+            RNNLayer(config.cell_type, input_size, size, config.weight_dropout)
+            for input_size, size in zip(input_sizes, config.layer_sizes, strict=True)
+        )
+        self.input_dropout = LockedDropout(config.input_dropout)
+        self.hidden_dropout = LockedDropout(config.hidden_dropout)
+        self.output_dropout = LockedDropout(config.output_dropout)
+        self.post_init()
+
+    def initial_state(self, batch_size: int) -> RecurrentState:
+        """The state before the first token, on the default device."""
+        return RecurrentState(tuple(layer.initial_state(batch_size) for layer in self.layers))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
         """As Merity et al.: all weights and biases of a layer within the inverse square root of its size."""
         if not isinstance(module, nn.Linear):
             return super()._init_weights(module)
-        bound = (module.out_features // NUM_GATES[self.config.cell_type]) ** -0.5
+        _, num_gates, _ = CELLS[self.config.cell_type]
+        bound = (module.out_features // num_gates) ** -0.5
         init.uniform_(module.weight, -bound, bound)
         init.uniform_(module.bias, -bound, bound)
 
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        state: RecurrentState | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        num_layers: int | None = None,
+        **kwargs,
+    ) -> RNNModelOutput | tuple:
+        r"""
+        Args:
+            input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
+            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
+                leaves the state as it is.
+            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
+            state: where to go on from; zeros when not given.
+            use_cache: whether to return the state; `config.use_cache` when not given.
+            output_hidden_states: whether to return the output of every layer.
+            num_layers: run only that many layers, from the lowest on; the state of the others stays as it is.
+            kwargs: `return_dict`, whether to return an `RNNModelOutput` (default) or a tuple of what is not `None`.
 
-class RNNForCausalLM(RNNPreTrainedModel, AWDLSTMForCausalLM):
-    """A recurrent network that predicts the next word. It induces no trees: `parse` says so."""
+        Raises:
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
+        """
+        refuse_unknown(self, kwargs)
+        check_inputs(self.embeddings, input_ids, inputs_embeds)
+        config = self.config
+        use_cache = config.use_cache if use_cache is None else use_cache
+        output_hidden_states = config.output_hidden_states if output_hidden_states is None else output_hidden_states
 
-    model_class = RNNModel
-    induces_trees = False
+        if inputs_embeds is None:
+            inputs_embeds = dropped_words(self.embeddings, input_ids, config.embedding_dropout, self.training)
+        real = real_tokens(attention_mask, inputs_embeds.shape[:2], inputs_embeds.device)
+        mask = None if real is None else real.t()
+        state = check_state(state, self.initial_state(len(inputs_embeds)), inputs_embeds.device)
+
+        # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
+        hidden_states, layer_outputs = [inputs_embeds], []
+        num_layers = len(self.layers) if num_layers is None else num_layers
+        for layer, layer_state in zip(self.layers[:num_layers], state.layers[:num_layers], strict=True):
+            dropout = self.hidden_dropout if layer_outputs else self.input_dropout
+            output = layer(dropout(hidden_states[-1].transpose(0, 1)), *layer_state, mask)
+            hidden_states.append(output.outputs.transpose(0, 1))
+            layer_outputs.append(output)
+        raw_output = hidden_states[-1]
+
+        new_state = RecurrentState((*(output.state for output in layer_outputs), *state.layers[num_layers:]))
+        return RNNModelOutput(
+            last_hidden_state=self.output_dropout(raw_output.transpose(0, 1)).transpose(0, 1),
+            state=new_state if use_cache else None,
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
+            raw_last_hidden_state=raw_output if self.training else None,
+        )
+
+
+# The heads
+
+
+class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationMixin):
+    """A recurrent network that predicts the next word. It induces no trees: `parse` says so.
+
+    `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
+    state has not seen: with the whole sequence its beginning would be read twice.
+    """
+
+    auto_class_name = "AutoModelForCausalLM"
+
+    def __init__(self, config: RNNConfig):
+        super().__init__(config)
+        self.model = RNNModel(config)
+        self.build_head(config)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        labels: torch.LongTensor | None = None,
+        state: RecurrentState | None = None,
+        use_cache: bool | None = None,
+        output_hidden_states: bool | None = None,
+        logits_to_keep: int | torch.Tensor = 0,
+        num_items_in_batch: int | torch.Tensor | None = None,
+        skip_logits: bool = False,
+        **kwargs,
+    ) -> RNNCausalLMOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `RNNModel`.
+            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
+                ignored, and so is what follows padding.
+            logits_to_keep: compute the logits of the last that many positions only (0: of all).
+            num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
+                when it accumulates gradients).
+            skip_logits: compute the loss without returning logits, or ever holding them all where the package is
+                installed: for training loops, less memory and time.
+            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
+                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
+                first.
+            kwargs: further arguments of `RNNModel`, and `return_dict`: whether to
+                return an `RNNCausalLMOutput` (default) or a tuple of what is not `None`.
+
+        The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called
+        with both the `labels` and the `shift_labels` made of them.
+
+        Raises:
+            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
+                argument is unknown.
+        """
+        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        shift_labels = kwargs.pop("shift_labels", None)
+        kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
+        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        hidden_states = outputs.last_hidden_state[:, kept]
+        logits, targets, cross_entropy = self.predict(
+            hidden_states, labels, shift_labels, attention_mask, num_items_in_batch, skip_logits
+        )
+        loss, activation_penalty, temporal_activation_penalty = cross_entropy, None, None
+        if loss is not None and self.training:
+            is_stream = shift_labels is not None and attention_mask is None
+            penalties = activation_penalties(
+                outputs.last_hidden_state,
+                outputs.raw_last_hidden_state,
+                targets,
+                attention_mask,
+                is_stream,
+                num_items_in_batch,
+            )
+            activation_penalty = self.config.activation_regularization * penalties[0]
+            temporal_activation_penalty = self.config.temporal_activation_regularization * penalties[1]
+            loss = loss + activation_penalty + temporal_activation_penalty
+        return RNNCausalLMOutput(
+            loss=loss,
+            logits=logits,
+            state=outputs.state,
+            hidden_states=outputs.hidden_states,
+            cross_entropy=cross_entropy,
+            activation_penalty=activation_penalty,
+            temporal_activation_penalty=temporal_activation_penalty,
+        )
 
     def parse(self, *args, **kwargs):
         """Raises a `ValueError`: nothing in these networks says where constituents begin and end."""
@@ -200,27 +461,103 @@ class RNNForCausalLM(RNNPreTrainedModel, AWDLSTMForCausalLM):
     syntactic_distances = sentence_distances = parse_layers = parse_by_layer = draw_distances = parse
 
 
-class RNNForSequencePairClassification(RNNPreTrainedModel, RecurrentForSequencePairClassification):
-    """A recurrent network that reads both sequences of a pair, and a classifier that compares what it made of them."""
+class RNNForSequencePairClassification(RNNPreTrainedModel):
+    """A recurrent network that reads both sequences of a pair, and a classifier of the outputs at their ends."""
+
+    auto_class_name = "AutoModelForSequenceClassification"
+    takes_pairs = True
+    _loss_function = staticmethod(classification_loss)
 
     def __init__(self, config: RNNConfig):
         super().__init__(config)
         self.model = RNNModel(config)
-        self.classifier = PairClassifier(config.layer_sizes[-1], config.num_labels, config.classifier_dropout)
+        self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
 
+    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        """The last outputs `(num_sequences, size)`. Padding leaves them as they are."""
+        outputs = self.model(input_ids, attention_mask=attention_mask, use_cache=False, return_dict=True)
+        return outputs.last_hidden_state[:, -1]
 
-# Below the classifier of pairs, as a language model's checkpoint names the last class here of each Auto class.
-class RNNForSequenceClassification(RNNPreTrainedModel, RecurrentForSequenceClassification):
-    """A recurrent network that reads one sequence, and a linear map that classifies what it made of it."""
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        attention_mask_pair: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+    ) -> SequencePairClassificationOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
+            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
 
-    model_class = RNNModel
+        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
+
+        Raises:
+            ValueError: if a side is missing, or the inputs do not fit together.
+        """
+        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
+        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
+        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
+        logits, loss = self.classifier(left, right), None
+        if labels is not None:
+            check_classes(labels, len(input_ids), self.config.num_labels)
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequencePairClassificationOutput(loss=loss, logits=logits)
 
 
-__all__ = [
-    "RNNForCausalLM",
-    "RNNForSequenceClassification",
-    "RNNForSequencePairClassification",
-    "RNNModel",
-    "RNNPreTrainedModel",
-]
+# Below the classifier of pairs: the code of a checkpoint names the last class of each Auto class.
+class RNNForSequenceClassification(RNNPreTrainedModel):
+    """A recurrent network that reads one sequence, and a linear map of the output at its last real token."""
+
+    auto_class_name = "AutoModelForSequenceClassification"
+    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: RNNConfig):
+        super().__init__(config)
+        self.model = RNNModel(config)
+        self.score = nn.Linear(config.output_size, config.num_labels)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, inputs_embeds: see `RNNModel`. Without a mask every token counts as real.
+            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
+            input_ids_pair: refused, as this model reads single sequences.
+            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
+                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
+                numbers `(batch_size,)` or `(batch_size, num_labels)`.
+            kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
+                whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
+
+        Raises:
+            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
+        """
+        refuse_pair(self, input_ids_pair, token_type_ids)
+        if input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        options = {"use_cache": False} | kwargs | {"return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
+
+
+# Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
+MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["RNNForCausalLM"] = "RNNForCausalLM"

@@ -10,9 +10,14 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
 from .configuration_tree_lstm import TreeLSTMConfig
-from .recurrent.language_model import RecurrentModel
-from .recurrent.pair_classification import ForSequencePairClassification, PairClassifier
-from .recurrent.sequence_classification import ForSequenceClassification
+from .heads import (
+    PairClassifier,
+    SequencePairClassificationOutput,
+    check_classes,
+    classification_loss,
+    stacked_sides,
+)
+from .state import RecurrentPreTrainedModel, check_inputs, real_tokens
 
 
 class TreeLevels(NamedTuple):
@@ -94,11 +99,17 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
     )
 
 
-class TreeLSTMModel(RecurrentModel):
-    """Composes the words of a bracketed sequence, two constituents at a time."""
+class TreeLSTMPreTrainedModel(RecurrentPreTrainedModel):
+    """Loading, saving and initialisation of all Tree-LSTMs."""
 
     config: TreeLSTMConfig
     config_class = TreeLSTMConfig
+
+
+class TreeLSTMModel(TreeLSTMPreTrainedModel):
+    """Composes the words of a bracketed sequence, two constituents at a time."""
+
+    auto_class_name = "AutoModel"
 
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)
@@ -117,8 +128,9 @@ class TreeLSTMModel(RecurrentModel):
         Raises:
             ValueError: if the brackets of a sequence make no binary tree.
         """
-        self.check_inputs(input_ids, None)
-        mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+        check_inputs(self.embeddings, input_ids, None)
+        real = real_tokens(attention_mask, input_ids.shape, input_ids.device)
+        mask = torch.ones_like(input_ids) if real is None else real
         rows = [list(compress(*row)) for row in zip(input_ids.tolist(), mask.tolist(), strict=True)]
         trees = read_brackets(rows, self.config.open_bracket_id, self.config.close_bracket_id)
         device = input_ids.device
@@ -154,29 +166,59 @@ def _collect(received: list[torch.Tensor], places: torch.LongTensor) -> torch.Te
     return F.embedding(places, torch.cat(received))
 
 
-class TreeLSTMForSequencePairClassification(ForSequencePairClassification):
-    """A Tree-LSTM that composes both sequences of a pair, and a classifier that compares what it made of them."""
+class TreeLSTMForSequencePairClassification(TreeLSTMPreTrainedModel):
+    """A Tree-LSTM that composes both sequences of a pair, and a classifier that compares the states of their roots."""
 
-    config: TreeLSTMConfig
-    config_class = TreeLSTMConfig
+    auto_class_name = "AutoModelForSequenceClassification"
+    takes_pairs = True
+    _loss_function = staticmethod(classification_loss)
 
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)
         self.model = TreeLSTMModel(config)
-        self.classifier = PairClassifier(config.hidden_size, config.num_labels, config.classifier_dropout)
+        self.classifier = PairClassifier(config.hidden_size, config)
         self.post_init()
 
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """The hidden states of the roots."""
-        return self.model(input_ids, attention_mask)
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        attention_mask_pair: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+    ) -> SequencePairClassificationOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
+            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
+
+        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
+
+        Raises:
+            ValueError: if a side is missing, the inputs do not fit together, or brackets make no binary tree.
+        """
+        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
+        left, right = self.model(*both).unflatten(0, (2, -1))
+        logits, loss = self.classifier(left, right), None
+        if labels is not None:
+            check_classes(labels, len(input_ids), self.config.num_labels)
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequencePairClassificationOutput(loss=loss, logits=logits)
 
 
-class TreeLSTMForSequenceClassification(ForSequenceClassification):
-    """A Tree-LSTM that composes one sequence, and a linear map that classifies what it made of it."""
+class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
+    """A Tree-LSTM that composes one sequence, and a linear map that classifies the state of its root."""
 
-    config: TreeLSTMConfig
-    config_class = TreeLSTMConfig
-    model_class = TreeLSTMModel
+    auto_class_name = "AutoModelForSequenceClassification"
+    accepts_loss_kwargs = False
+
+    def __init__(self, config: TreeLSTMConfig):
+        super().__init__(config)
+        self.model = TreeLSTMModel(config)
+        self.score = nn.Linear(config.hidden_size, config.num_labels)
+        self.post_init()
 
     @can_return_tuple
     def forward(
@@ -197,7 +239,7 @@ class TreeLSTMForSequenceClassification(ForSequenceClassification):
         Raises:
             ValueError: if the brackets of a sequence make no binary tree.
         """
-        return self.classify(self.model(input_ids, attention_mask), labels)
-
-
-__all__ = ["TreeLSTMForSequenceClassification", "TreeLSTMForSequencePairClassification", "TreeLSTMModel"]
+        logits, loss = self.score(self.model(input_ids, attention_mask)), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits)

@@ -1,4 +1,4 @@
-"""What the page tells its readers of a model, from its configuration and its card."""
+"""The page's texts about a model, from its configuration and its card."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ CELLS = {"lstm": "LSTM", "gru": "GRU", "rnn": "simple recurrent network"}
 
 
 def about_model(model: PreTrainedModel, folder: str | None) -> dict[str, Any]:
-    """What the page tells of a model.
+    """Returns the page's texts about a model.
 
     Args:
         model: the model.

@@ -9,7 +9,7 @@ from ..utils.files import written_file
 from .rounding import input_moments, round_rows
 
 PRECISIONS = ("int8", "float32")
-# What a checkpoint's file may have where 8 bits leave room: rows that matter much are given 16 bits then.
+# Largest file of a checkpoint: if 8 bits leave room, important rows get 16 bits.
 MAX_BYTES = 8_750_000
 
 
@@ -77,7 +77,7 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
 
 
 def _fine_rows(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> dict[str, int]:
-    """How many rows of each matrix have 16 bits: what makes the distances first, then the most frequent words."""
+    """Returns the number of 16-bit rows of each matrix: those that make distances first, then the frequent words."""
     config = model.config
     if not model.induces_trees:
         return {}

@@ -11,11 +11,10 @@ from transformers.utils.logging import get_logger, tqdm
 from ..text.word_alignment import encode_words, unknown_words
 from ..trees.distances import tree_from_distances
 from ..trees.drawing import distances_to_svg
-from ..trees.induced_tree import InducedTree
+from ..trees.induced_tree import InducedTree, TreeList
 from ..trees.punctuation import check_punctuation
 from ..utils.evaluation_mode import evaluation_mode
 from ..utils.tokenizer_check import check_tokenizer
-from .pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 from .sentences import (
     MAX_TOKENS_PER_BATCH,
     SentenceUnits,
@@ -43,7 +42,6 @@ class ParsingMixin:
     """
 
     induces_trees = True
-    pipelines = {CONSTITUENCY_PARSING: (ConstituencyParsingPipeline, "AutoModelForCausalLM")}
 
     def parse(
         self,
@@ -89,7 +87,7 @@ class ParsingMixin:
             distance_options: passed on to the model's `syntactic_distances`.
 
         Returns:
-            An `InducedTree` for one sentence, a list of them in the input's order for many.
+            An `InducedTree` for one sentence, a `TreeList` in the input's order for many.
 
         Raises:
             ValueError: if the input, an option or the tokenizer does not fit, or the model computes NaN.
@@ -113,7 +111,7 @@ class ParsingMixin:
             progress=progress,
             **distance_options,
         )
-        return trees[0] if is_single else trees
+        return trees[0] if is_single else TreeList(trees)
 
     def parse_layers(
         self,

@@ -9,8 +9,7 @@ from torch.nn import functional as F
 from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..fast.labels import IGNORED_LABEL
-from ..fast.vocabulary_loss import next_token_loss
+from ..models.heads import IGNORED_LABEL, next_token_loss
 from ..utils.evaluation_mode import evaluation_mode
 
 

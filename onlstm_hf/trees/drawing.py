@@ -8,8 +8,7 @@ import os
 import re
 import unicodedata
 import zlib
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from xml.etree import ElementTree
@@ -28,7 +27,6 @@ LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00"
 NOT_GOLD_COLOR = "#d55e00"
 _LIGHT = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4"}
 _DARK = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
-_THEMES = {"light": _LIGHT, "dark": _DARK}
 
 # Control characters, halves of surrogate pairs, and characters that can reverse the direction of the text around them.
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
@@ -42,22 +40,6 @@ class DrawableTree(Protocol):
     def spans(self) -> list[tuple[int, int]]: ...
 
     def to_bracket(self) -> str: ...
-
-
-class WordMeasure(NamedTuple):
-    """A number for each word of a sentence, to draw below the words.
-
-    Attributes:
-        name: the heading above the numbers.
-        values: one number a word (a sequence, or a NumPy array or tensor). Infinite ones and NaN get no point.
-        axis_title: the quantity or its unit, beside the axis.
-        from_zero: whether the scale begins at 0, as it must if a value twice as large is to look twice as large.
-    """
-
-    name: str
-    values: Sequence[float]
-    axis_title: str = "distance"
-    from_zero: bool = False
 
 
 def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
@@ -81,7 +63,7 @@ def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
     for word in words:
         centers.append(num_columns + (_terminal_columns(word) - 1) // 2)
         num_columns += _terminal_columns(word) + gap
-    constituents = list(constituents_bottom_up(tree, centers))
+    constituents = list(_constituents_bottom_up(tree, centers))
     height = max((constituent.level for _, constituent, _ in constituents), default=0)
     rows = [[" "] * num_columns for _ in range(height)]
     for _, constituent, parts in constituents:
@@ -168,29 +150,8 @@ def distances_to_svg(
         layer_names = [f"layer {number + 1}" for number in range(len(distances_by_layer))]
     if len(layer_names) != len(distances_by_layer):
         raise ValueError(f"expected one name per layer, got {len(layer_names)} for {len(distances_by_layer)} layers")
-    measures = [WordMeasure(*layer) for layer in zip(layer_names, distances_by_layer, strict=True)]
-    return words_to_svg(tree.words, measures, tree, title)
-
-
-def words_to_svg(
-    words: Sequence[str], measures: Sequence[WordMeasure], tree: DrawableTree | None = None, title: str | None = None
-) -> str:
-    """Draws the words of a sentence, numbers that were measured for each word below it, and a tree above if given.
-
-    Args:
-        words: the words.
-        measures: numbers for the words; each measure is drawn on a scale of its own.
-        tree: a tree of these words.
-        title: a heading for the picture.
-
-    Returns:
-        The SVG document.
-
-    Raises:
-        ValueError: if a measure does not have one number per word.
-    """
-    layers = [as_layer(measure, num_words=len(words)) for measure in measures]
-    words = [visible(word) for word in words]
+    words = [visible(word) for word in tree.words]
+    layers = [_as_layer(*layer, len(words)) for layer in zip(layer_names, distances_by_layer, strict=True)]
     picture = Picture()
 
     top = MARGIN
@@ -198,21 +159,20 @@ def words_to_svg(
         picture.text(visible(title), MARGIN, top + 14, HEADING_FONT, anchor="start", weight="bold")
         top += 40
 
-    left = left_of_columns(layers)
-    centers, right = word_columns(words, left)
+    left = _left_of_columns(layers)
+    centers, right = _word_columns(words, left)
 
-    bottom = (top if tree is None else _draw_constituents(picture, tree, centers, top)) + WORD_FONT + 4
+    bottom = _draw_constituents(picture, tree, centers, top) + WORD_FONT + 4
     for word, center in zip(words, centers, strict=True):
         picture.text(word, center, bottom, WORD_FONT)
     if not words:
         picture.text("no words", left, bottom, WORD_FONT, color="muted", anchor="start")
     for layer, color in zip(layers, itertools.cycle(LAYER_COLORS), strict=False):
-        bottom = draw_layer(picture, layer, color, words, centers, left, right, bottom)
+        bottom = _draw_layer(picture, layer, color, words, centers, left, right, bottom)
 
-    description = [] if tree is None else [f"tree: {tree.to_bracket()}"]
-    description += [f"{layer.name}: {layer.values_as_text()}" for layer in layers]
-    sentence = f"{'Words' if tree is None else 'Tree of'}: {' '.join(words) or 'no words'}"
-    return picture.to_svg(title or sentence, "; ".join(description))
+    values = [f"{layer.name}: {' '.join(f'{value:.3g}' for value in layer.values)}" for layer in layers]
+    title = title or f"Tree of: {' '.join(words) or 'no words'}"
+    return picture.to_svg(title, "; ".join([f"tree: {tree.to_bracket()}", *values]))
 
 
 def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree], title: str | None = None) -> str:
@@ -234,7 +194,7 @@ def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree],
         if tuple(tree.words) != tuple(gold.words):
             raise ValueError(f"{name} is a tree of other words than the gold tree: {' '.join(tree.words)[:60]!r}")
     words = [visible(word) for word in gold.words]
-    centers, _ = word_columns(words, MARGIN)
+    centers, _ = _word_columns(words, MARGIN)
     gold_spans = set(gold.spans())
     picture, top = Picture(), MARGIN
     if title:
@@ -255,7 +215,7 @@ def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree],
     return picture.to_svg(title or f"Trees of: {' '.join(words) or 'no words'}", description)
 
 
-def left_of_columns(layers: Sequence[Layer]) -> float:
+def _left_of_columns(layers: Sequence[Layer]) -> float:
     """Where the words begin, right of the numbers of all scales."""
     labels = [label for layer in layers for _, label in layer.ticks]
     if not labels:
@@ -263,7 +223,7 @@ def left_of_columns(layers: Sequence[Layer]) -> float:
     return MARGIN + AXIS_TITLE_WIDTH + max(text_width(label, SMALL_FONT) for label in labels)
 
 
-def word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
+def _word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
     """The middle of each word's column, from `left` on, and where the last one ends.
 
     A sentence in a script that is written from right to left has its first word on the right.
@@ -300,12 +260,12 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
     suffix = path.suffix.lower()
     if suffix not in (".svg", ".png"):
         raise ValueError(f"cannot write {path}: the name must end in .svg or .png")
-    content = svg.encode() if suffix == ".svg" else svg_to_png(svg)
+    content = svg.encode() if suffix == ".svg" else _svg_to_png(svg)
     with written_file(path, binary=True) as file:
         file.write(content)
 
 
-def svg_to_png(svg: str) -> bytes:
+def _svg_to_png(svg: str) -> bytes:
     """Renders a picture of this module as PNG, at twice its size if that is not too large; see `save_figure`.
 
     Raises:
@@ -316,20 +276,11 @@ def svg_to_png(svg: str) -> bytes:
         import resvg_py
     except ImportError as error:
         raise ImportError('PNG needs resvg: pip install "onlstm_hf[plot]"; .svg works without it') from error
-    return resvg_py.svg_to_bytes(svg_string=svg, zoom=png_zoom(svg))
-
-
-def png_zoom(svg: str) -> int:
-    """Returns the zoom of a picture as PNG: 2, unless that would be too large.
-
-    Raises:
-        ValueError: for a picture too large for PNG.
-    """
     attributes = ElementTree.fromstring(svg).attrib
     largest_side = max(int(attributes["width"]), int(attributes["height"]))
     if largest_side > _LARGEST_PNG_SIDE:
         raise ValueError(f"a picture {largest_side} pixels wide or high is too large for PNG; save it as .svg")
-    return 2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1)
 
 
 class _Place(NamedTuple):
@@ -339,7 +290,7 @@ class _Place(NamedTuple):
     level: int
 
 
-def constituents_bottom_up(
+def _constituents_bottom_up(
     tree: DrawableTree, word_centers: Sequence[float]
 ) -> Iterator[tuple[tuple[int, int], _Place, list[_Place]]]:
     """Places each constituent just above its parts, midway between first and last; yields span, place and parts."""
@@ -365,14 +316,14 @@ def _draw_constituents(
     gold_spans: Collection[tuple[int, int]] | None = None,
 ) -> float:
     """Draws the tree without its words, with dashes for constituents that are not gold; returns its lower end."""
-    constituents = list(constituents_bottom_up(tree, word_centers))
+    constituents = list(_constituents_bottom_up(tree, word_centers))
     num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
     level_height = min(LEVEL_HEIGHT, max(6, LARGEST_TREE_HEIGHT / max(num_levels, 1)))
     radius = min(6, level_height / 2)
     bottom = top + num_levels * level_height
     for span, constituent, parts in constituents:
         y = bottom - constituent.level * level_height
-        bracket = bracket_path(y, [(part.center, bottom - part.level * level_height) for part in parts], radius)
+        bracket = _bracket_path(y, [(part.center, bottom - part.level * level_height) for part in parts], radius)
         if gold_spans is None or span in gold_spans:
             picture.path(bracket, "ink", width=1.5)
         else:
@@ -380,7 +331,7 @@ def _draw_constituents(
     return bottom
 
 
-def bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
+def _bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
     """The SVG path of a constituent: a line at the height `y` with a leg down to the place of each part."""
     (left, left_y), *middle, (right, right_y) = sorted(parts)
     path = (
@@ -391,24 +342,21 @@ def bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) 
 
 
 class Layer(NamedTuple):
+    """Distances to draw: the heading, one value a word, and the ticks of their scale."""
+
     name: str
     values: list[float]
-    axis_title: str
     ticks: list[tuple[float, str]]
 
-    def values_as_text(self) -> str:
-        return " ".join(f"{value:.3g}" for value in self.values)
 
-
-def as_layer(measure: WordMeasure, num_words: int) -> Layer:
-    name, values, axis_title, from_zero = measure
+def _as_layer(name: str, values: Sequence[float], num_words: int) -> Layer:
     if len(values) != num_words:
-        raise ValueError(f"{name}: expected one {axis_title} per word, got {len(values)} for {num_words} words")
+        raise ValueError(f"{name}: expected one distance per word, got {len(values)} for {num_words} words")
     values = [float(value) for value in values]
-    return Layer(visible(name), values, visible(axis_title), axis_ticks([0.0, *values] if from_zero else values))
+    return Layer(visible(name), values, _axis_ticks(values))
 
 
-def axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
+def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     """Two to five round numbers that enclose the finite values, and their labels."""
     finite_values = [value for value in values if math.isfinite(value)] or [0.0, 1.0]
     low, high = min(finite_values), max(finite_values)
@@ -420,7 +368,7 @@ def axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
     return [(number * step, f"{number * step:.10g}") for number in range(first, last + 1)]
 
 
-def draw_layer(
+def _draw_layer(
     picture: Picture,
     layer: Layer,
     color: str,
@@ -429,47 +377,26 @@ def draw_layer(
     left: float,
     right: float,
     top: float,
-    hollow: Collection[int] = (),
 ) -> float:
-    """Draws a layer's name, its scale and a pin for each distance, and returns the height at which they end.
-
-    The pins of the words with an index in `hollow` are rings.
-    """
-    picture.circle(left + 4, top + _LAYER_HEADER_HEIGHT - 16, 4, color)
-    y_of = draw_scale(picture, layer.name, layer.axis_title, layer.ticks, left, right, top)
-    bottom = y_of(layer.ticks[0][0])
-    for index, (word, center, value) in enumerate(zip(words, word_centers, layer.values, strict=True)):
-        if math.isfinite(value):
-            picture.line(center, center, bottom, y_of(value), color, width=2)
-            picture.circle(center, y_of(value), 4, color, tooltip=f"{word}: {value:.4g}")
-            if index in hollow:
-                picture.circle(center, y_of(value), 2, "paper")
-    return bottom
-
-
-def draw_scale(
-    picture: Picture,
-    name: str,
-    axis_title: str,
-    ticks: Sequence[tuple[float, str]],
-    left: float,
-    right: float,
-    top: float,
-) -> Callable[[float], float]:
-    """Draws the name and the scale of numbers below words, and returns the height at which a number stands."""
+    """Draws a layer's name, its scale and a pin for each distance, and returns the height at which they end."""
     top += _LAYER_HEADER_HEIGHT
     bottom = top + LAYER_HEIGHT
-    lowest, highest = ticks[0][0], ticks[-1][0]
+    lowest, highest = layer.ticks[0][0], layer.ticks[-1][0]
 
     def y_of(value: float) -> float:
         return bottom - (value - lowest) / (highest - lowest) * LAYER_HEIGHT
 
-    picture.text(name, left + 14, top - 12, SMALL_FONT, anchor="start", weight="bold")
-    picture.text(axis_title, MARGIN, (top + bottom) / 2, SMALL_FONT, color="muted", rotation=-90)
-    for value, label in ticks:
+    picture.circle(left + 4, top - 16, 4, color)
+    picture.text(layer.name, left + 14, top - 12, SMALL_FONT, anchor="start", weight="bold")
+    picture.text("distance", MARGIN, (top + bottom) / 2, SMALL_FONT, color="muted", rotation=-90)
+    for value, label in layer.ticks:
         picture.line(left, right, y_of(value), y_of(value), "grid")
         picture.text(label, left - 8, y_of(value) + 4, SMALL_FONT, color="muted", anchor="end")
-    return y_of
+    for word, center, value in zip(words, word_centers, layer.values, strict=True):
+        if math.isfinite(value):
+            picture.line(center, center, bottom, y_of(value), color, width=2)
+            picture.circle(center, y_of(value), 4, color, tooltip=f"{word}: {value:.4g}")
+    return bottom
 
 
 class Picture:
@@ -497,27 +424,6 @@ class Picture:
         shape.text = text
         if not rotation:
             self._reach(x + {"start": 1, "middle": 0.5, "end": 0}[anchor] * text_width(text, size), y + size / 3)
-
-    @contextmanager
-    def group(self, kind: str, tooltip: str, **data: int | str) -> Iterator[None]:
-        """Puts what the block draws into one group, with a CSS class and `data-` attributes for scripts."""
-        around = self._shapes
-        shape = self._add("g", {"class": kind, **{f"data-{name}": str(value) for name, value in data.items()}})
-        ElementTree.SubElement(shape, "title").text = visible(tooltip)
-        self._shapes = shape
-        try:
-            yield
-        finally:
-            self._shapes = around
-
-    def rectangle(
-        self, x: float, y: float, width: float, height: float, color: str, opacity: float | None = None
-    ) -> None:
-        attributes = {"x": f"{x:.1f}", "y": f"{y:.1f}", "width": f"{width:.1f}", "height": f"{height:.1f}"}
-        if opacity is not None:
-            attributes["fill-opacity"] = f"{opacity:.2f}"
-        self._add("rect", {**attributes, **_paint("fill", color)})
-        self._reach(x + width, y + height)
 
     def line(self, x1: float, x2: float, y1: float, y2: float, color: str, width: float = 1) -> None:
         self.path(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", color, width)
@@ -555,7 +461,7 @@ class Picture:
         )
         ElementTree.SubElement(svg, "title", {"id": f"{name}-title"}).text = title
         ElementTree.SubElement(svg, "desc", {"id": f"{name}-description"}).text = description
-        ElementTree.SubElement(svg, "style").text = f"@media (prefers-color-scheme:dark){{{figure_style('dark')}}}"
+        ElementTree.SubElement(svg, "style").text = f"@media (prefers-color-scheme:dark){{{_dark_style()}}}"
         ElementTree.SubElement(svg, "rect", {"width": width, "height": height, **_paint("fill", "paper")})
         svg.extend(self._shapes)
         return ElementTree.tostring(svg, encoding="unicode")
@@ -574,16 +480,11 @@ def _paint(attribute: str, color: str) -> dict[str, str]:
     return {attribute: color}
 
 
-def figure_style(theme: str, scope: str = "") -> str:
-    """CSS that gives pictures the colours of a theme, whatever the reader's browser prefers.
-
-    Args:
-        theme: `"light"` or `"dark"`.
-        scope: a CSS selector of the element that contains the pictures, for instance `"body.dark"`.
-    """
+def _dark_style() -> str:
+    """CSS of the dark theme."""
     return "".join(
-        f"{scope} .onlstm-figure .{name}-{attribute}{{{attribute}:{color}}}".lstrip()
-        for name, color in _THEMES[theme].items()
+        f".onlstm-figure .{name}-{attribute}{{{attribute}:{color}}}"
+        for name, color in _DARK.items()
         for attribute in ("fill", "stroke")
     )
 

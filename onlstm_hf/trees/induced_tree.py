@@ -7,10 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .brackets import BracketNode, escape_word, has_labels, read_brackets, refuse_discontinuous, unescape_word
 from .drawing import tree_to_svg, tree_to_text
+
+if TYPE_CHECKING:
+    from .comparison import TreeComparison
+
+NUM_TREES_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -176,6 +181,30 @@ class InducedTree:
             text = f"(({words[0]}){text[1 + len(words[0]) :]}"
         return text
 
+    def compare(self, gold: Any) -> TreeComparison:
+        """Compares the tree with the gold tree of its sentence: constituents that are shared or cross, F1, a picture.
+
+        ```python
+        >>> tree = InducedTree.from_bracket("(the (old cat))")
+        >>> tree.compare("(NP (NP the old) cat)").f1
+        0.0
+
+        ```
+
+        Args:
+            gold: an `InducedTree`, a `GoldTree`, nested lists, or brackets with labels or without. Its words must be
+                those of this tree, whatever their capitals.
+
+        Returns:
+            A `TreeComparison`.
+
+        Raises:
+            ValueError: if the gold tree is malformed or has other words.
+        """
+        from .comparison import compare_trees
+
+        return compare_trees(self, gold)
+
     def to_record(self, text: str) -> dict[str, Any]:
         """The tree as plain values, which JSON can hold.
 
@@ -232,6 +261,15 @@ class InducedTree:
                 children = open_constituents.pop()
                 open_constituents[-1].append(make_subtree(children))
         return open_constituents[0]
+
+
+class TreeList(list[InducedTree]):
+    """A list of trees, as `parse` returns it; a notebook shows the pictures of the first `NUM_TREES_SHOWN`."""
+
+    def _repr_html_(self) -> str:
+        pictures = [f"<div>{tree.to_svg()}</div>" for tree in self[:NUM_TREES_SHOWN]]
+        hidden = len(self) - len(pictures)
+        return "".join(pictures) + (f"<p>and {hidden} more trees</p>" if hidden else "")
 
 
 def as_words(words: Sequence[str]) -> tuple[str, ...]:

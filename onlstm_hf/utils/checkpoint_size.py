@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -11,14 +11,20 @@ from typing import Any
 import torch
 from safetensors import safe_open
 from torch.nn.modules.module import register_module_parameter_registration_hook
-from transformers import AutoConfig, PreTrainedConfig
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
 # A model has as many weights as its files, and for a moment more: a decoder, before it is tied to the embeddings.
 SLACK = 2
 
 
-def check_size(name: str | os.PathLike, auto_class: type, trust_remote_code: bool = False) -> None:
+def check_size(
+    name: str | os.PathLike,
+    model_class: type,
+    trust_remote_code: bool = False,
+    config: PreTrainedConfig | None = None,
+    **hub_options: Any,
+) -> None:
     """Compares the sizes of a checkpoint's configuration with the headers of its safetensors files.
 
     The model is built without memory for its weights, and only as far as the files go. Quantised checkpoints, which
@@ -26,15 +32,17 @@ def check_size(name: str | os.PathLike, auto_class: type, trust_remote_code: boo
 
     Args:
         name: a checkpoint folder, or a name on the Hub.
-        auto_class: the class of Transformers that will load the model.
+        model_class: the class that will load the model: one of models, or an Auto class of Transformers.
         trust_remote_code: see `load_checkpoint`.
+        config: the configuration, if it is not to be read from the checkpoint.
+        hub_options: arguments of `from_pretrained` that say where the files are, such as `revision`.
 
     Raises:
         ValueError: if the model would have many more weights than the files.
         OSError: if a file is missing.
     """
-    files = _safetensors_files(name)
-    fields, _ = PreTrainedConfig.get_config_dict(name)
+    files = _safetensors_files(name, hub_options)
+    fields = PreTrainedConfig.get_config_dict(name, **hub_options)[0] if config is None else config.to_dict()
     if not files or fields.get("quantization_config") is not None:
         return
     num_tensors, num_weights = 0, 0
@@ -45,21 +53,25 @@ def check_size(name: str | os.PathLike, auto_class: type, trust_remote_code: boo
     num_layers = fields.get("num_hidden_layers", 0)
     if isinstance(num_layers, int) and num_layers > num_tensors:  # a configuration may have a list of as many entries
         raise _too_much(num_tensors, num_weights)
-    config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code)
+    if config is None:
+        config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code, **hub_options)
     with _limited_parameters(num_tensors, num_weights), torch.device("meta"):
-        auto_class.from_config(config, trust_remote_code=trust_remote_code)
+        if issubclass(model_class, PreTrainedModel):
+            model_class(config)
+        else:
+            model_class.from_config(config, trust_remote_code=trust_remote_code)
 
 
-def _safetensors_files(name: str | os.PathLike) -> list[str]:
+def _safetensors_files(name: str | os.PathLike, hub_options: Mapping[str, Any]) -> list[str]:
     def find(file: str) -> str | None:
-        return cached_file(name, file, _raise_exceptions_for_missing_entries=False)
+        return cached_file(name, file, _raise_exceptions_for_missing_entries=False, **hub_options)
 
     if (path := find(SAFE_WEIGHTS_NAME)) is not None:
         return [path]
     if (index := find(SAFE_WEIGHTS_INDEX_NAME)) is None:
         return []
     shards: dict[str, Any] = json.loads(Path(index).read_text(encoding="utf-8"))["weight_map"]
-    return [cached_file(name, shard) for shard in sorted(set(shards.values()))]
+    return [cached_file(name, shard, **hub_options) for shard in sorted(set(shards.values()))]
 
 
 @contextmanager

@@ -15,20 +15,24 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .checkpoint_size import check_size
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
-DEFAULT_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
+RELEASED_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
-PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / DEFAULT_MODEL.name
+PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
 _NOISY_LOGGERS = ("transformers", "huggingface_hub")
 
 
 def default_model() -> str:
-    """Returns the default model: that of the environment, of a checkout, or the one in the package."""
+    """Returns the folder of the default model, which `onlstm_hf.DEFAULT_MODEL` and the commands take.
+
+    It is the one that the environment variable `ONLSTM_MODEL` names, else the released one of a checkout, else the
+    same one with rounded weights inside the package.
+    """
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]
     for folder in (Path.cwd(), Path(__file__).resolve().parents[2]):
-        if (folder / DEFAULT_MODEL / "config.json").is_file():
-            return str(folder / DEFAULT_MODEL)
+        if (folder / RELEASED_MODEL / "config.json").is_file():
+            return str(folder / RELEASED_MODEL)
     return str(PACKED_MODEL)
 
 
@@ -49,6 +53,7 @@ def load_checkpoint(
     auto_class: type = AutoModelForCausalLM,
     trust_remote_code: bool = False,
     dtype: torch.dtype = torch.float32,
+    implementation: str = "auto",
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
     """Loads a model, on the GPU if there is one, and its tokenizer.
 
@@ -58,11 +63,12 @@ def load_checkpoint(
         auto_class: the class of Transformers that loads it; by default that of language models.
         trust_remote_code: whether code that comes with it is run, where its type of model is not known here.
         dtype: type of the weights.
+        implementation: how a model of this package is computed, see its `set_implementation`.
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
         ValueError: if it cannot be loaded, asks for more weights than it has or lacks some, is no model of this
-            package, has weights that are not finite, or a tokenizer that does not fit.
+            package, has weights that are not finite, a tokenizer that does not fit, or no such implementation.
         OSError: if a file is not the one on the Hub.
     """
     is_folder = Path(name).is_dir()
@@ -97,6 +103,10 @@ def load_checkpoint(
         except Exception as error:
             raise ValueError(f"cannot load the tokenizer of {name}: {error}") from error
     check_tokenizer(tokenizer, model.config, f"the tokenizer of {name}")
+    if implementation != "auto":
+        if not hasattr(model, "set_implementation"):
+            raise ValueError(f"{name} is no model of this package, and has no implementation {implementation!r}")
+        model.set_implementation(implementation)
     return model.to("cuda" if torch.cuda.is_available() else "cpu"), tokenizer
 
 

@@ -61,6 +61,17 @@ def port_number(text: str) -> int:
     return int(text)
 
 
+def add_implementation_option(parser: argparse.ArgumentParser) -> None:
+    """Adds `--implementation`, how models are computed."""
+    parser.add_argument(
+        "--implementation",
+        default="auto",
+        metavar="NAME",
+        help="auto: the fastest way that fits; reference: the equations as the model's file has them; or a fast path "
+        "by name (default: %(default)s)",
+    )
+
+
 def add_code_option(parser: argparse.ArgumentParser) -> None:
     """Adds `--trust-remote-code`, for checkpoints whose model is neither one of this package nor of Transformers."""
     parser.add_argument(

@@ -1,27 +1,28 @@
 """Code that travels with a checkpoint, so that it loads where this package is not installed.
 
-Transformers' loader of remote code follows `from .name import ...` within one flat folder. So the files that a model
-is made of, which stand in folders here, are flattened: `fast/onlstm/fused.py` becomes
-`onlstm_fused.py` (the outermost folder's name is left out), and imports are rewritten. From a flat folder the
-same functions make the same files again.
+The files of a model lie in one folder and import one another by `from .name import ...` alone, as Transformers' loader
+of remote code follows them. They are copied as they are.
 """
 
 import json
-import re
 import sys
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
+from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import CONFIG_NAME, logging
 
-# The folder of this package or, where this file came with a checkpoint, the one that holds the flat folder.
-_ROOT = Path(__file__).resolve().parents[1]
-_RELATIVE_IMPORT = re.compile(
-    r"^(?P<start>\s*from\s+)(?P<dots>\.+)(?P<module>[\w.]*)(?P<end>\s+import\b)", re.MULTILINE
-)
-# Where `config.json` names code: the classes of Auto classes, and those of pipelines.
+# Entries of `config.json` that name code: the classes of Auto classes, and those of pipelines.
 REFERENCES = ("auto_map", "custom_pipelines")
+# The class of `pipeline("constituency-parsing")` in the file that has `parse`.
+PARSING_FILE = "parsing.py"
+PIPELINES = {
+    "constituency-parsing": {
+        "impl": "parsing.ConstituencyParsingPipeline",
+        "pt": ["AutoModelForCausalLM"],
+        "type": "text",
+    }
+}
 
 logger = logging.get_logger(__name__)
 
@@ -30,7 +31,7 @@ class ModelCode(NamedTuple):
     """The code of a model, as its checkpoint carries it.
 
     Attributes:
-        files: by its flat name the text of each file.
+        files: by name the text of each file.
         references: the entries of `config.json` by which the Auto classes and `pipeline` find the classes in them.
     """
 
@@ -46,26 +47,31 @@ def model_code(model_class: type) -> ModelCode:
             configuration, too.
 
     Raises:
-        ValueError: if two files would have the same name, or one imports from a folder instead of a file.
+        ValueError: if a file imports another one from outside its folder.
     """
-    files = _flat_files(_source(model_class), _source(model_class.config_class))
+    config_class = model_class.config_class
+    files = {}
+    for source in dict.fromkeys([_source(model_class), _source(config_class)]):
+        try:
+            paths = [source, *map(Path, get_relative_import_files(source))]
+        except FileNotFoundError as error:
+            raise ValueError(
+                f"{source.name} needs {error.filename}, which is no file: code that travels lies in one folder"
+            ) from error
+        files |= {path.name: path.read_text(encoding="utf-8") for path in paths}
     module = sys.modules[model_class.__module__]
     classes = [
         value
         for value in (*vars(module).values(), model_class)  # where two have the same Auto class, this one has it
         if isinstance(value, type)
         and value.__module__ == module.__name__
-        and getattr(value, "config_class", None) is model_class.config_class
+        and getattr(value, "config_class", None) is config_class
         and getattr(value, "auto_class_name", None)
     ]
-    auto_map = {"AutoConfig": _reference(model_class.config_class)}
-    auto_map |= {cls.auto_class_name: _reference(cls) for cls in classes}
-    pipelines = {
-        task: {"impl": _reference(pipeline), "pt": [auto_class], "type": "text"}
-        for task, (pipeline, auto_class) in model_class.pipelines.items()
-        if _flat_name(_source(pipeline)) in files
-    }
-    return ModelCode(files, {"auto_map": auto_map} | ({"custom_pipelines": pipelines} if pipelines else {}))
+    auto_map = {"AutoConfig": _reference(config_class)} | {cls.auto_class_name: _reference(cls) for cls in classes}
+    parses = PARSING_FILE in files and getattr(model_class, "induces_trees", False)
+    references = {"auto_map": auto_map} | ({"custom_pipelines": PIPELINES} if parses else {})
+    return ModelCode(dict(sorted(files.items())), references)
 
 
 def refer_to(references: dict[str, dict], config: str) -> str:
@@ -93,41 +99,9 @@ def write_code(model_class: type, folder: str | Path) -> None:
     config_file.write_text(refer_to(references, config_file.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def _flat_files(*sources: Path) -> dict[str, str]:
-    """The files and all that they import of their package: by their flat name their text, with flat imports."""
-    files, paths, waiting = {}, {}, list(sources)
-    while waiting:
-        path = waiting.pop()
-        name = _flat_name(path)
-        if paths.setdefault(name, path) != path:
-            raise ValueError(f"{paths[name]} and {path} would both travel as {name}: rename one")
-        if name not in files:
-            text = path.read_text(encoding="utf-8")
-            files[name] = _RELATIVE_IMPORT.sub(partial(_flat_import, path), text)
-            waiting += [_imported_file(path, match) for match in _RELATIVE_IMPORT.finditer(text)]
-    return dict(sorted(files.items()))
-
-
 def _source(cls: type) -> Path:
     return Path(sys.modules[cls.__module__].__file__).resolve()
 
 
 def _reference(cls: type) -> str:
-    return f"{_flat_name(_source(cls))[:-3]}.{cls.__name__}"
-
-
-def _flat_name(path: Path) -> str:
-    parts = path.relative_to(_ROOT).parts if path.is_relative_to(_ROOT) else (path.name,)
-    return "_".join(parts[1:] or parts)
-
-
-def _flat_import(path: Path, match: re.Match) -> str:
-    return f"{match['start']}.{_flat_name(_imported_file(path, match))[:-3]}{match['end']}"
-
-
-def _imported_file(path: Path, match: re.Match) -> Path:
-    folder = path.parents[len(match["dots"]) - 1]
-    found = folder.joinpath(*match["module"].split(".")).with_suffix(".py")
-    if not (match["module"] and found.is_file()):
-        raise ValueError(f"{path.name} imports {match['dots']}{match['module']}, which is no file that can travel")
-    return found
+    return f"{_source(cls).stem}.{cls.__name__}"

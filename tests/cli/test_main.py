@@ -9,11 +9,11 @@ import pytest
 
 from onlstm_hf import __version__
 from onlstm_hf.cli.main import build_parser, main
-from onlstm_hf.cli.version import FAST_PATH_IS_MISSING, describe_paths
+from onlstm_hf.fast.availability import FAST_PATH_IS_MISSING, describe_paths
 from onlstm_hf.fast.recurrence.library_search import FoundLibrary
 from tests.helpers.command_line import CONSOLE_SCRIPT
 
-SUBCOMMANDS = ["parse", "score", "demo", "page", "convert", "export", "push", "push-metric"]
+SUBCOMMANDS = ["parse", "score", "demo", "page", "convert", "export", "push"]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_ope
     def find_library(operator):
         return FoundLibrary(None, "avx2") if operator in built else None
 
-    monkeypatch.setattr("onlstm_hf.cli.version.find_library", find_library)
+    monkeypatch.setattr("onlstm_hf.fast.availability.find_library", find_library)
     built = {"onlstm", "prpn"}
     assert describe_paths() == "on CPUs: ON-LSTM compiled for avx2, PRPN compiled for avx2"
     built = {"prpn"}

@@ -100,7 +100,7 @@ def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
     run, error_of, checkpoint, tmp_path, monkeypatch
 ):
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
-    monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "test-model"))
+    monkeypatch.setattr(checkpoints, "RELEASED_MODEL", Path("model_cards", "test-model"))
     monkeypatch.chdir(tmp_path)
     assert checkpoints.default_model() == str(checkpoints.PACKED_MODEL)
     shutil.copytree(checkpoint, tmp_path / "model_cards" / "test-model")
@@ -111,7 +111,7 @@ def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
 
 def test_without_a_checkout_the_model_inside_the_package_parses(run, tmp_path, monkeypatch):
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
-    monkeypatch.setattr(checkpoints, "DEFAULT_MODEL", Path("model_cards", "absent"))
+    monkeypatch.setattr(checkpoints, "RELEASED_MODEL", Path("model_cards", "absent"))
     monkeypatch.chdir(tmp_path)
     assert run("parse", "the cat sat on the mat") == "((the cat) (sat (on (the mat))))\n"
 

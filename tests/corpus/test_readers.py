@@ -265,3 +265,11 @@ def test_a_file_that_grew_or_shrank_is_read_to_its_end_whatever_its_share_was(tm
         (tmp_path / "a.txt").write_text("\n".join(lines))
         tasks = [list(reader(rank=rank, world_size=7)) for rank in range(7)]
         assert sum(texts(tasks), []) == lines + LINES
+
+
+def test_a_kind_that_is_given_leaves_out_files_of_another(tmp_path):
+    for name in ("a.txt", "b.parquet", "c.dat", "d.json.gz"):
+        (tmp_path / name).write_bytes(b"text")
+    assert [name for name, _ in find_files(str(tmp_path), "text").files] == ["a.txt", "c.dat"]
+    with pytest.raises(ValueError, match="--kind.*--glob"):
+        find_files(str(tmp_path))

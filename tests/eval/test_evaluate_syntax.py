@@ -10,7 +10,6 @@ from eval.data.syntactic_tests import MARVIN_LINZEN_SETS, Item, load_blimp, load
 from eval.report.by_task.syntax import PUBLISHED
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.sentences import score_sentences
-from onlstm_hf.text.spelling import spell_as_treebank
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from tests.helpers.requirements import library
 
@@ -31,7 +30,7 @@ KNOWN = ["the author authors laugh laughs have ever laughed no most who has n't 
 
 @pytest.fixture(scope="module")
 def tokenizer():
-    return build_word_tokenizer(KNOWN)
+    return build_word_tokenizer(KNOWN, split="treebank", lowercase=True, digits_to_n=True, drop_punctuation=True)
 
 
 @pytest.fixture(scope="module")
@@ -144,18 +143,6 @@ def test_only_unknown_words_that_differ_matter(tokenizer, first, second, expecte
     assert differ_in_unknown_word(*tokenize_sentences(tokenizer, [first, second])) is expected
 
 
-@pytest.mark.parametrize(
-    "sentence, expected",
-    [
-        ("Who hasn't left?", "who has n't left"),
-        ("Becca's 20 aunts, (all) tall, laugh.", "becca 's N aunts all tall laugh"),
-        ("the author laughs", "the author laughs"),
-    ],
-)
-def test_treebank_spelling(sentence, expected):
-    assert spell_as_treebank(sentence) == expected
-
-
 def test_every_set_has_a_test_case_and_every_test_case_published_figures():
     groups = [group for section in MARVIN_LINZEN_SETS.values() for group in section]
     sets = [name for section in MARVIN_LINZEN_SETS.values() for names in section.values() for name in names]
@@ -169,7 +156,7 @@ def test_every_set_has_a_test_case_and_every_test_case_published_figures():
 
 def test_table_and_results_of_several_models(capsys, tmp_path, checkpoints, marvin_linzen, blimp):
     output = tmp_path / "results.json"
-    arguments = [*checkpoints, "--marvin-linzen", marvin_linzen, "--blimp", blimp, "--spelling", "treebank"]
+    arguments = [*checkpoints, "--marvin-linzen", marvin_linzen, "--blimp", blimp]
     assert evaluate_syntax.main([*arguments, "--output", str(output)]) == 0
     table = capsys.readouterr().out
     results = json.loads(output.read_text(encoding="utf-8"))

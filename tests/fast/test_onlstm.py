@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
 from onlstm_hf.fast.onlstm import operator as module
-from onlstm_hf.fast.onlstm.equations import cumax
-from onlstm_hf.fast.onlstm.operator import ordered_neurons
 from onlstm_hf.fast.recurrence.tensor_tuples import flatten
+from onlstm_hf.models.modeling_onlstm import cumax
+from tests.helpers.recurrences import ordered_neurons
 
 
 class Problem(NamedTuple):
@@ -339,7 +339,7 @@ def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_
         return unchanged(*arguments)
 
     unchanged = module._weight_gradient
-    monkeypatch.setitem(module._FAST_PATHS, "fused", module.FUSED._replace(forward=forward))
+    monkeypatch.setitem(module._PATHS, "fused", module.FUSED._replace(forward=forward))
     monkeypatch.setattr(module, "_weight_gradient", weight_gradient)
     problem = make_problem(3, 2, 2, 2)
     outputs = ordered_neurons(*problem, "fused").outputs.sum()
@@ -366,11 +366,10 @@ def test_scan_is_differentiated_in_problems_of_all_sizes():
 
 
 def test_an_unknown_path_is_refused():
-    with pytest.raises(ValueError, match="must be one of auto, reference, scan, triton, native, fused, not 'cuda'"):
+    with pytest.raises(ValueError, match="must be one of auto, triton, native, fused, not 'cuda'"):
         ordered_neurons(*make_problem(1, 1, 1, 1), "cuda")
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
@@ -388,10 +387,10 @@ def test_an_unknown_path_is_refused():
         ("mask", (5, 1), r"mask must be \[5, 2\]"),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(name, shape, message, implementation):
+def test_shapes_that_do_not_fit_are_refused(name, shape, message):
     problem = make_problem(5, 2, 3, 4, padding="left")._replace(**{name: torch.ones(shape, dtype=torch.float64)})
     with pytest.raises(ValueError, match=message):
-        ordered_neurons(*problem, implementation)
+        ordered_neurons(*problem, "fused")
 
 
 def test_a_mask_that_is_not_boolean_is_refused():

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from onlstm_hf.fast.onlstm import native as native
 from onlstm_hf.fast.onlstm import operator as module
-from onlstm_hf.fast.onlstm.operator import ordered_neurons
 from onlstm_hf.fast.recurrence.fast_path import choose_path
 from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
 from onlstm_hf.fast.recurrence.native_library import NativeOperator
 from tests.fast.test_onlstm import PADDINGS, Problem, gradients, make_problem, operator_call
 from tests.helpers.native_operators import needs_operator, use_instruction_set
+from tests.helpers.recurrences import ordered_neurons
 from tests.helpers.requirements import is_required
 
 OPERATOR = native.OPERATOR
@@ -194,10 +194,10 @@ def test_nan_stays_in_its_row(instruction_set):
 @built
 def test_auto_takes_this_path_where_it_pays():
     problem = make_problem(native.SHORTEST, 2, 3, 4, torch.float32)
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates) == "native"
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:1]) == "fused"
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates[:, :0]) == "fused"
-    assert choose_path(module._FAST_PATHS, "auto", problem.input_gates.double()) == "fused"
+    assert choose_path(module._PATHS, "auto", problem.input_gates) == "native"
+    assert choose_path(module._PATHS, "auto", problem.input_gates[:1]) == "fused"
+    assert choose_path(module._PATHS, "auto", problem.input_gates[:, :0]) == "fused"
+    assert choose_path(module._PATHS, "auto", problem.input_gates.double()) == "fused"
 
 
 def test_without_the_operator_auto_falls_back_and_asking_for_it_says_why(monkeypatch):

@@ -12,8 +12,8 @@ import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.fast.onlstm import triton as module
-from onlstm_hf.fast.onlstm.operator import ordered_neurons
 from tests.fast.test_onlstm import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
+from tests.helpers.recurrences import ordered_neurons
 from tests.helpers.requirements import library
 
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]

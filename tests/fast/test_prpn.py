@@ -3,9 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.fast.prpn.equations import ReadingWeights
-from onlstm_hf.fast.prpn.operator import read_sequence
-from onlstm_hf.fast.structured_attention import attend, attend_to_windows
+from onlstm_hf.fast.prpn.contract import ReadingWeights
+from onlstm_hf.models.modeling_prpn import attend, attend_to_windows
+from tests.helpers.recurrences import read_sequence
 
 INPUT_SIZE = 5
 
@@ -121,5 +121,5 @@ def test_attention_to_windows_is_that_of_every_step_alone(length):
 
 def test_an_unknown_implementation_is_refused():
     tensors, keep = arguments(1, 1, 1, 2)
-    with pytest.raises(ValueError, match="must be one of auto, reference, scan, native, triton, fused, not 'fast'"):
+    with pytest.raises(ValueError, match="must be one of auto, native, triton, fused, not 'fast'"):
         read_sequence(*tensors, *keep, implementation="fast")

@@ -10,9 +10,9 @@ import torch
 
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
 from onlstm_hf.fast.prpn import triton as module
-from onlstm_hf.fast.prpn.operator import read_sequence
 from tests.fast.test_prpn import arguments
 from tests.helpers.reading_problems import check
+from tests.helpers.recurrences import read_sequence
 from tests.helpers.requirements import library
 
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]

@@ -6,8 +6,8 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from onlstm_hf.fast import vocabulary_loss
-from onlstm_hf.fast.labels import IGNORED_LABEL, next_token_targets
-from onlstm_hf.fast.vocabulary_loss import next_token_loss, projected_next_token_loss
+from onlstm_hf.fast.vocabulary_loss import projected_next_token_loss
+from onlstm_hf.models.heads import IGNORED_LABEL, next_token_loss, next_token_targets
 
 VOCAB_SIZE = 11
 

@@ -152,6 +152,14 @@ def list_files(name: str, repo_type: str = "model") -> list[str]:
     return sorted(file.path for file in HfApi().list_repo_tree(name, repo_type=repo_type, recursive=True))
 
 
+def upload_space(folder: str, name: str) -> None:
+    """Uploads a folder as `hf upload --repo-type space` does."""
+    from huggingface_hub import HfApi
+
+    HfApi().create_repo(name, repo_type="space", space_sdk="gradio", exist_ok=True)
+    HfApi().upload_folder(folder_path=folder, repo_id=name, repo_type="space")
+
+
 def load_metric(name: str) -> dict[str, str]:
     """The module of the metric of this name."""
     import evaluate

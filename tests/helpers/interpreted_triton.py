@@ -11,10 +11,10 @@ import torch
 
 from onlstm_hf.fast.onlstm import operator as onlstm_module
 from onlstm_hf.fast.onlstm import triton as module
-from onlstm_hf.fast.onlstm.operator import ordered_neurons
 from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
 from tests.fast.test_onlstm import Problem, gradients, make_problem
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
+from tests.helpers.recurrences import ordered_neurons
 
 assert os.environ["TRITON_INTERPRET"] == "1"
 
@@ -22,7 +22,7 @@ assert os.environ["TRITON_INTERPRET"] == "1"
 @pytest.fixture(autouse=True)
 def triton_on_the_cpu(monkeypatch):
     path = module.PATH._replace(obstacle=lambda sequence: None)
-    monkeypatch.setitem(onlstm_module._FAST_PATHS, "triton", path)
+    monkeypatch.setitem(onlstm_module._PATHS, "triton", path)
     module.WORKSPACES.clear()
 
 

@@ -83,7 +83,7 @@ def use_language_model(folder, model, tokenizer, sentence):
     report["text"] = write(sentence + " ", max_new_tokens=5, do_sample=False)[0]["generated_text"]
     if model.induces_trees:
         tree = model.parse(sentence, tokenizer)
-        report |= {"brackets": tree.to_bracket(), "drawing": str(tree), "svg": tree.to_svg()}
+        report |= {"brackets": tree.to_bracket(), "distances": list(tree.distances)}
         parse = pipeline("constituency-parsing", model=folder, device="cpu", **trusted)
         report |= {"pipeline": type(parse).__module__, "records": parse([sentence, "mat"], branching_bias="none")}
     return report

@@ -2,9 +2,9 @@
 
 import torch
 
-from onlstm_hf.fast.prpn.equations import ReadingWeights
-from onlstm_hf.fast.prpn.operator import read_sequence
+from onlstm_hf.fast.prpn.contract import ReadingWeights
 from tests.fast.test_prpn import arguments, leaves
+from tests.helpers.recurrences import read_sequence
 
 
 def converted(tensors, device, dtype=torch.float32):

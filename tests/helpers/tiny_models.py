@@ -23,7 +23,7 @@ from onlstm_hf import (
     RNNForSequencePairClassification,
     RNNModel,
 )
-from onlstm_hf.models.recurrent.state import ModelState
+from onlstm_hf.models.state import ModelState
 
 VOCAB_SIZE, PAD = 13, 12
 SIDES = pytest.mark.parametrize("side", ["left", "right"])  # of the padding

@@ -123,7 +123,8 @@ def test_language_models_predict_write_and_parse_as_with_the_package(name, repor
         assert "brackets" not in report
         return
     tree = model.parse(SENTENCE, tokenizer)
-    assert (report["brackets"], report["drawing"], report["svg"]) == (tree.to_bracket(), str(tree), tree.to_svg())
+    assert report["brackets"] == tree.to_bracket()
+    assert report["distances"] == pytest.approx(tree.distances, abs=1e-6)
     parse = pipeline("constituency-parsing", model=str(folder), device="cpu")
     for found, expected in zip(report["records"], parse([SENTENCE, "mat"], branching_bias="none"), strict=True):
         assert found["distances"] == pytest.approx(expected.pop("distances"), abs=1e-6)
@@ -291,6 +292,7 @@ def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
         ("config.json", {"architectures": [["a"]]}),
         ("config.json", {"auto_map": ["a"]}),
         ("config.json", {"vocab_size": []}),
+        ("config.json", {"eos_token_id": 1e300}),
         ("tokenizer_config.json", {"model_max_length": []}),
         ("results.json", {"parsing": 1}),
         ("results.json", {"parameters": []}),
@@ -298,11 +300,11 @@ def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
         ("results.json", {"training": {"updates": 1}}),
     ],
 )
-def test_json_of_another_shape_is_an_error_that_names_the_checkpoint(project_root, tmp_path, name, changes):
+def test_json_of_another_shape_is_an_error_and_nothing_is_written(project_root, tmp_path, name, changes):
     folder = shutil.copytree(project_root / "model_cards" / "prpn-zh-small", tmp_path / "prpn-zh-small")
     content = json.loads((folder / name).read_text(encoding="utf-8"))
     (folder / name).write_text(json.dumps(content | changes), encoding="utf-8")
-    with pytest.raises(ValueError, match="prpn-zh-small|these results"):
+    with pytest.raises(ValueError):
         export_checkpoint(folder, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -346,3 +348,14 @@ def test_no_code_is_tracked_beside_the_released_weights(project_root):
     assert tracked and not [path for path in tracked if path.endswith(".py")]
     for path in (project_root / "model_cards").glob("*/config.json"):
         assert not json.loads(path.read_text()).keys() & {"auto_map", "custom_pipelines"}
+
+
+def test_what_trainer_leaves_beside_the_model_is_not_shared(saved, tmp_path):
+    folder = tmp_path / "trained"
+    shutil.copytree(saved["onlstm"], folder)
+    for name in ("training_args.bin", "checkpoint-500/optimizer.pt", "runs/Nov01/events.out", "all_results.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"")
+    export_checkpoint(folder, tmp_path / "exported")
+    found = {path.name for path in (tmp_path / "exported").rglob("*")}
+    assert found and not found & {"training_args.bin", "checkpoint-500", "optimizer.pt", "runs", "all_results.json"}

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.hub.export import export_checkpoint
-from onlstm_hf.hub.push import push_metric, push_model
+from onlstm_hf.hub.push import push_model
 from tests.helpers.hub_client import (
     classify_pair,
     client_processes,
@@ -25,6 +25,7 @@ from tests.helpers.hub_client import (
     run_command,
     run_commands_in,
     score_trees,
+    upload_space,
 )
 from tests.helpers.hub_server import Fault, HubServer
 from tests.helpers.logic_checkpoints import save_logic_run
@@ -227,21 +228,20 @@ def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_a
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
 
 
-def test_the_readme_shares_as_it_is_written(hub, client, tmp_path, project_root):
+def test_the_guide_shares_as_it_is_written(hub, client, tmp_path, project_root):
     for folder in ("model_cards", "eval"):
         (tmp_path / folder).symlink_to(project_root / folder)
     save_logic_run(tmp_path / "runs" / "logic_onlstm", "onlstm")
     pushes = [
         [word.replace("user/", "ada/") for word in program[1:]]
-        for _, content in blocks("README.md", "bash")
+        for _, content in blocks("docs/sharing.md", "bash")
         for program, *_ in commands(content)
         if program[0] == "onlstm-hf" and program[1].startswith("push")
     ]
-    assert len(pushes) == 3
+    assert len(pushes) == 2
     for arguments, outcome in zip(pushes, client(run_commands_in, str(tmp_path), pushes), strict=True):
         assert (outcome.code, outcome.errors) == (0, ""), arguments
-        kind = "space" if arguments[0] == "push-metric" else "model"
-        assert hub.repositories[kind, arguments[2]].private == ("--private" in arguments)
+        assert hub.repositories["model", arguments[2]].private == ("--private" in arguments)
 
 
 def test_a_branch_and_a_private_repository(hub, client, first, second):
@@ -349,35 +349,15 @@ def test_what_is_not_there_is_a_clear_error(client):
 # Metrics
 
 
-def test_a_metric_becomes_a_space_that_evaluate_loads(hub, client, project_root):
-    folder = project_root / "eval" / "parsing_f1"
-    outcome = client(run_command, "push-metric", str(folder), "ada/parsing_f1")
-    assert (outcome.code, outcome.errors) == (0, "")
-    assert seen(hub, "ada/parsing_f1", repo_type="space") == {
-        path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()
-    }
+def test_a_metric_that_is_uploaded_as_a_space_is_one_that_evaluate_loads(client, project_root):
+    client(upload_space, str(project_root / "eval" / "parsing_f1"), "ada/parsing_f1")
     assert client(score_trees, "ada/parsing_f1") == pytest.approx(0.5714, abs=1e-4)
 
 
 @pytest.mark.parametrize("name", [path.parent.name for path in METRICS if path.parent.name != "parsing_f1"])
-def test_every_metric_can_be_shared(hub, client, project_root, name):
-    outcome = client(run_command, "push-metric", str(project_root / "eval" / name), f"ada/{name}")
-    assert (outcome.code, outcome.errors) == (0, "")
+def test_every_metric_can_be_shared(client, project_root, name):
+    client(upload_space, str(project_root / "eval" / name), f"ada/{name}")
     assert client(load_metric, f"ada/{name}")["module"].startswith("evaluate_modules.")
-
-
-def test_a_metric_must_be_named_as_its_module_and_be_complete(project_root, tmp_path):
-    folder = project_root / "eval" / "parsing_f1"
-    with pytest.raises(FileNotFoundError, match="lacks my_f1.py"):
-        push_metric(folder, "ada/my_f1")
-    copy = shutil.copytree(folder, tmp_path / "parsing_f1")
-    (copy / "notes.txt").write_text("to do")
-    with pytest.raises(ValueError, match="remove them: notes.txt"):
-        push_metric(copy, "ada/parsing_f1")
-    (copy / "notes.txt").unlink()
-    (copy / "README.md").write_text("---\ntitle: F1\n---\n")
-    with pytest.raises(ValueError, match="name no sdk"):
-        push_metric(copy, "ada/parsing_f1")
 
 
 # Checks before anything is sent

@@ -105,6 +105,11 @@ TRAINER = [
 MAPS = ["input_projection", "recurrent_projection"]
 PEFT = [
     Feature("LoRA", tested_by=f"{SHARED}test_lora_changes_the_model_as_the_merged_weights_do"),
+    Feature(
+        "merging LoRA",
+        tested_by=f"{SHARED}test_lora_merges_into_tied_weights_only_where_they_are_untied_before",
+        note="not on tied embeddings or heads: see [models.md](models.md#adapters-on-tied-weights)",
+    ),
     Feature("DoRA", {"type": "LoraConfig", "r": 2, "use_dora": True, "init_lora_weights": False}),
     Feature(
         "AdaLoRA",

@@ -1,4 +1,4 @@
-"""The house keeps its order: a folder an idea, imports one way, names that say where a module belongs."""
+"""Import layering: imports between folders go one way, and folders are small and documented."""
 
 import ast
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ ORDER = (
 )
 FOLDERS = sorted(path.parent for path in PACKAGE.rglob("__init__.py") if path.parent != PACKAGE)
 MODULES = sorted(path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE)
-A_DOZEN = 12
+MAX_FILES_PER_FOLDER = 12
 
 
 def imported_folders(path: Path) -> Iterator[str]:
@@ -47,10 +47,10 @@ def test_imports_between_folders_go_one_way(path):
 
 
 @pytest.mark.parametrize("folder", [PACKAGE, *FOLDERS], ids=lambda path: path.relative_to(PROJECT_ROOT).as_posix())
-def test_a_folder_explains_itself_and_is_no_hall(folder):
+def test_a_folder_is_documented_and_has_few_files(folder):
     docstring = ast.get_docstring(ast.parse((folder / "__init__.py").read_text(encoding="utf-8")))
     assert docstring and docstring.splitlines()[0].endswith(".")
-    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= A_DOZEN
+    assert len([path for path in folder.glob("*.py") if path.name != "__init__.py"]) <= MAX_FILES_PER_FOLDER
 
 
 def test_scripts_do_not_import_the_command_line():

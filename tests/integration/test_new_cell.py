@@ -44,8 +44,14 @@ SENTENCE = "the cat sees a dog"
 
 @pytest.fixture(scope="module")
 def cumax_lstm(project_root):
-    run_model_code(str(project_root / "examples" / "cumax_lstm.py"))
-    return sys.modules["cumax_lstm"]
+    run_model_code(str(project_root / "examples" / "minimal_cell.py"))
+    return sys.modules["minimal_cell"]
+
+
+@pytest.fixture(scope="module")
+def fast_cell(project_root):
+    run_model_code(str(project_root / "examples" / "fast_cell.py"))
+    return sys.modules["fast_cell"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +59,7 @@ def arguments(project_root, tmp_path_factory) -> list[str]:
     """Returns the results of a tiny run with it."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "text.txt").write_text(f"{SENTENCE}\n" * 40)
-    text, code = str(folder / "text.txt"), str(project_root / "examples" / "cumax_lstm.py")
+    text, code = str(folder / "text.txt"), str(project_root / "examples" / "minimal_cell.py")
     sizes = ["--model.embedding_size", "8", "--model.hidden_size", "12", "--model.chunk_size", "4"]
     data = [
         "--train_files",
@@ -95,21 +101,38 @@ def test_its_layer_is_an_on_lstm_whose_ordinary_gates_are_open(cumax_lstm):
     hidden, cell = torch.rand(2, 2, size).double()
     for used_mask in (None, mask):
         output = layer(inputs, hidden, cell, used_mask)
-        outputs, last_cell, forget_distances, input_distances = expected(
+        outputs, (_, last_cell), forget_distances, input_distances = expected(
             inputs, hidden, cell.view(2, chunks, chunk_size), used_mask
         )
         real = slice(None) if used_mask is None else mask
         torch.testing.assert_close(output.outputs, outputs)
-        torch.testing.assert_close(output.cell, last_cell.view(2, size))
+        torch.testing.assert_close(output.state[1], last_cell.view(2, size))
         torch.testing.assert_close(output.forget_distances[real], forget_distances[real])
         torch.testing.assert_close(output.input_distances[real], input_distances[real])
 
 
+def flat(output) -> list[torch.Tensor]:
+    """Outputs, cell state and both distances of a layer."""
+    return [output.outputs, output.state[1], output.forget_distances, output.input_distances]
+
+
+def test_the_fast_cell_computes_what_the_minimal_one_does(cumax_lstm, fast_cell):
+    torch.manual_seed(0)
+    minimal, fast = cumax_lstm.CumaxLSTMLayer(5, 6, 2, 0.3).eval(), fast_cell.FastCumaxLSTMLayer(5, 6, 2, 0.3).eval()
+    fast.load_state_dict(minimal.state_dict())
+    inputs, states = torch.randn(5, 2, 5), torch.randn(2, 2, 6)
+    torch.testing.assert_close(flat(fast(inputs, *states, None)), flat(minimal(inputs, *states, None)))
+
+
+def test_the_first_example_is_short(project_root):
+    assert len((project_root / "examples" / "minimal_cell.py").read_text().splitlines()) <= 90
+
+
 @pytest.mark.parametrize("padding", [False, True])
-def test_its_fast_path_has_the_values_and_gradients_of_its_equations(cumax_lstm, padding):
+def test_its_fast_path_has_the_values_and_gradients_of_its_equations(fast_cell, padding):
     torch.manual_seed(0)
     length, batch_size, chunks, chunk_size = 4, 3, 2, 3
-    layer = cumax_lstm.CumaxLSTMLayer(5, chunks * chunk_size, chunk_size, 0.0).double()
+    layer = fast_cell.FastCumaxLSTMLayer(5, chunks * chunk_size, chunk_size, 0.0).double()
     inputs = torch.randn(length, batch_size, 5).double().requires_grad_()
     hidden, cell = (torch.randn(batch_size, chunks * chunk_size).double().requires_grad_() for _ in range(2))
     mask = None
@@ -120,30 +143,30 @@ def test_its_fast_path_has_the_values_and_gradients_of_its_equations(cumax_lstm,
     results = []
     for implementation in ("reference", "fused"):
         layer.implementation = implementation
-        outputs = layer(inputs, hidden, cell, mask)
+        outputs = flat(layer(inputs, hidden, cell, mask))
         generator = torch.Generator().manual_seed(1)
         weights = [torch.randn(output.shape, generator=generator, dtype=torch.float64) for output in outputs]
         results.append([*outputs, *torch.autograd.grad(outputs, variables, weights)])
     torch.testing.assert_close(results[1], results[0], rtol=1e-12, atol=1e-12)
     assert layer.implementation == "fused"
-    torch.autograd.gradcheck(lambda *tensors: tuple(layer(*tensors, mask)), (inputs, hidden, cell))
+    torch.autograd.gradcheck(lambda *tensors: tuple(flat(layer(*tensors, mask))), (inputs, hidden, cell))
 
 
 @pytest.mark.parametrize("used", range(4))
-def test_its_fast_path_is_right_whichever_output_the_loss_looks_at(cumax_lstm, used):
+def test_its_fast_path_is_right_whichever_output_the_loss_looks_at(fast_cell, used):
     torch.manual_seed(0)
-    layer = cumax_lstm.CumaxLSTMLayer(5, 6, 2, 0.0).double()
+    layer = fast_cell.FastCumaxLSTMLayer(5, 6, 2, 0.0).double()
     inputs, states, gradients = torch.randn(5, 2, 5).double(), torch.randn(2, 2, 6).double(), []
     for layer.implementation in ("reference", "fused"):
-        loss = layer(inputs, *states, None)[used].square().sum()
+        loss = flat(layer(inputs, *states, None))[used].square().sum()
         gradients.append(torch.autograd.grad(loss, list(layer.parameters())))
     torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)
 
 
-def test_its_fast_path_trains_under_bfloat16_and_compiled(cumax_lstm, monkeypatch):
-    ran = record_paths(monkeypatch, cumax_lstm.RECURRENCE)
+def test_its_fast_path_trains_under_bfloat16_and_compiled(fast_cell, monkeypatch):
+    ran = record_paths(monkeypatch, fast_cell.RECURRENCE)
     torch.manual_seed(0)
-    layer, inputs, losses = cumax_lstm.CumaxLSTMLayer(5, 6, 2, 0.0), torch.randn(5, 2, 5), []
+    layer, inputs, losses = fast_cell.FastCumaxLSTMLayer(5, 6, 2, 0.0), torch.randn(5, 2, 5), []
     torch._dynamo.reset()
     for run in (layer, torch.compile(layer, backend="aot_eager", fullgraph=True)):
         for enabled in (False, True):
@@ -158,7 +181,9 @@ def test_its_fast_path_trains_under_bfloat16_and_compiled(cumax_lstm, monkeypatc
 
 
 def test_its_checkpoint_carries_its_file_and_loads_where_that_was_not_imported(checkpoint, project_root, tmp_path):
-    assert (checkpoint / "cumax_lstm.py").read_bytes() == (project_root / "examples" / "cumax_lstm.py").read_bytes()
+    assert (checkpoint / "minimal_cell.py").read_bytes() == (
+        project_root / "examples" / "minimal_cell.py"
+    ).read_bytes()
     report = run_isolated(LOAD_AND_USE, checkpoint, SENTENCE, project_root, modules=tmp_path, folder=project_root)
     assert report["statuses"] == [1, 0] and "trust_remote_code" in report["told"]
     assert report["module"].startswith("transformers_modules.")
@@ -168,13 +193,10 @@ def test_its_checkpoint_carries_its_file_and_loads_where_that_was_not_imported(c
     assert report["generated"] == model.generate(ids, max_new_tokens=4, do_sample=False)[0].tolist()
 
 
-@pytest.mark.parametrize("implementation", ["auto", "reference"])
-def test_with_weights_in_bfloat16_it_parses_and_writes(checkpoint, implementation):
+def test_with_weights_in_bfloat16_it_parses_and_writes(checkpoint):
     """`onlstm-hf parse` loads weights so where a CPU is faster by it."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
-    for layer in model.model.layers:
-        layer.implementation = implementation
     for parsed in range(model.config.num_hidden_layers):
         assert list(model.parse(SENTENCE, tokenizer, layer=parsed).words) == SENTENCE.split()
     ids = tokenizer(SENTENCE, return_tensors="pt").input_ids

@@ -100,7 +100,26 @@ def test_pairs_that_unknown_words_make_identical_are_ties_and_not_correct(model,
     assert found["ties,none"] == pytest.approx(expected["num_ties"] / len(pairs)) and expected["num_ties"] == 2
 
 
+def test_lm_evaluation_harness_begins_texts_with_the_token_that_is_asked_for(model, tokenizer):
+    library("lm_eval")
+    from lm_eval.api.instance import Instance
+    from lm_eval.models.huggingface import HFLM
+
+    context, continuation = "The company said", " it expects a loss."
+    request = Instance("loglikelihood", {}, (context, continuation), 0)
+    harness = HFLM(pretrained=str(CHECKPOINT), add_bos_token=True, device="cpu", dtype="float32")
+    ((found, _),) = harness.loglikelihood([request], disable_tqdm=True)
+    (score,) = score_sentences(model, tokenizer, [context + continuation])
+    assert found == pytest.approx(sum(score.log_probabilities[3:7]), abs=1e-3)
+
+
 # minicons
+
+
+def test_minicons_reads_ordinary_text(model, tokenizer):
+    scorer = library("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
+    typed, spelt = "The Company said: it doesn’t expect a loss.", "the company said it does n't expect a loss"
+    assert scorer.sequence_score(typed) == pytest.approx(scorer.sequence_score(spelt))
 
 
 def test_minicons_finds_our_log_probabilities(model, tokenizer):
@@ -142,6 +161,32 @@ def test_lora_changes_the_model_as_the_merged_weights_do(adapted, tmp_path):
 
         plain.load_adapter(str(tmp_path))
         torch.testing.assert_close(plain(**inputs).logits, output.logits, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("target", ["embeddings", "lm_head", "input_projection"])
+def test_lora_merges_into_tied_weights_only_where_they_are_untied_before(kind, target):
+    peft = library("peft")
+    ids = torch.randint(12, (3, 7))
+
+    def logits(untie):
+        """Before and after the adapter is merged."""
+        model = kind.make(**kind.no_dropout)
+        assert model.lm_head.weight is model.get_input_embeddings().weight
+        if untie:
+            model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone())
+            model.config.tie_word_embeddings = False
+        torch.manual_seed(0)
+        model = peft.get_peft_model(
+            model, peft.LoraConfig(r=2, target_modules=[target], init_lora_weights=False)
+        ).eval()
+        with torch.no_grad():
+            return model(input_ids=ids).logits, model.merge_and_unload()(input_ids=ids).logits
+
+    unmerged, merged = logits(untie=True)
+    torch.testing.assert_close(merged, unmerged, rtol=1e-4, atol=1e-4)
+    of_tied, merged = logits(untie=False)
+    torch.testing.assert_close(of_tied, unmerged, rtol=1e-4, atol=1e-4)
+    assert torch.allclose(merged, of_tied, rtol=1e-4, atol=1e-4) == (target == "input_projection")
 
 
 def test_training_lora_reaches_every_adapter_and_nothing_else(adapted):

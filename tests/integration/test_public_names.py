@@ -19,7 +19,8 @@ PUBLIC_NAMES = [
     *("RNNConfig", "RNNModel", "RNNForCausalLM", "RNNForSequenceClassification", "RNNForSequencePairClassification"),
     *("TreeLSTMConfig", "TreeLSTMModel"),
     *("TreeLSTMForSequenceClassification", "TreeLSTMForSequencePairClassification"),
-    *("InducedTree", "tree_from_distances", "ConstituencyParsingPipeline"),
+    *("InducedTree", "TreeComparison", "tree_from_distances", "ConstituencyParsingPipeline"),
+    *("GoldTree", "read_treebank", "score_parses"),
     *("build_word_tokenizer", "build_subword_tokenizer"),
     *("convert_original_state_dict", "convert_original_checkpoint", "generate_logic_pairs", "logical_relation"),
 ]
@@ -51,7 +52,7 @@ def in_a_new_process(code: str, project_root: Path) -> str:
 
 
 def test_the_names_are_those_of_the_contract():
-    assert set(onlstm_hf.__all__) == {*PUBLIC_NAMES, "__version__"}
+    assert set(onlstm_hf.__all__) == {*PUBLIC_NAMES, "DEFAULT_MODEL", "__version__"}
     assert set(onlstm_hf.__all__) <= set(dir(onlstm_hf))
 
 
@@ -63,6 +64,17 @@ def test_a_name_is_imported_when_it_is_used(name, monkeypatch):
     assert value is getattr(import_module(value.__module__), name)
     assert vars(onlstm_hf)[name] is value
     assert pickle.loads(pickle.dumps(value)) is value
+
+
+def test_the_default_model_is_a_checkpoint_with_and_without_a_checkout(tmp_path, monkeypatch):
+    assert (Path(onlstm_hf.DEFAULT_MODEL) / "model.safetensors").is_file()
+    monkeypatch.delenv("ONLSTM_MODEL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("onlstm_hf.utils.checkpoints.RELEASED_MODEL", Path("absent"))
+    packed = Path(onlstm_hf.DEFAULT_MODEL)  # as where only the wheel is installed
+    assert packed.is_relative_to(Path(onlstm_hf.__file__).parent) and (packed / "tokenizer.json").is_file()
+    monkeypatch.setenv("ONLSTM_MODEL", "mine")
+    assert onlstm_hf.DEFAULT_MODEL == "mine"
 
 
 def test_a_star_imports_all_names():

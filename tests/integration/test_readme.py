@@ -2,9 +2,12 @@
 
 import importlib
 import json
+import math
 import random
 import re
 import shlex
+import subprocess
+import sys
 import textwrap
 from functools import partial
 from glob import glob
@@ -15,12 +18,15 @@ from pathlib import Path
 import pytest
 import yaml
 from accelerate.state import AcceleratorState, GradientState
-from transformers import GPT2Config, GPT2LMHeadModel
+from pyarrow import parquet
+from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
 from eval import benchmark_speed, compare_page
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
+from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.logic.pairs import build_logic_dataset
+from onlstm_hf.scoring.sentences import score_sentences
 from training import quickstart, record_growth
 from training.logic.pairs import split_by_operators
 
@@ -37,6 +43,7 @@ LESS_WORK = {
     "training/train_lm.py": ["--max_steps", "1", "--tree_batch_size", "8", *TINY_STACK],
     "training/train_grammar.py": ["--max_steps", "2", "--model.num_nonterminals", "4"],
     "training/average_trees.py": ["--layer", "all"],  # of the one seed that is trained here
+    "examples/trainer.py": ["--max_steps", "2"],
     "training/train_seeds.py": ["--seeds", "1111", "--max_steps", "1", *TINY_STACK],
     "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
     "training/train_listops.py": [
@@ -52,7 +59,6 @@ NOT_RUN_MODULES = ("python -m build",)
 # reads the authors' files, or is run by tests of its own.
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,
-    "onlstm-hf push-metric": command_line.build_parser,
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf page": command_line.build_parser,
     "python eval/compare_page.py": compare_page.build_parser,
@@ -166,11 +172,11 @@ def test_the_readme_draws_the_tree_and_the_picture_that_it_shows(project_root, m
 
 
 def test_excerpts_are_from_the_example_as_it_is():
-    code = (ROOT / "examples" / "cumax_lstm.py").read_text(encoding="utf-8")
-    excerpts = [content for _, content in blocks("README.md", "py")]
+    code = (ROOT / "examples" / "minimal_cell.py").read_text(encoding="utf-8")
+    excerpts = [content for _, content in blocks("docs/new-cell.md", "py")]
     assert excerpts
     for excerpt in excerpts:
-        assert textwrap.indent(excerpt, " " * 12) in code
+        assert textwrap.indent(excerpt, " " * 8) in code
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -210,3 +216,40 @@ def test_the_citation_file_names_this_version_and_both_papers():
         people = " and ".join(f"{person['family-names']}, {person['given-names']}" for person in paper["authors"])
         assert [paper["title"], people, str(paper["year"])] == [title, authors, year]
         assert paper["type"] == "conference-paper" and paper["conference"]["name"]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("checkout")
+def test_a_step_of_a_pipeline_runs_as_a_script():
+    """Its workers import the script again, which must not start the work a second time."""
+    (script,) = [code for _, code in blocks("docs/corpus.md", "py") if "__main__" in code]
+    Path("articles").mkdir()
+    article = {"id": "1", "text": "The company said it expects to report a loss. He will sell his shares. " * 3}
+    Path("articles/a.jsonl").write_text(json.dumps(article) + "\n")
+    Path("step.py").write_text(script)
+    process = subprocess.run([sys.executable, "step.py"], capture_output=True, text=True, timeout=600)
+    assert process.returncode == 0, process.stderr
+    rows = [row for path in sorted(Path("trees").glob("*.parquet")) for row in parquet.read_table(path).to_pylist()]
+    assert [row["position"] for row in rows] == list(range(6)) and all(row["spans"] for row in rows)
+    dataset = next(code for _, code in blocks("docs/corpus.md", "py") if "load_dataset" in code)
+    namespace: dict = {}
+    exec(dataset, namespace)
+    assert len(namespace["trees"]) == 6
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("checkout")
+def test_the_trainer_example_runs_as_a_script_and_reads_sentences_as_parse_does():
+    arguments = ["train.txt", "valid.txt", "runs/trainer", "--max_steps", "2"]
+    process = subprocess.run(
+        [sys.executable, "examples/trainer.py", *arguments], capture_output=True, text=True, timeout=600
+    )
+    assert process.returncode == 0, process.stderr
+    (loss,) = re.findall(r"validation perplexity ([\d.]+)", process.stdout)
+    model = AutoModelForCausalLM.from_pretrained("runs/trainer/exported")
+    tokenizer = AutoTokenizer.from_pretrained("runs/trainer/exported")
+    lines = Path("valid.txt").read_text().splitlines()
+    scores = score_sentences(model, tokenizer, lines)
+    total = sum(score.total().total_log_likelihood for score in scores), sum(len(score.tokens) for score in scores)
+    assert float(loss) == pytest.approx(math.exp(-total[0] / total[1]), rel=1e-3)
+    assert export_checkpoint("runs/trainer/best", "again")  # beside training_args.bin

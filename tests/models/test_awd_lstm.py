@@ -28,14 +28,10 @@ def test_padding_does_not_change_loss_penalties_or_gradients(kind, rows, side):
     totals = dict.fromkeys(("cross_entropy", "activation_penalty", "temporal_activation_penalty"), 0.0)
     for row in rows:
         alone = model(row.unsqueeze(0), labels=row.unsqueeze(0))
-        counts = {"cross_entropy": len(row) - 1, "activation_penalty": len(row)}
         for name in totals:
-            count = counts.get(name, len(row) - 1)
-            if count:  # a sentence of one token has no next token, and no mean over them
-                totals[name] = totals[name] + getattr(alone, name) * count
-    totals["activation_penalty"] = totals["activation_penalty"] / sum(map(len, rows))
-    for name in ("cross_entropy", "temporal_activation_penalty"):
-        totals[name] = totals[name] / sum(len(row) - 1 for row in rows)
+            if len(row) > 1:  # a sentence of one token has no next token, and no mean over them
+                totals[name] = totals[name] + getattr(alone, name) * (len(row) - 1)
+    totals = {name: total / sum(len(row) - 1 for row in rows) for name, total in totals.items()}
     for name, expected in totals.items():
         torch.testing.assert_close(getattr(outputs, name), expected)
     for ours, theirs in zip(
@@ -45,13 +41,13 @@ def test_padding_does_not_change_loss_penalties_or_gradients(kind, rows, side):
 
 
 def test_penalties_follow_their_definition_in_training(kind, input_ids):
-    """AR looks at the dropped output, TAR at the output before dropout."""
+    """AR looks at the dropped output, TAR at the output before dropout; both at tokens that predict another."""
     model = kind.make(activation_regularization=3.0, temporal_activation_regularization=5.0).train()
     seen = {}
     model.model.output_dropout.register_forward_hook(lambda _, inputs, output: seen.update(raw=inputs[0], out=output))
     outputs = model(input_ids, labels=input_ids)
     assert not torch.equal(seen["raw"], seen["out"])
-    torch.testing.assert_close(outputs.activation_penalty, 3 * seen["out"].pow(2).mean())
+    torch.testing.assert_close(outputs.activation_penalty, 3 * seen["out"][:-1].pow(2).mean())
     torch.testing.assert_close(outputs.temporal_activation_penalty, 5 * seen["raw"].diff(dim=0).pow(2).mean())
     torch.testing.assert_close(
         outputs.loss, outputs.cross_entropy + outputs.activation_penalty + outputs.temporal_activation_penalty
@@ -77,12 +73,33 @@ def test_penalties_leave_padding_out(kind, rows, side):
     seen = {}
     model.model.output_dropout.register_forward_hook(lambda _, inputs, output: seen.update(raw=inputs[0], out=output))
     input_ids, mask, places = pad(rows, side)
-    outputs = model(input_ids, attention_mask=mask, labels=input_ids)
+    outputs = model(input_ids, attention_mask=mask, labels=input_ids.masked_fill(mask == 0, -100))
     real = [(seen["raw"][place, index], seen["out"][place, index]) for index, place in enumerate(places)]
-    squares = torch.cat([out.pow(2) for _, out in real])
+    squares = torch.cat([out[:-1].pow(2) for _, out in real])
     changes = torch.cat([raw.diff(dim=0).pow(2) for raw, _ in real])
     torch.testing.assert_close(outputs.activation_penalty, 2 * squares.mean())
     torch.testing.assert_close(outputs.temporal_activation_penalty, changes.mean())
+
+
+@pytest.mark.parametrize("shifted", [False, True])
+def test_batches_of_unlike_lengths_add_up_to_the_update_of_one_batch(kind, shifted):
+    torch.manual_seed(0)
+    rows = [torch.randint(VOCAB_SIZE - 1, (length,)) for length in (9, 3, 6, 2)]
+    model = kind.make(**kind.no_dropout).train()
+    num_items = sum(len(row) - (not shifted) for row in rows)
+
+    def loss(input_ids, mask):
+        labels = {"labels": input_ids.masked_fill(mask == 0, -100)}
+        if shifted:
+            labels = {"shift_labels": input_ids.masked_fill(mask == 0, -100)}
+        return model(input_ids, attention_mask=mask, num_items_in_batch=num_items, **labels).loss
+
+    input_ids, mask, _ = pad(rows, "right")
+    alone = sum(loss(row.unsqueeze(0), torch.ones(1, len(row), dtype=torch.long)) for row in rows)
+    parameters = list(model.parameters())
+    gradients = (torch.autograd.grad(value, parameters) for value in (alone, loss(input_ids, mask)))
+    for ours, theirs in zip(*gradients, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

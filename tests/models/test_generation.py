@@ -8,7 +8,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers.generation.streamers import BaseStreamer
 
-from onlstm_hf.models.recurrent.state import ModelState
+from onlstm_hf.models.state import ModelState
 from tests.helpers.tiny_models import KINDS, assert_same_state
 
 VOCAB_SIZE, PAD, EOS = 5, 0, 1

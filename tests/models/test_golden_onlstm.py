@@ -10,9 +10,9 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from onlstm_hf import ONLSTMForCausalLM, convert_original_state_dict, tree_from_distances
-from onlstm_hf.fast.dropout import LockedDropout
+from onlstm_hf.models.dropout import LockedDropout
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
-from onlstm_hf.models.recurrent.state import RecurrentState
+from onlstm_hf.models.state import RecurrentState
 
 
 class Golden(NamedTuple):

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from onlstm_hf import PRPNForCausalLM, convert_original_state_dict, tree_from_distances
-from onlstm_hf.fast.dropout import ElementDropout
 from onlstm_hf.fast.prpn import native as native
+from onlstm_hf.models.dropout import ElementDropout
 from tests.helpers.native_operators import needs_operator
 
 built = needs_operator(native.OPERATOR)

@@ -7,7 +7,7 @@ import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMCausalLMOutput, ONLSTMModelOutput
-from onlstm_hf.models.recurrent.state import RecurrentState
+from onlstm_hf.models.state import RecurrentState
 from tests.helpers.tiny_models import KINDS, SIDES, VOCAB_SIZE, pad
 
 ONLSTM = KINDS["onlstm"]

@@ -4,8 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
-from onlstm_hf.fast.batch_norm import MaskedBatchNorm
-from onlstm_hf.models.modeling_prpn import memory_gates
+from onlstm_hf.models.modeling_prpn import MaskedBatchNorm, memory_gates
 from tests.helpers.prpn_reference import read_sentence
 from tests.helpers.tiny_models import PRPN, SIDES, VOCAB_SIZE, pad, random_rows
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from onlstm_hf import RNNConfig, RNNForCausalLM
-from onlstm_hf.fast.dropout import drop_connect
 from onlstm_hf.models.configuration_rnn import CELL_TYPES
+from onlstm_hf.models.dropout import drop_connect
 from onlstm_hf.models.modeling_rnn import RNNLayer, in_one_buffer
 
 each_cell = pytest.mark.parametrize("cell_type", CELL_TYPES)
@@ -85,7 +85,7 @@ def test_a_layer_and_its_gradients_are_those_of_a_loop_in_float64(make_layer, ce
         inputs = inputs[0]
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16 autocast"):
         output = layer(inputs, *state, mask)
-    last_state = layer.last_state(output)
+    last_state = output.state
 
     tolerance = {"float32": 1e-5, "float64": 1e-10, "bfloat16 autocast": 0.05}[precision]
     weights = torch.randn_like(expected)

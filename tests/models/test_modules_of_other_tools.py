@@ -82,54 +82,64 @@ def record(model) -> dict[str, list]:
 
 
 @EVERY_KIND
-def test_forward_hooks_see_all_steps_of_every_affine_map(kind):
+def test_forward_hooks_see_every_step_of_every_affine_map(kind):
     model = kind.make()
     seen, input_ids = record(model), torch.randint(12, (2, 4))
-    state = None
-    with torch.no_grad():
-        model(input_ids)
-        for token in input_ids.split(1, dim=1):
-            state = model(token, state=state).state
-    for name, (whole, *steps) in seen.items():
+    expected = kind.make()(input_ids).logits
+    torch.testing.assert_close(model(input_ids).logits, expected)
+    for name, calls in seen.items():
         module = model.get_submodule(name)
-        if name.startswith("model.predict_network.output"):  # batch and time are one dimension there
-            continue
-        time = 0 if kind is not KINDS["prpn"] and name != "lm_head" else 1
-        for part in (0, 1):
-            torch.testing.assert_close(torch.cat([step[part] for step in steps], dim=time), whole[part])
-        torch.testing.assert_close(whole[1], nn.functional.linear(whole[0], module.weight, module.bias))
+        num_rows = sum(inputs.numel() // module.in_features for inputs, _ in calls)
+        assert num_rows == input_ids.numel(), name
+        for inputs, output in calls:
+            torch.testing.assert_close(output, nn.functional.linear(inputs, module.weight, module.bias))
 
 
-@EVERY_TYPE
-def test_a_hook_may_change_what_the_input_projection_gives(kind, inputs):
-    model = kind.make()
-    projection = layers_of(model)[0].input_projection
-    projection.register_forward_hook(lambda module, args, output: output + 1)
-    if kind is KINDS["lstm"]:  # PyTorch's kernel does this product, too
-        with pytest.raises(ValueError, match="hooks can only look at this Linear"):
-            model(**inputs)
-        return
-    other = kind.make()
-    with torch.no_grad():
-        layers_of(other)[0].input_projection.bias += 1
-    torch.testing.assert_close(model(**inputs).logits, other(**inputs).logits)
+def projections_of(model) -> dict[str, nn.Linear]:
+    return {name: module for name, module in layers_of(model)[1].named_modules() if isinstance(module, nn.Linear)}
 
 
-@EVERY_TYPE
-@pytest.mark.parametrize(
-    "register",
-    [
-        lambda module: module.register_forward_hook(lambda module, args, output: output * 2),
-        lambda module: module.register_forward_pre_hook(lambda module, args: (args[0] + 1,)),
-        lambda module: module.register_full_backward_hook(lambda module, given, returned: None),
-    ],
-    ids=["output", "input", "gradient"],
-)
-def test_a_hook_that_the_recurrence_cannot_follow_is_refused(kind, inputs, register):
-    model = kind.make()
-    register(layers_of(model)[1].recurrent_projection)
-    with pytest.raises(ValueError, match="hooks can only look at this .*: the recurrence reads its weight"):
-        model(**inputs)
+@EVERY_KIND
+def test_a_hook_may_change_what_any_projection_gives(kind, inputs):
+    for name in projections_of(kind.make()):
+        model, other = kind.make(), kind.make()
+        projections_of(model)[name].register_forward_hook(lambda module, args, output: output + 1)
+        with torch.no_grad():
+            projections_of(other)[name].bias += 1
+        torch.testing.assert_close(model(**inputs).logits, other(**inputs).logits)
+
+
+@EVERY_KIND
+def test_a_hook_may_change_what_any_projection_is_given(kind, inputs):
+    for name in projections_of(kind.make()):
+        model, other = kind.make(**kind.no_dropout), kind.make(**kind.no_dropout)
+        projections_of(model)[name].register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+        with torch.no_grad():
+            projections_of(other)[name].weight *= 2
+        torch.testing.assert_close(model(**inputs).logits, other(**inputs).logits)
+
+
+@EVERY_KIND
+def test_backward_hooks_see_the_gradients_of_every_step(kind, inputs):
+    model, seen = kind.make().train(), []
+    projection = layers_of(model)[1].recurrent_projection
+    projection.register_full_backward_hook(lambda module, given, returned: seen.append(returned[0]))
+    model(**inputs).loss.backward()
+    bias = torch.stack(seen).sum(dim=(0, 1))
+    torch.testing.assert_close(bias, projection.bias.grad)
+
+
+@EVERY_KIND
+def test_hooks_leave_drop_connect_in_training_as_it_is(kind, inputs):
+    losses = []
+    for has_hooks in (False, True):
+        model = kind.make().train()
+        if has_hooks:
+            for layer in layers_of(model):
+                layer.recurrent_projection.register_forward_hook(lambda module, args, output: None)
+        torch.manual_seed(0)
+        losses.append(model(**inputs).loss)
+    torch.testing.assert_close(*losses)
 
 
 @EVERY_TYPE
@@ -206,7 +216,7 @@ WIDE = {"embedding_size": 64, "hidden_size": 64}
 @pytest.mark.parametrize(
     ("quantize", "tolerance"),
     [
-        (quantized_by_pytorch, 0.05),
+        (quantized_by_pytorch, 0.1),  # it also rounds the states, at every step
         (quantized_by_torchao, 0.05),
         (quantized_by_bitsandbytes, 0.05),
         (quantized_in_4_bits, 0.5),

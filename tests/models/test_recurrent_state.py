@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onlstm_hf.models.recurrent.state import ModelState, RecurrentState
+from onlstm_hf.models.state import ModelState, RecurrentState
 from tests.helpers.tiny_models import MODEL_TYPES, assert_same_state, random_state
 
 

@@ -6,7 +6,8 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import AutoModelForSequenceClassification
 
-from onlstm_hf.models.recurrent.pair_classification import PairClassifier
+from onlstm_hf import RNNConfig
+from onlstm_hf.models.heads import PairClassifier
 from tests.helpers.tiny_models import KINDS, PAD, pad, random_rows
 
 LABELS = ["<", ">", "=", "^", "|", "#", "v"]
@@ -134,7 +135,7 @@ def test_dropout_is_for_training_only(make_model, sides):
 
 
 def test_hidden_layer_of_the_classifier_drops_before_both_maps():
-    classifier = PairClassifier(size=50, num_labels=2, dropout=0.5)
+    classifier = PairClassifier(50, RNNConfig(num_labels=2, classifier_dropout=0.5))
     nn.init.ones_(classifier.hidden.weight)
     nn.init.zeros_(classifier.hidden.bias)
     nn.init.ones_(classifier.output.weight)

@@ -56,7 +56,7 @@ def test_a_batch_of_trees_is_composed_as_each_tree_by_the_equations(model, side)
         for row, keep in zip(ids, mask.bool(), strict=True):
             row[keep] = row[keep].flip(0)
     with torch.no_grad():
-        roots = model.encode(ids, mask)
+        roots = model.model(ids, mask)
     expected = torch.stack([compose(model, nested(pair.left))[0] for pair in pairs])
     torch.testing.assert_close(roots.double(), expected, rtol=1e-4, atol=1e-5)
 
@@ -77,8 +77,8 @@ def test_the_loss_reaches_every_weight_and_falls(model):
 
 def test_dropout_is_for_training_only(model):
     ids = torch.full((20, 1), VOCABULARY["a"])
-    assert len(model.encode(ids, None).unique(dim=0)) == 1
-    assert len(model.train().encode(ids, None).unique(dim=0)) > 1
+    assert len(model.model(ids, None).unique(dim=0)) == 1
+    assert len(model.train().model(ids, None).unique(dim=0)) > 1
 
 
 def test_saving_and_loading(model, tmp_path):

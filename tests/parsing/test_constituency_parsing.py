@@ -42,7 +42,7 @@ def parse(checkpoint):
 
 @pytest.fixture(scope="module")
 def records(model, tokenizer):
-    """What the trees of `parse` say of each sentence."""
+    """Returns the records of the trees of `parse`."""
     return [
         {"words": list(tree.words), "brackets": tree.to_bracket(), "distances": list(tree.distances)}
         for tree in model.parse(SENTENCES, tokenizer)

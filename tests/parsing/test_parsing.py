@@ -71,7 +71,7 @@ class ModelCalls:
         monkeypatch.setattr(model, "syntactic_distances", record)
 
 
-# What a sentence may be
+# Kinds of sentences
 
 
 def test_a_string_a_list_of_words_and_ids_give_the_tree_of_the_models_distances():
@@ -388,7 +388,7 @@ def test_units_tokens_gives_a_tree_over_subwords(bpe):
     assert tree == tree_from_distances(tokens_distances(model, ids), tree.words)
 
 
-# What does not fit
+# Refused input
 
 
 def test_a_tokenizer_that_is_too_large_is_refused_before_anything_is_read():

@@ -6,11 +6,15 @@ import subprocess
 from functools import cache
 
 import pytest
-from transformers import AutoTokenizer
+import torch
+from transformers import AutoTokenizer, pipeline
 
-from onlstm_hf import build_word_tokenizer
+from onlstm_hf import InducedTree, build_word_tokenizer
+from onlstm_hf.cli.main import main
+from onlstm_hf.parsing.sentences import read_text
 from onlstm_hf.text.word_alignment import encode_sentence, encode_words, kept_words, mark_offsets
 from onlstm_hf.trees.treebank import read_treebank
+from onlstm_hf.utils.checkpoints import load_checkpoint
 from tests.conftest import PROJECT_ROOT
 
 CARDS = sorted(folder.name for folder in (PROJECT_ROOT / "model_cards").glob("*ptb*"))
@@ -135,6 +139,53 @@ def test_offsets_of_autotokenizer_are_places_in_the_typed_text():
     encoding = released()(text, return_offsets_mapping=True)
     words = [text[start:end] for start, end in encoding["offset_mapping"]]
     assert words == ["Do", "n’t", "he", "said", "IT", "is", "5", "U.S.", "cats", "’"]
+
+
+@pytest.mark.parametrize("text", TYPED)
+def test_a_call_that_begins_with_the_token_that_is_asked_for_equals_parse(text):
+    model, tokenizer = load_checkpoint(str(PACKED))
+    asking = AutoTokenizer.from_pretrained(PACKED, add_bos_token=True)
+    with torch.no_grad():
+        outputs = model(**asking(text, return_tensors="pt"), output_distances=True)
+    assert outputs.forget_distances[model.parse_layer, 0, 1:].tolist() == pytest.approx(
+        model.parse(text, tokenizer).distances, abs=1e-6
+    )
+
+
+@pytest.mark.parametrize("punctuation", ["drop", "attach", "cue"])
+def test_every_door_gives_the_same_record(punctuation, capsys):
+    model, tokenizer = load_checkpoint(str(PACKED))
+    texts = [*TYPED, "", "()[]{} (the) [cat]", "\t the\tcat "]
+    trees = model.parse(texts, tokenizer, punctuation=punctuation)
+    records = [tree.to_record(text) for tree, text in zip(trees, texts, strict=True)]
+    for record, text in zip(records, texts, strict=True):
+        assert record["words"] == [text[start:end] for start, end in record["offsets"]]
+        assert all(span["text"] == text[span["start"] : span["end"]] for span in record["spans"])
+        read_again = InducedTree.from_bracket(record["brackets"])
+        assert list(read_again.words) == record["words"]
+        assert read_again.spans() == [(span["word_start"], span["word_end"]) for span in record["spans"]]
+    parse = pipeline("constituency-parsing", model=model, tokenizer=tokenizer)
+    assert approximately(parse(texts, punctuation=punctuation)) == approximately(records)
+    command = ["parse", "--model", str(PACKED), "--dtype", "float32", "--format", "jsonl"]
+    assert main([*command, "--punctuation", punctuation, *texts]) == 0
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line.pop("line") for line in lines] == list(range(1, len(texts) + 1))
+    assert {line.pop("start") for line in lines} == {0}
+    assert approximately(lines) == approximately(records)
+
+
+def approximately(records):
+    """The records with distances that a batch of another size does not change."""
+    return [record | {"distances": [value and round(value, 3) for value in record["distances"]]} for record in records]
+
+
+def test_text_without_spaces_gets_a_warning(monkeypatch):
+    warnings = []
+    monkeypatch.setattr("onlstm_hf.parsing.sentences.logger.warning_once", warnings.append)
+    read_text(released(), "the cat sat 一 只 猫")
+    assert not warnings
+    read_text(released(), "一只猫坐在垫子上看着我们")
+    assert "segment" in warnings[0]
 
 
 def test_special_and_added_tokens_do_not_cut_words():

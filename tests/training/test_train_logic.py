@@ -13,7 +13,6 @@ from onlstm_hf import generate_logic_pairs
 from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
-from onlstm_hf.models.recurrent.pair_classification import ForSequencePairClassification
 from tests.helpers.training_runs import command, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
@@ -186,7 +185,7 @@ def test_batches_hold_pairs_of_similar_length_padded_on_the_right(pairs):
 @pytest.mark.parametrize("name", ["logic_onlstm", "logic_lstm", "logic_tree_lstm"])
 def test_the_recipes_have_the_authors_settings(project_root, name):
     recipe = parse_logic_recipe([str(project_root / "training" / "recipes" / f"{name}.yaml")])
-    model = build_classifier(recipe, build_logic_tokenizer(), RELATIONS, ForSequencePairClassification)
+    model = build_classifier(recipe, build_logic_tokenizer(), RELATIONS, True)
     assert model.classifier.output.in_features == 400 and model.config.num_labels == 7
     assert {model.config.input_dropout, model.config.classifier_dropout} == {0.2}
     assert model.model.embeddings.weight.abs().max() <= 0.1

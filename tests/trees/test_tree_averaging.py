@@ -120,7 +120,7 @@ def test_ties_change_which_of_the_best_trees_it_is_and_nothing_else(trees, rule)
 
 
 def drawn_trees(trees, number, **options):
-    """How often each average comes out."""
+    """Counts how often each average comes out."""
     generator = np.random.default_rng(1)
     return Counter(average_trees(trees, seed=generator, **options) for _ in range(number))
 

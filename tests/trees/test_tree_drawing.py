@@ -10,15 +10,12 @@ from hypothesis import strategies as st
 
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.drawing import (
-    WordMeasure,
     compared_trees_to_svg,
     distances_to_svg,
-    figure_style,
     is_right_to_left,
     save_figure,
     tree_to_svg,
     tree_to_text,
-    words_to_svg,
 )
 from onlstm_hf.trees.induced_tree import InducedTree
 from tests.helpers.requirements import library
@@ -173,28 +170,6 @@ def test_distances_that_are_not_finite_get_no_point():
     assert pins == ["cat: 0.5"]
 
 
-def test_words_are_drawn_without_a_tree_and_measures_in_their_units():
-    measures = [WordMeasure("surprisal", [4.0, 8.0, 6.0], "bits"), WordMeasure("layer 1", [0.1, 0.2, 0.3])]
-    svg = words_to_svg(TREE.words, measures)
-    root = ElementTree.fromstring(svg)
-    pins = [title.text for title in root.iterfind(f"{SVG}circle/{SVG}title")]
-    assert pins == ["the: 4", "old: 8", "cat: 6", "the: 0.1", "old: 0.2", "cat: 0.3"]
-    assert {"surprisal", "bits", "layer 1", "distance"} <= set(shown_texts(svg))
-    assert "tree" not in svg.lower()
-    assert not [path for path in root.findall(f"{SVG}path") if path.get("class") == "ink-stroke"]
-
-
-def test_a_page_can_give_pictures_the_theme_of_its_own():
-    svg = TREE.to_svg([0.1, 0.2, 0.3])
-    classes = {element.get("class") for element in ElementTree.fromstring(svg)} - {None}
-    for theme, other in (("light", "dark"), ("dark", "light")):
-        rules = set(figure_style(theme, "body.chosen").split("}")) - {""}
-        selectors = {rule.partition("{")[0] for rule in rules}
-        assert selectors >= {f"body.chosen .onlstm-figure .{name}" for name in classes}
-        assert not rules & set(figure_style(other, "body.chosen").split("}"))
-    assert figure_style("dark") in svg
-
-
 def test_wrong_numbers_of_distances_and_names_are_refused():
     with pytest.raises(ValueError, match="2 for 3 words"):
         tree_to_svg(TREE, [0.1, 0.2])
@@ -286,5 +261,6 @@ def test_text_from_right_to_left_has_its_first_word_on_the_right():
 @pytest.mark.parametrize("words", [["the", "cat"], ["猫", "が"], ["the", "قط", "sat"], ["1", "2"]])
 def test_other_text_has_its_first_word_on_the_left(words):
     assert not is_right_to_left(words)
-    places = [float(text.get("x")) for text in ElementTree.fromstring(words_to_svg(words, [])).iter(f"{SVG}text")]
+    svg = tree_to_svg(tree_from_distances(range(len(words)), words))
+    places = [float(text.get("x")) for text in ElementTree.fromstring(svg).iter(f"{SVG}text")]
     assert places == sorted(places)

@@ -61,6 +61,15 @@ def test_more_than_the_files_have_is_refused_before_memory_is_taken(checkpoint, 
         load_checkpoint(str(folder))
 
 
+@pytest.mark.parametrize("kind, field", TOO_MUCH)
+def test_transformers_own_loading_refuses_it_before_memory_is_taken(checkpoint, kind, field, monkeypatch):
+    folder = checkpoint(kind)
+    change(folder, **{field: HUGE.get(field, 10**8)}, layer_sizes=None)
+    monkeypatch.setattr(PreTrainedModel, "from_pretrained", lambda *_, **__: pytest.fail("it took the memory"))
+    with pytest.raises(ValueError, match="asks for more than the"):
+        AutoModelForCausalLM.from_pretrained(folder)
+
+
 def test_the_error_says_what_the_files_have(checkpoint):
     folder = checkpoint("onlstm")
     tensors = load_file(folder / "model.safetensors")

@@ -17,7 +17,7 @@ from transformers import (
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.results_file import write_results
 from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate
-from training.loop.model_setup import changed_config, trained_class
+from training.loop.model_setup import changed_config, choose_implementation, trained_class
 from training.loop.progress import Progress
 from training.loop.task import BatchSource, Share, Task
 
@@ -27,14 +27,14 @@ class Classification(Task):
 
     Attributes:
         labels: those that there are.
-        base_class: of the models that can be trained.
+        takes_pairs: whether the models classify pairs of sequences.
         script: the name of that which trains, for its results.
         validation: examples, set by `load_examples`.
     """
 
     logs_learning_rate = True
     labels: ClassVar[Sequence[str]]
-    base_class: ClassVar[type[PreTrainedModel]]
+    takes_pairs: ClassVar[bool]
     script: ClassVar[str]
 
     validation: list[Example]
@@ -57,7 +57,7 @@ class Classification(Task):
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         self.tokenizer = self.build_tokenizer()
-        return build_classifier(self.recipe, self.tokenizer, self.labels, self.base_class)
+        return build_classifier(self.recipe, self.tokenizer, self.labels, self.takes_pairs)
 
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
         return ExampleBatches(self.load_examples(), share, self.recipe.optimization.seed)
@@ -82,6 +82,7 @@ class Classification(Task):
 
     def write_results(self, output_dir: Path, progress: Progress, device: torch.device) -> dict:
         model = AutoModelForSequenceClassification.from_pretrained(output_dir / "best").to(device)
+        choose_implementation(model, self.recipe.model.implementation)
         results = {
             "task": self.name.replace("_", " "),
             "name": output_dir.name,
@@ -102,7 +103,7 @@ class Classification(Task):
 
 
 def build_classifier(
-    recipe: Any, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str], base_class: type[PreTrainedModel]
+    recipe: Any, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str], takes_pairs: bool
 ) -> PreTrainedModel:
     """A new classifier of the recipe's type.
 
@@ -110,13 +111,13 @@ def build_classifier(
         recipe: has the group `model`.
         tokenizer: of the model.
         labels: in the order of their numbers.
-        base_class: that the model must derive from.
+        takes_pairs: whether it classifies pairs of sequences.
 
     Raises:
         ValueError: if there is none of this type.
     """
     known = AutoConfig.for_model(recipe.model.model_type)
-    model_class = trained_class(known, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, base_class)
+    model_class = trained_class(known, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, takes_pairs)
     fields = {
         "vocab_size": len(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,

@@ -16,9 +16,8 @@ from transformers import (
 )
 
 import onlstm_hf
-from onlstm_hf.fast.dropout import drop_connect_scale
-from onlstm_hf.models.recurrent.configuration_awd_lstm import AWDLSTMConfig
-from onlstm_hf.models.recurrent.language_model import RecurrentForCausalLM
+from onlstm_hf.models.configuration_awd_lstm import AWDLSTMConfig
+from onlstm_hf.models.dropout import drop_connect_scale
 from onlstm_hf.utils.checkpoint_size import check_size
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
@@ -106,7 +105,7 @@ def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTra
         with reported_damage(f"the checkpoint {arguments.init_from}"):
             known = AutoConfig.from_pretrained(arguments.init_from)
         fields = known.to_dict()
-    trained_class(known, MODEL_FOR_CAUSAL_LM_MAPPING, RecurrentForCausalLM)
+    trained_class(known, MODEL_FOR_CAUSAL_LM_MAPPING)
     return changed_config(known, fields, arguments.model)
 
 

@@ -1,5 +1,6 @@
 """The trees that a classifier of ListOps induces on its way to the value."""
 
+import inspect
 from collections.abc import Sequence
 
 import torch
@@ -24,7 +25,7 @@ def induced_trees(
         expressions: the same, for their tokens.
         batch_size: expressions in one pass.
     """
-    if "output_distances" not in model.model.further_arguments:
+    if "output_distances" not in inspect.signature(model.model.forward).parameters:
         return None
     trees: list[InducedTree | None] = [None] * len(examples)
     with evaluation_mode(model):

@@ -9,6 +9,7 @@ from typing import Any
 
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from onlstm_hf.models.state import RecurrentPreTrainedModel
 from onlstm_hf.utils.checkpoints import registered_classes
 
 
@@ -41,25 +42,38 @@ def run_model_code(path: str) -> None:
 
 
 def trained_class(
-    config: PreTrainedConfig, mapping: Mapping[type, type | tuple[type, ...]], base: type[PreTrainedModel]
+    config: PreTrainedConfig, mapping: Mapping[type, type | tuple[type, ...]], takes_pairs: bool = False
 ) -> type[PreTrainedModel]:
     """The model of a type that the loop trains.
 
     Args:
         config: of the model.
         mapping: the models of each configuration, as an Auto class knows them.
-        base: the class from which models derive that take and return what the loop gives and needs.
+        takes_pairs: whether it must classify pairs of sequences, or single ones.
 
     Raises:
         ValueError: if none of the type does.
     """
     for model_class in registered_classes(mapping, type(config)):
-        if issubclass(model_class, base):
+        if issubclass(model_class, RecurrentPreTrainedModel) and model_class.takes_pairs == takes_pairs:
             return model_class
     raise ValueError(
         f'models of type "{config.model_type}" cannot be trained here: the model_type must be one of onlstm_hf or of '
-        f"model_code, with a class that derives from {base.__name__}"
+        f"model_code, with a class that derives from {RecurrentPreTrainedModel.__name__} and has "
+        f"takes_pairs = {takes_pairs}"
     )
+
+
+def choose_implementation(model: PreTrainedModel, implementation: str) -> None:
+    """Sets how a model is computed, see `set_implementation` of the models; others have `"auto"` alone.
+
+    Raises:
+        ValueError: if the model cannot be computed so.
+    """
+    if hasattr(model, "set_implementation"):
+        model.set_implementation(implementation)
+    elif implementation != "auto":
+        raise ValueError(f'models of type "{model.config.model_type}" have no implementation {implementation!r}')
 
 
 def changed_config(known: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:

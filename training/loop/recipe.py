@@ -65,6 +65,7 @@ class ModelFields:
 
     _argument_group_name: ClassVar[str] = "model"
     model_code: ClassVar[None] = None
+    implementation: ClassVar[str] = "auto"
 
     model: str = fixed("Fields of its configuration, a mapping; override one with --model.hidden_size 650.", "{}")
 
@@ -79,6 +80,11 @@ class NewModelArguments(ModelFields):
     model_type: str = fixed("Model type, as AutoConfig knows it.", "onlstm")
     model_code: str | None = recorded(
         "Python file that is run first: it registers a new model_type with the Auto classes.", None
+    )
+    implementation: str = recorded(
+        "auto: the fastest way that fits; reference: the equations as the model's file has them; or a fast path by "
+        "name (triton, native, fused).",
+        "auto",
     )
 
 

@@ -29,7 +29,7 @@ from training.loop.checkpointing import (
     without_notices,
     write_checksums,
 )
-from training.loop.model_setup import run_model_code
+from training.loop.model_setup import choose_implementation, run_model_code
 from training.loop.optimization import (
     all_finite,
     average_gradients,
@@ -143,6 +143,7 @@ class TrainingRun:
         set_seed(arguments.seed, device_specific=True)
 
         model = task.build_model(checkpoint)
+        choose_implementation(model, self.recipe.model.implementation)
         self.averaged = average_of(model, arguments.average_decay) if arguments.averages else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
         average_gradients(self.model)

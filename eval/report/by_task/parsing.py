@@ -7,7 +7,7 @@ from eval.report.tasks import PARSING
 from onlstm_hf.hub.cards.published import published_figures
 from onlstm_hf.scoring.parsing_scores import ParsingScores, mean_f1_interval
 
-LABELS = ("ADJP", "NP", "PP", "INTJ")
+NUM_LABELS = 6  # columns of label recall
 PUBLISHED_MAX_WORDS = 10
 SPREAD = ("mean", "standard_deviation", "min", "max")
 # The figures in the paper on the ON-LSTM. RESULTS.md shows other systems, too.
@@ -27,9 +27,9 @@ def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
         seed: of the bootstrap.
 
     Returns:
-        `num_checkpoints`; and `sentence_f1`, `corpus_f1`, `average_depth` and, by label, `label_recall`, each with
-        `mean`, `standard_deviation` (of a sample; `None` of one checkpoint), `min` and `max`. `sentence_f1` also has
-        the `interval` of `mean_f1_interval`.
+        `num_checkpoints`; `label_counts`, how many gold constituents have each label; and `sentence_f1`, `corpus_f1`,
+        `average_depth` and, by label, `label_recall`, each with `mean`, `standard_deviation` (of a sample; `None` of
+        one checkpoint), `min` and `max`. `sentence_f1` also has the `interval` of `mean_f1_interval`.
     """
 
     def spread(figure: Callable[[ParsingScores], float]) -> dict:
@@ -44,6 +44,7 @@ def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
         "sentence_f1": sentence_f1 | {"interval": list(mean_f1_interval(scores, seed=seed))},
         "corpus_f1": spread(lambda score: score.corpus_f1),
         "average_depth": spread(lambda score: score.average_depth),
+        "label_counts": {label: counts.total for label, counts in scores[0].label_recall.items()},
         "label_recall": {
             label: spread(lambda score, label=label: score.label_recall[label].recall)
             for label in scores[0].label_recall
@@ -52,13 +53,15 @@ def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
 
 
 def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -> tuple[list[str], list[list[str]]]:
-    """The header and rows of the table, in per cent but for the depth.
+    """The header and rows of the table, in per cent but for the depth; label recall of the most frequent labels.
 
     Args:
         summaries: by part (`all` sentences and, where there are some, `short` ones) and name, what `summarize` gives.
         max_words: of the short sentences.
     """
     short = summaries.get("short", {})
+    counts = next(iter(summaries["all"].values()))["label_counts"]
+    labels = sorted(counts, key=lambda label: (-counts[label], label))[:NUM_LABELS]
     spread = ["s.d.", "min", "max", "95 %"]
     header = ["trees", "sentence F1", *spread, "corpus F1", f"F1, <= {max_words} words", *spread, "depth"]
     rows = [
@@ -68,11 +71,11 @@ def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -
             _per_cent(summary["corpus_f1"]["mean"]),
             *(_spread(short[name]["sentence_f1"]) if short else ["-", "", "", "", ""]),
             f"{summary['average_depth']['mean']:.1f}",
-            *(_per_cent(recall["mean"]) if recall else "-" for recall in map(summary["label_recall"].get, LABELS)),
+            *(_per_cent(recall["mean"]) if recall else "-" for recall in map(summary["label_recall"].get, labels)),
         ]
         for name, summary in summaries["all"].items()
     ]
-    return [*header, *LABELS], rows
+    return [*header, *labels], rows
 
 
 def file_table(by_file: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]:
@@ -93,13 +96,14 @@ def file_table(by_file: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]
     return ["file", "sentences", "words", *names], [*rows, ["mean of files", "", "", *means]]
 
 
-def published_rows(max_words: int, published: Sequence[Mapping] = PUBLISHED) -> list[list[str]]:
+def published_rows(max_words: int, num_columns: int, published: Sequence[Mapping] = PUBLISHED) -> list[list[str]]:
     """The published rows of this table; their short sentences are those of at most `PUBLISHED_MAX_WORDS` words."""
     rows = []
     for row in published:
         short = row.get("wsj10", row.get("sample10", {})) if max_words == PUBLISHED_MAX_WORDS else {}
         figures = [*_published_spread(row.get("wsj", {})), "", *_published_spread(short)]
-        rows.append([f"{row['system']} (published)", *figures, *[""] * (1 + len(LABELS))])
+        cells = [f"{row['system']} (published)", *figures]
+        rows.append(cells + [""] * (num_columns - len(cells)))
     return rows
 
 

@@ -1,46 +1,25 @@
 """The ordered-neurons recurrence of Shen, Tan, Sordoni & Courville (ICLR 2019), section 4.
 
-`ordered_neurons` is the one entrance. Behind it stand the readable reference, which is the definition, and faster
-paths with a hand-derived backward pass, a file each, which are tested against it. All tensors are time first, as the
-loop over time reads them. With `C` chunks of `K` units each (`H = C * K`), the `G = 2 * C + 4 * H` gate columns are,
-in this order: master input gate (`C`), master forget gate (`C`), cell candidate (`H`), input gate (`H`), forget gate
-(`H`), output gate (`H`).
+`ordered_neurons` is the one entrance. Behind it stand paths with a hand-derived backward pass, a file each, which are
+tested against the equations in `models/modeling_onlstm.py`. All tensors are time first. With `C` chunks of `K` units
+each (`H = C * K`), the `G = 2 * C + 4 * H` gate columns are, in this order: master input gate (`C`), master forget
+gate (`C`), cell candidate (`H`), input gate (`H`), forget gate (`H`), output gate (`H`).
 """
-
-from typing import NamedTuple
 
 import torch
 
-from ..linear import matmul
+from ..linear import linear, matmul
 from ..recurrence.operator import Recurrence, needs_gradient
 from ..recurrence.path_check import Setting
-from ..recurrence.scan import LOOPS
 from .contract import Gradients, Inputs, Options, Trace
-from .equations import reference, state_dtype
 from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
 # `"auto"` takes the first one that fits, so the fastest stands first.
-_FAST_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
+_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
 # So many rows of a gradient are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
 _ROWS_OF_MASK = 1024
-
-
-class OrderedNeuronsOutput(NamedTuple):
-    """What the recurrence of one layer returns.
-
-    Attributes:
-        outputs: `[T, B, H]`, the hidden states `h_t`.
-        cell: `[B, C, K]`, the last cell state, in the precision that it was computed in.
-        forget_distances: `[T, B]`, `1 - mean_C(master forget gate)`.
-        input_distances: `[T, B]`, `mean_C(master input gate)`.
-    """
-
-    outputs: torch.Tensor
-    cell: torch.Tensor
-    forget_distances: torch.Tensor
-    input_distances: torch.Tensor
 
 
 def ordered_neurons(
@@ -52,12 +31,12 @@ def ordered_neurons(
     implementation: str = "auto",
     recurrent_scale: float = 1.0,
     recurrent_mask: torch.Tensor | None = None,
-) -> OrderedNeuronsOutput:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs one ordered-neurons layer over a sequence.
 
     The cell state and all gates are computed in float32 (float64 for float64 input), whatever the dtype of the
-    weights. Under bfloat16 autocast the product with `recurrent_weight` is in bfloat16. The fast paths cannot be
-    differentiated twice; the reference can.
+    weights. Under bfloat16 autocast the product with `recurrent_weight` is in bfloat16. The paths cannot be
+    differentiated twice.
 
     Args:
         input_gates: `[T, B, G]`, the affine map of the layer's input, with both biases in it.
@@ -65,42 +44,32 @@ def ordered_neurons(
         hidden: `[B, H]`, the hidden state before the first step.
         cell: `[B, C, K]`, the cell state before the first step; its shape says how many chunks there are.
         mask: optional `[T, B]` booleans, `False` where a step must leave the state as it is (padding).
-        implementation: `"reference"`; `"scan"`, the same as one operator, for export; `"fused"`, PyTorch operations
-            without a graph over time, on any device; `"native"`, the compiled CPU operator; `"triton"`, kernels and
-            recorded CUDA graphs on a GPU; or `"auto"`, the fastest one that fits the tensors.
+        implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"native"`, the
+            compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`, the fastest one
+            that fits the tensors.
         recurrent_scale: factor of `recurrent_weight`, folded into it once per sequence.
         recurrent_mask: optional `[G, H]` booleans, `False` where drop-connect leaves out an entry of
             `recurrent_weight`; folded into it as well.
+
+    Returns:
+        The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in the precision that it was computed in, and
+        the means over chunks of the master input and the master forget gate, `[T, B, 2]`.
 
     Raises:
         ValueError: if the shapes do not fit together, the implementation is unknown, or the tensors do not fit it.
     """
     inputs = Inputs(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask)
     _check_shapes(inputs)
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
-    if implementation in LOOPS:
-        outputs, last_cell, distances = reference(inputs, recurrent_scale, LOOPS[implementation])
-    else:
-        outputs, last_cell, distances = _fast(inputs, recurrent_scale, implementation)
-    input_distances, one_minus_forget = distances.unbind(dim=-1)
-    return OrderedNeuronsOutput(outputs, last_cell, 1 - one_minus_forget, input_distances)
-
-
-def _fast(
-    inputs: Inputs, recurrent_scale: float, implementation: str
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """By a fast path what `reference` returns."""
-    input_gates, weight, weight_mask, hidden, cell, mask = inputs
-    input_dtype, dtype = input_gates.dtype, state_dtype(input_gates)
+    if implementation != "auto" and implementation not in PATHS:
+        raise ValueError(f"implementation must be one of auto, {', '.join(PATHS)}, not {implementation!r}")
+    input_dtype, dtype = input_gates.dtype, torch.promote_types(input_gates.dtype, torch.float32)
     product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
     if input_dtype != torch.bfloat16:
         input_gates = input_gates.to(dtype)
-    inputs = Inputs(input_gates, weight.to(dtype), weight_mask, hidden.to(dtype), cell.to(dtype), mask)
-    differentiable = needs_gradient(inputs)
-    options = Options(recurrent_scale, product_in_bfloat16, save_for_backward=differentiable)
-    outputs, last_cell, distances, *_ = RECURRENCE.run(inputs, options, implementation)
-    return outputs.to(input_dtype), last_cell, distances
+    inputs = Inputs(input_gates, recurrent_weight.to(dtype), recurrent_mask, hidden.to(dtype), cell.to(dtype), mask)
+    options = Options(recurrent_scale, product_in_bfloat16, save_for_backward=needs_gradient(inputs))
+    outputs, last_cell, means, *_ = RECURRENCE.run(inputs, options, implementation)
+    return outputs.to(input_dtype), last_cell, means
 
 
 def _product_dtype(tensor: torch.Tensor, state_dtype: torch.dtype) -> torch.dtype:
@@ -207,5 +176,7 @@ def _weight_gradient(
     return gradient
 
 
-RECURRENCE = _OrderedNeurons(__name__, _FAST_PATHS)
-IMPLEMENTATIONS = ("auto", *LOOPS, *_FAST_PATHS)
+RECURRENCE = _OrderedNeurons(__name__, _PATHS)
+PATHS = tuple(_PATHS)
+
+__all__ = ["PATHS", "RECURRENCE", "linear", "ordered_neurons"]

@@ -8,6 +8,29 @@ from typing import NamedTuple
 
 import torch
 
+# Added to the sum of the gated terms of the attention, before they are divided by it.
+ATTENTION_EPSILON = 1e-8
+
+
+class ReadingWeights(NamedTuple):
+    """The weights of one layer of the reading network, but for its map of the layer's input to the gates.
+
+    Attributes:
+        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the key of the attention.
+        key_bias: `[H]`, its bias.
+
+    All others are those of `StepWeights`.
+    """
+
+    key: torch.Tensor
+    key_bias: torch.Tensor
+    recurrent: torch.Tensor
+    recurrent_bias: torch.Tensor
+    gates_gain: torch.Tensor
+    gates_bias: torch.Tensor
+    cell_gain: torch.Tensor
+    cell_bias: torch.Tensor
+
 
 class StepWeights(NamedTuple):
     """What one layer of the reading network learns for its steps, without its maps of the layer's input.

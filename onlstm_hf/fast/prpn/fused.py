@@ -6,10 +6,9 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional as F
 
-from ..deviation_norm import gradient_factors, normalize, normalize_backward
 from ..recurrence.fast_path import FastPath
-from ..structured_attention import ATTENTION_EPSILON, softmax_terms
-from .contract import Gradients, Inputs, Options, Trace
+from .contract import ATTENTION_EPSILON, Gradients, Inputs, Options, Trace
+from .deviation_norm import gradient_factors, normalize, normalize_backward
 
 
 def forward(inputs: Inputs, options: Options) -> Trace:
@@ -35,7 +34,7 @@ def forward(inputs: Inputs, options: Options) -> Trace:
         hidden_window = tape[:, step : step + num_slots, 0]
         scores = torch.bmm(key.unsqueeze(1), hidden_window.transpose(1, 2)).squeeze(1)
         exponentials, attentions = trace.exponentials[:, step], trace.attentions[:, step]
-        exponentials.copy_(softmax_terms(scores))
+        exponentials.copy_((scores - scores.amax(dim=-1, keepdim=True)).exp_())
         gated = exponentials * gates[:, step]
         attentions.copy_(gated.div_(gated.sum(dim=-1, keepdim=True).add_(ATTENTION_EPSILON)))
         window = flat_tape[:, step : step + num_slots]

@@ -11,8 +11,8 @@ try:
 except ImportError as error:
     raise ImportError("the kernels of the reading network need the package triton") from error
 
-from ..deviation_norm import EPSILON
-from ..structured_attention import ATTENTION_EPSILON
+from .contract import ATTENTION_EPSILON
+from .deviation_norm import EPSILON
 
 # Units of a block in the attention's loops over all units.
 ATTENTION_BLOCK = 256

@@ -1,67 +1,32 @@
 """The recurrence of the PRPN's reading network: an LSTM whose past is a tape of memories that it attends to.
 
 Shen, Lin, Huang & Courville (ICLR 2018), section 4.2; the cell is the LSTM of the Long Short-Term Memory-Network
-(Cheng, Dong & Lapata 2016) with layer normalisation. `read_sequence` is the one entrance. Behind it stand the readable
-reference, which is the definition, and faster paths with a hand-derived backward pass, a file each, which are tested
-against it.
+(Cheng, Dong & Lapata 2016) with layer normalisation. `read_sequence` is the one entrance. Behind it stand paths with a
+hand-derived backward pass, a file each, which are tested against the equations in `models/modeling_prpn.py`.
 
 With `B` rows, `T` steps, `S` memory slots and `H` units, a tape `[B, S + T, H]` begins with the `S` memories before
 the first step and has one more for each step, oldest first: step `t` sees the window `[:, t : t + S]`. The `4 * H`
 columns of the gates are, in this order: input gate, forget gate, cell candidate, output gate.
 """
 
-from typing import NamedTuple
-
 import torch
 
 from ..linear import linear, matmul
 from ..recurrence.operator import Recurrence
 from ..recurrence.path_check import Setting
-from ..recurrence.scan import LOOPS
-from .contract import Gradients, Inputs, Options, ReadingMasks, StepWeights, Trace
-from .equations import ReadingWeights, reference
+from .contract import Gradients, Inputs, Options, ReadingMasks, ReadingWeights, StepWeights, Trace
 from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
 # `"auto"` takes the first one that fits, so the fastest stands first.
-_FAST_PATHS = {"native": NATIVE, "triton": TRITON, "fused": FUSED}
-
-
-class ReadingOutput(NamedTuple):
-    """What the recurrence of one layer returns.
-
-    Attributes:
-        hidden_tape: `[B, S + T, H]`, the given hidden states and those of every step, oldest first.
-        cell_tape: the same for the cell states.
-        attentions: `[B, T, S]`, how much each step takes of each memory of its window. Not differentiable.
-    """
-
-    hidden_tape: torch.Tensor
-    cell_tape: torch.Tensor
-    attentions: torch.Tensor
-
-    @property
-    def outputs(self) -> torch.Tensor:
-        """`[B, T, H]`, the hidden states of every step."""
-        return self.hidden_tape[:, self.attentions.shape[-1] :]
-
-    def newest(self, keep: torch.Tensor | None) -> torch.Tensor:
-        """`[B, T, H]`, the newest memory that each step makes its key of, times the mask of dropout."""
-        newest = self.hidden_tape[:, self.attentions.shape[-1] - 1 : -1]
-        return newest if keep is None else newest * keep
-
-    def summaries(self, keep: torch.Tensor | None) -> torch.Tensor:
-        """`[B, T, H]`, what each step reads of the hidden states, times the mask of dropout."""
-        windows = self.hidden_tape[:, :-1].unfold(1, self.attentions.shape[-1], 1)
-        summaries = (windows @ self.attentions.unsqueeze(-1)).squeeze(-1)
-        return summaries if keep is None else summaries * keep
+_PATHS = {"native": NATIVE, "triton": TRITON, "fused": FUSED}
 
 
 def read_sequence(
     input_gates: torch.Tensor,
     key_inputs: torch.Tensor,
-    weights: ReadingWeights,
+    weights: tuple[torch.Tensor, ...],
     gates: torch.Tensor,
     hidden_memories: torch.Tensor,
     cell_memories: torch.Tensor,
@@ -69,16 +34,16 @@ def read_sequence(
     key_keep: torch.Tensor | None = None,
     summary_keep: torch.Tensor | None = None,
     implementation: str = "auto",
-) -> ReadingOutput:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs one layer of the reading network over a sequence.
 
     All steps are computed in float32 (float64 for float64 input), whatever the dtype of the weights; under bfloat16
-    autocast products with weights are in bfloat16. The fast paths cannot be differentiated twice; the reference can.
+    autocast products with weights are in bfloat16. The paths cannot be differentiated twice.
 
     Args:
         input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
         key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
-        weights: the layer's.
+        weights: the layer's, in the order of `ReadingWeights`.
         gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
         hidden_memories: `[B, S, H]`, the hidden states before the first step, oldest first.
         cell_memories: `[B, S, H]`, the cell states before the first step.
@@ -86,38 +51,29 @@ def read_sequence(
         key_keep: optional `[B, T, H]`, dropout mask of the key.
         summary_keep: optional `[H]`, dropout mask of the summarised hidden state, the same at every step and in every
             row.
-        implementation: `"reference"`; `"scan"`, the same as one operator, for export; `"fused"`, PyTorch operations
-            without a graph over time, on any device; `"triton"`, kernels on a GPU; `"native"`, the compiled CPU
-            operator; or `"auto"`, the fastest one that fits the tensors.
+        implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"triton"`, kernels on
+            a GPU; `"native"`, the compiled CPU operator; or `"auto"`, the fastest one that fits the tensors.
+
+    Returns:
+        The tapes of hidden and of cell states, `[B, S + T, H]` each, oldest first, and the attentions `[B, T, S]`, how
+        much each step takes of each memory of its window, which have no gradient.
 
     Raises:
         ValueError: if the implementation is unknown, or the tensors do not fit it.
     """
-    if implementation not in IMPLEMENTATIONS:
-        raise ValueError(f"implementation must be one of {', '.join(IMPLEMENTATIONS)}, not {implementation!r}")
-    masks = ReadingMasks(newest_keep, key_keep, summary_keep)
+    if implementation != "auto" and implementation not in PATHS:
+        raise ValueError(f"implementation must be one of auto, {', '.join(PATHS)}, not {implementation!r}")
+    weights, masks = ReadingWeights(*weights), ReadingMasks(newest_keep, key_keep, summary_keep)
     dtype = torch.promote_types(input_gates.dtype, torch.float32)
-    if implementation in LOOPS:
-        for_keys = key_inputs
-    else:
-        # The input's part of the keys is computed for all steps at once.
-        of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
-        for_keys = linear(key_inputs, of_input, weights.key_bias)
-        weights = StepWeights(of_newest, *weights[2:])
-    weights = weights._make(weight.to(dtype) for weight in weights)
-    input_gates, for_keys, gates, *memories = (
-        tensor.to(dtype) for tensor in (input_gates, for_keys, gates, hidden_memories, cell_memories)
+    # The input's part of the keys is computed for all steps at once.
+    of_input, of_newest = weights.key.split([key_inputs.shape[-1], hidden_memories.shape[-1]], dim=1)
+    input_keys = linear(key_inputs, of_input, weights.key_bias)
+    step_weights = StepWeights._make(weight.to(dtype) for weight in (of_newest, *weights[2:]))
+    input_gates, input_keys, gates, *memories = (
+        tensor.to(dtype) for tensor in (input_gates, input_keys, gates, hidden_memories, cell_memories)
     )
-    if implementation in LOOPS:
-        loop = LOOPS[implementation]
-        return ReadingOutput(*reference(input_gates, for_keys, weights, gates, *memories, masks, loop))
-    inputs = Inputs(input_gates, for_keys, weights, gates, torch.stack(memories, dim=2), masks)
-    return ReadingOutput(*_fast(inputs, implementation))
-
-
-def _fast(inputs: Inputs, implementation: str) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """By a fast path what `reference` returns."""
-    device_type = inputs.input_gates.device.type
+    inputs = Inputs(input_gates, input_keys, step_weights, gates, torch.stack(memories, dim=2), masks)
+    device_type = input_gates.device.type
     in_bfloat16 = torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
     options = Options(in_bfloat16, memories_need_gradient=inputs.memories.requires_grad)
     with torch.autocast(device_type, enabled=False):
@@ -202,5 +158,5 @@ def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Opti
 
 
 _NO_MASKS = ReadingMasks(None, None, None)
-RECURRENCE = _MemoryReading(__name__, _FAST_PATHS)
-IMPLEMENTATIONS = ("auto", *LOOPS, *_FAST_PATHS)
+RECURRENCE = _MemoryReading(__name__, _PATHS)
+PATHS = tuple(_PATHS)

@@ -22,7 +22,7 @@ class FastPath(NamedTuple):
             lists is there, the rest is `None`.
         obstacle: why the path cannot run on a sequence like the first input, or `None` where it can.
         is_worthwhile: whether `"auto"` should choose the path for such a sequence, if no path before it is chosen.
-        is_checked: whether `"auto"` takes the path only after it has computed a tiny problem as the reference does
+        is_checked: whether `"auto"` takes the path only after it has computed a tiny problem as the plain path does
             (see `path_check.py`): for kernels that run on machines on which nobody has tried them.
     """
 
@@ -45,7 +45,7 @@ def choose_path(
         paths: by name, from the fastest on. The last one must fit every sequence.
         implementation: one of the names, or `"auto"`.
         sequence: the first input of the recurrence.
-        passes_check: whether the path of a name computes what the reference does; asked by `"auto"` alone, and only
+        passes_check: whether the path of a name computes what the plain path does; asked by `"auto"` alone, and only
             about paths that are to be checked.
 
     Raises:

@@ -1,8 +1,8 @@
 """Fast paths that are tried on a tiny problem before `"auto"` takes them, and the answers, which are kept.
 
 A kernel may be wrong, or fail, on a GPU or with a version of a library that nobody has tried. So at the first use in a
-process, for each device and precision, it computes a tiny problem, values and gradients, and so does the reference.
-Where the two disagree the plain path runs instead, and one warning says so.
+process, for each device and precision, it computes a tiny problem, values and gradients, and so does the plain path
+of PyTorch operations. Where the two disagree the plain path runs instead, and one warning says so.
 """
 
 import threading
@@ -16,6 +16,10 @@ import torch
 # The largest relative error, in the norm of each tensor. What is wrong is off by more, rounding to TF32 by less.
 TOLERANCE = 0.01
 TOLERANCE_IN_BFLOAT16 = 0.05
+
+
+# The path of PyTorch operations that every recurrence has, which is tested against the equations.
+PLAIN_PATH = "fused"
 
 
 class Setting(NamedTuple):
@@ -37,7 +41,7 @@ class Setting(NamedTuple):
 
 
 class PathChecks:
-    """The answers of one recurrence: which of its paths computed what its reference does.
+    """The answers of one recurrence: which of its paths computed what its plain path does.
 
     Args:
         compute: `compute(implementation, setting)` solves the tiny problem; it returns the values and the gradients,
@@ -76,7 +80,7 @@ class PathChecks:
 
     def _fault(self, name: str, setting: Setting) -> str | None:
         """What is wrong with a path, `None` if nothing is."""
-        expected = self._compute("reference", setting)
+        expected = self._compute(PLAIN_PATH, setting)
         try:
             computed = self._compute(name, setting)
             errors = [_relative_error(*pair) for pair in zip(computed, expected, strict=True)]
@@ -86,7 +90,7 @@ class PathChecks:
         in_bfloat16 = setting.product_in_bfloat16 or setting.dtype == torch.bfloat16
         if largest <= (TOLERANCE_IN_BFLOAT16 if in_bfloat16 else TOLERANCE):
             return None
-        return f"it does not compute what the reference does (relative error {largest:.2g})"
+        return f"it does not compute what the plain path does (relative error {largest:.2g})"
 
 
 def _relative_error(computed: torch.Tensor, expected: torch.Tensor) -> float:

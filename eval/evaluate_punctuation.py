@@ -1,0 +1,168 @@
+"""Punctuation as a cue: the F1 of trees whose distances are raised where marks stood, beside the papers' protocol.
+
+    python eval/evaluate_punctuation.py MODEL TREES.jsonl.xz --treebank wsj.mrg --output results.json
+    python eval/evaluate_punctuation.py MODEL --treebank spanish.mrg --strengths 0 1 2 3
+
+Models come as checkpoints, or as the files of trees that training runs leave. They read the words alone, as always;
+leaves of the treebank with tags of punctuation say where marks stood. A mark raises the distance of the next word by
+so many standard deviations of the sentence's distances (`raise_at_marks`). A strength of 0 is the papers' protocol.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from eval.report.results_files import check_writable
+from eval.report.tables import format_table
+from eval.report.tasks import PUNCTUATION
+from onlstm_hf.scoring.parsing_scores import score_parses
+from onlstm_hf.trees.brackets import BracketNode, read_brackets
+from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.punctuation import CUE_STRENGTH, raise_at_marks
+from onlstm_hf.trees.tree_files import read_tree_file
+from onlstm_hf.trees.treebank import (
+    CURRENCY_TAGS,
+    EMPTY_ELEMENT_TAGS,
+    GoldTree,
+    Preprocessing,
+    preprocessing_of,
+    read_treebank,
+)
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.programs import add_code_option, run_program
+from onlstm_hf.utils.results_file import write_results
+
+RULES = {"right": "papers' rule", "none": "unbiased"}
+PROTOCOL = "sentence F1 as in the papers; with a cue it is not the papers' protocol, which has no punctuation"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser().parse_args(arguments)
+    return run_program("evaluate_punctuation.py", lambda: evaluate_punctuation(options, arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint, or file of trees; several")
+    parser.add_argument("--treebank", required=True, metavar="FILE", help="Penn-style bracketed trees, with marks")
+    parser.add_argument(
+        "--strengths",
+        nargs="+",
+        type=float,
+        default=[0.0, CUE_STRENGTH],
+        metavar="K",
+        help="standard deviations that a mark adds (default: %(default)s)",
+    )
+    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    add_code_option(parser)
+    return parser
+
+
+def evaluate_punctuation(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Scores the trees of every model, rule and strength, prints the table and writes the results."""
+    check_writable(options.output)
+    rows, share = [], 0.0
+    for name in options.models:
+        if name.endswith(".xz"):
+            stored = read_tree_file(name)
+            gold, marks = read_with_marks(options.treebank, stored.model.get("treebank_preprocessing"))
+            if stored.sentences != [tree.words for tree in gold]:
+                raise ValueError(f"{name} has other sentences than {options.treebank}, or other words in them")
+            distances = stored.by_layer[stored.parse_layer]
+        else:
+            model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
+            gold, marks = read_with_marks(options.treebank, model.config.treebank_preprocessing)
+            trees = model.parse([list(tree.words) for tree in gold], tokenizer, progress=False)
+            distances = [tree.distances for tree in trees]
+        share = sum(any(row[1:]) for row in marks) / len(gold)
+        scores = {rule: f1_by_strength(gold, marks, distances, rule, options.strengths) for rule in RULES}
+        rows.append({"model": name, "sentence_f1": scores})
+
+    header = ["model", "rule", *(f"k = {strength:g}" if strength else "no marks" for strength in options.strengths)]
+    lines = [
+        [row["model"], RULES[rule], *(f"{100 * row['sentence_f1'][rule][f'{k:g}']:.1f}" for k in options.strengths)]
+        for row in rows
+        for rule in RULES
+    ]
+    print(f"{options.treebank}: {100 * share:.0f} % of the sentences have marks between words; {PROTOCOL}\n")
+    print(format_table(header, lines))
+    if options.output:
+        results = {
+            "task": PUNCTUATION,
+            "treebank": options.treebank,
+            "sentences_with_marks": share,
+            "strengths": options.strengths,
+            "protocol": PROTOCOL,
+            "models": rows,
+        }
+        write_results(options.output, results, "eval/evaluate_punctuation.py", arguments)
+
+
+def f1_by_strength(
+    gold: list[GoldTree],
+    marks: list[list[bool]],
+    distances: Sequence[Sequence[float]],
+    branching_bias: str,
+    strengths: Sequence[float],
+) -> dict[str, float]:
+    """The sentence F1 of the trees for each strength of the cue, by the strength as text."""
+    scores = {}
+    for strength in strengths:
+        trees = [
+            tree_from_distances(raise_at_marks(of_sentence, after_mark, strength), tree.words, branching_bias)
+            for of_sentence, after_mark, tree in zip(distances, marks, gold, strict=True)
+        ]
+        scores[f"{strength:g}"] = score_parses(trees, gold, num_resamples=0).sentence_f1
+    return scores
+
+
+def read_with_marks(path: str, known: dict | None) -> tuple[list[GoldTree], list[list[bool]]]:
+    """The gold trees that have words, and for each of their words whether marks stand right before it.
+
+    Marks are the leaves that are dropped, except empty elements and signs of currency.
+
+    Args:
+        path: a file of trees.
+        known: how they are read, see `preprocessing_of`.
+    """
+    preprocessing = preprocessing_of(None, known)
+    trees = read_treebank(path, preprocessing)
+    marks = [_after_marks(root, preprocessing) for root in read_brackets("\n".join(read_text_file(path)))]
+    if [len(tree.words) for tree in trees] != list(map(len, marks)):
+        raise ValueError(f"{path}: the words and marks of a sentence cannot be told apart")
+    pairs = [(tree, row) for tree, row in zip(trees, marks, strict=True) if tree.words]
+    return [tree for tree, _ in pairs], [row for _, row in pairs]
+
+
+def _after_marks(root: BracketNode, preprocessing: Preprocessing) -> list[bool]:
+    flags, is_marked = [], False
+    for tag in _tags_of_leaves(root):
+        if tag not in preprocessing.dropped_tags:
+            flags.append(is_marked)
+            is_marked = False
+        elif tag not in EMPTY_ELEMENT_TAGS | CURRENCY_TAGS:
+            is_marked = True
+    return flags
+
+
+def _tags_of_leaves(root: BracketNode) -> Iterator[str | None]:
+    """The tag of each leaf in order; `None` for a word without one."""
+    unfinished: list[BracketNode | str] = [root]
+    while unfinished:
+        node = unfinished.pop()
+        if isinstance(node, str):
+            yield None
+        elif len(node.children) == 1 and isinstance(node.children[0], str):
+            yield node.label
+        else:
+            unfinished += node.children[::-1]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,169 @@
+"""`onlstm-hf compare`: trees beside gold trees, as a table, drawn, or as a picture."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from ..utils.programs import positive_integer
+
+if TYPE_CHECKING:
+    from ..trees.comparison import TreeComparison
+    from ..trees.induced_tree import InducedTree
+    from ..trees.treebank import GoldTree
+
+DESCRIPTION = """\
+Compares trees with the gold trees of the same sentences: the constituents that they share, those that cross gold ones,
+those that are missed, and F1. The whole sentence, a constituent of every tree, counts nowhere.
+"""
+EXAMPLES = """\
+examples:
+  onlstm-hf parse --file sentences.txt --output trees.txt
+  onlstm-hf compare trees.txt gold.mrg
+  onlstm-hf compare trees.txt gold.mrg --format tree
+  onlstm-hf compare trees.txt gold.mrg --figure comparison.svg --sentence 3
+
+TREES is what `onlstm-hf parse` writes as brackets or jsonl: a tree a line. GOLD is a treebank, a file or a folder of
+.mrg files; `--preset` says which of its leaves are words. The n-th tree is compared with the n-th gold tree; the words
+must agree, whatever their capitals.
+
+formats:
+  table   a line a sentence, then the means, with those of left and right branching and balanced trees of the sentences
+  tree    both trees of every sentence, drawn with characters, and what they share
+  jsonl   {"words": [...], "brackets": "...", "gold": "...", "f1": 0.67, "shared": [[start, end], ...],
+          "crossing": [...], "missed": [...]}
+"""
+UNLABELLED = "unlabelled"
+BASELINES_SHOWN = ("left branching", "right branching", "balanced")
+
+
+def add_parser(commands: argparse._SubParsersAction) -> None:
+    """Adds `compare` to the subcommands."""
+    parser = commands.add_parser("compare", help="trees beside gold trees", description=DESCRIPTION, epilog=EXAMPLES)
+    parser.add_argument("trees", metavar="TREES", help="file of trees, one a line")
+    parser.add_argument("gold", metavar="GOLD", help="gold trees: a file, or a folder of .mrg files")
+    parser.add_argument(
+        "--format", choices=["table", "tree", "jsonl"], default="table", help="see below (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--preset",
+        choices=["ptb", "ctb", "universal", "plain", UNLABELLED],
+        default="ptb",
+        help="kind of gold trees: of the Penn or the Chinese Treebank, with tags of Universal Dependencies, labelled "
+        "trees all of whose leaves are words, or trees without labels, one a line (default: %(default)s)",
+    )
+    parser.add_argument("--figure", metavar="FILE", help="also write a picture of one sentence: .svg or .png")
+    parser.add_argument(
+        "--sentence",
+        type=positive_integer,
+        default=1,
+        metavar="N",
+        help="the sentence of --figure, counted from 1 (default: %(default)s)",
+    )
+    parser.set_defaults(run=run)
+
+
+def run(options: argparse.Namespace) -> None:
+    """Writes the comparison, and the picture if one is asked for."""
+    from ..trees.drawing import save_figure
+
+    trees, gold = _read_trees(options.trees), _read_gold_trees(options.gold, options.preset)
+    if len(trees) != len(gold):
+        raise ValueError(
+            f"{options.trees} has {len(trees)} trees and {options.gold} {len(gold)}: every sentence needs both"
+        )
+    if options.sentence > len(trees):
+        raise ValueError(f"--sentence {options.sentence}: there are {len(trees)} sentences")
+    comparisons = []
+    for number, (tree, gold_tree) in enumerate(zip(trees, gold, strict=True), start=1):
+        try:
+            comparisons.append(tree.compare(gold_tree))
+        except ValueError as error:
+            raise ValueError(f"sentence {number}: {error}") from error
+    for number, comparison in enumerate(comparisons, start=1):
+        if options.format == "jsonl":
+            print(_json_line(comparison))
+        elif options.format == "tree":
+            print(f"sentence {number}\n\n{comparison}\n")
+    if options.format != "jsonl":
+        print(_table(comparisons, with_sentences=options.format == "table"))
+    if options.figure:
+        save_figure(comparisons[options.sentence - 1].to_svg(), options.figure)
+
+
+def _json_line(comparison: TreeComparison) -> str:
+    fields = {
+        "words": comparison.tree.words,
+        "brackets": comparison.tree.to_bracket(),
+        "gold": comparison.gold.to_bracket(),
+        "f1": comparison.f1,
+        "shared": comparison.shared,
+        "crossing": comparison.crossing,
+        "missed": comparison.missed,
+    }
+    return json.dumps(fields, ensure_ascii=False)
+
+
+def _table(comparisons: list[TreeComparison], with_sentences: bool) -> str:
+    from ..scoring.parsing_scores import score_parses
+    from ..trees.baselines import baseline_trees
+    from ..trees.treebank import GoldTree
+
+    lines = []
+    if with_sentences:
+        lines.append(f"{'sentence':>8} {'F1':>6} {'shared':>7} {'crossing':>9} {'missed':>7}  words")
+        lines += [
+            f"{number:8} {100 * item.f1:6.1f} {len(item.shared):7} {len(item.crossing):9} {len(item.missed):7}  "
+            f"{' '.join(item.tree.words)}"
+            for number, item in enumerate(comparisons, start=1)
+        ]
+        lines.append("")
+    gold = [GoldTree(item.gold.words, tuple(("X", *span) for span in item.gold.spans())) for item in comparisons]
+    rows = {"these trees": [item.tree for item in comparisons]}
+    rows |= {name: baseline_trees(name, gold) for name in BASELINES_SHOWN}
+    lines.append(f"{'sentence F1':>16} {'corpus F1':>10}")
+    for name, trees in rows.items():
+        scores = score_parses(trees, gold, num_resamples=0)
+        lines.append(f"{100 * scores.sentence_f1:16.1f} {100 * scores.corpus_f1:10.1f}  {name}")
+    return "\n".join(lines)
+
+
+def _read_trees(path: str) -> list[InducedTree]:
+    from ..trees.induced_tree import InducedTree
+    from ..utils.files import check_is_text_file, read_lines
+
+    check_is_text_file(path)
+    trees = []
+    with open(path, "rb") as file:
+        for number, line in enumerate(read_lines(file, path), start=1):
+            if line.strip():
+                try:
+                    trees.append(InducedTree.from_bracket(_brackets_of(line), labelled=False))
+                except ValueError as error:
+                    raise ValueError(
+                        f"line {number} of {path} is no tree ({error}); expected what `onlstm-hf parse` writes as "
+                        "brackets or jsonl"
+                    ) from error
+    if not trees:
+        raise ValueError(f"{path} has no trees")
+    return trees
+
+
+def _brackets_of(line: str) -> str:
+    if not line.lstrip().startswith("{"):
+        return line
+    record = json.loads(line)
+    if not isinstance(record.get("brackets"), str):
+        raise ValueError('the JSON object has no "brackets"')
+    return record["brackets"]
+
+
+def _read_gold_trees(path: str, preset: str) -> list[GoldTree] | list[InducedTree]:
+    from dataclasses import replace
+
+    from ..trees.treebank import PRESETS, read_treebank
+
+    if preset == UNLABELLED:
+        return _read_trees(path)
+    return read_treebank(path, replace(PRESETS[preset], lowercase=False, digits="keep"))

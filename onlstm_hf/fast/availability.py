@@ -1,0 +1,34 @@
+"""Which compiled operators this CPU has, in one line."""
+
+import contextlib
+import ctypes
+import importlib.util
+from pathlib import Path
+
+from .recurrence.library_search import find_library
+
+OPERATORS = {"ON-LSTM": "onlstm", "PRPN": "prpn"}
+FAST_PATH_IS_MISSING = (
+    "on CPUs: PyTorch operations; the compiled operators, which are several times faster, are not installed or do not "
+    "run here (they are built with the package where there is a C++ compiler)"
+)
+
+
+def describe_paths() -> str:
+    """One line: the instruction set of each model's compiled operator on this CPU, or that it has none."""
+    _load_openmp_of_pytorch()
+    found = {model: find_library(operator) for model, operator in OPERATORS.items()}
+    names = {model: library.instruction_set for model, library in found.items() if library}
+    if not names:
+        return FAST_PATH_IS_MISSING
+    missing = [f"{model} PyTorch operations" for model in OPERATORS if model not in names]
+    return "on CPUs: " + ", ".join([*(f"{model} compiled for {name}" for model, name in names.items()), *missing])
+
+
+def _load_openmp_of_pytorch() -> None:
+    """Loads PyTorch's OpenMP, which the operators use; a system may have no other."""
+    torch = importlib.util.find_spec("torch")
+    for folder in torch.submodule_search_locations if torch else ():
+        for path in Path(folder, "lib").glob("libgomp*.so*"):
+            with contextlib.suppress(OSError):
+                ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)

@@ -1,0 +1,208 @@
+"""`parse()` where the package `onlstm_hf` is not installed: sentences in, constituency trees out.
+
+With the package installed its own `parse` runs, which gives the same trees and has more options, and pictures.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+import torch
+from tokenizers import PreTokenizedString
+from torch.nn.utils.rnn import pad_sequence
+from transformers import Pipeline, PreTrainedTokenizerBase
+
+# A number in a text, for which a normalizer wrote N.
+_NUMBER = re.compile(r"\.?\d+(?:(?:\\?/|[-–.,:])\d+)*\.?$")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A binary constituency tree over the words of a sentence.
+
+    Attributes:
+        words: the words as they stand in the text.
+        distances: the syntactic distance of each word.
+        constituents: half-open pairs of places of words, by start, the longer of two first.
+    """
+
+    words: tuple[str, ...]
+    distances: tuple[float, ...]
+    constituents: tuple[tuple[int, int], ...]
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The constituents, the whole sentence included."""
+        return list(self.constituents)
+
+    def to_bracket(self) -> str:
+        """The tree as one line of text, `(the (old cat))`; brackets in words are written as in the Penn Treebank."""
+        words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in self.words]
+        if len(words) < 2:
+            return f"({''.join(words)})"
+        for start, end in self.constituents:
+            words[start], words[end - 1] = f"({words[start]}", f"{words[end - 1]})"
+        return " ".join(words)
+
+    def to_svg(self, *args, **kwargs) -> str:
+        """Raises an `ImportError`: pictures do not travel with a checkpoint."""
+        raise ImportError("pictures of trees need the package: pip install onlstm_hf")
+
+    __str__ = to_bracket
+
+
+def tree_from_distances(distances: Sequence[float], words: Sequence[str], branching_bias: str = "right") -> Tree:
+    """Splits a sentence at its largest syntactic distance, the first of equal ones, and each part in the same way.
+
+    Args:
+        distances: one number per word.
+        words: the words of the sentence.
+        branching_bias: `"right"`, the papers' rule `[before i, [i, after i]]`, or `"none"`, `[before i, from i]`.
+
+    Raises:
+        ValueError: if the bias is unknown.
+    """
+    if branching_bias not in ("right", "none"):
+        raise ValueError(f'branching_bias must be "right" or "none" without the package, not {branching_bias!r}')
+    spans = set()
+    if branching_bias == "right":
+        for word, (start, end) in enumerate(_ranges_of_maxima(distances)):
+            spans.add((start, end))
+            if start < word:
+                spans.add((word, end))
+    else:
+        spans.update((start, end + 1) for start, end in _ranges_of_maxima(distances[1:]))
+    constituents = sorted((span for span in spans if span[1] - span[0] > 1), key=lambda span: (span[0], -span[1]))
+    return Tree(tuple(words), tuple(distances), tuple(constituents))
+
+
+def _ranges_of_maxima(values: Sequence[float]) -> Iterator[tuple[int, int]]:
+    """For each index, the widest range `(start, end)` around it in which its value is the first maximum."""
+    starts, ends = [0] * len(values), [len(values)] * len(values)
+    still_maxima: list[int] = []  # maxima of ranges that reach the present index; their values never increase
+    for index, value in enumerate(values):
+        while still_maxima and values[still_maxima[-1]] < value:
+            ends[still_maxima.pop()] = index
+        if still_maxima:
+            starts[index] = still_maxima[-1] + 1
+        still_maxima.append(index)
+    return zip(starts, ends, strict=True)
+
+
+def encode_sentence(
+    tokenizer: PreTrainedTokenizerBase, sentence: str
+) -> tuple[list[str], list[int], list[int], list[tuple[int, int]]]:
+    """The words of a sentence, its token ids, the word of each token, and the place of each word in the sentence.
+
+    The words are those of the tokenizer's own rule where it has one (it was built by the package), else those between
+    white space. A token belongs to the word that it begins in; a word without any gets the unknown token.
+    """
+    backend, offsets, previous_end = tokenizer.backend_tokenizer, [], 0
+    if type(backend.model).__name__ == "WordLevel" or getattr(backend.model, "continuing_subword_prefix", None):
+        pieces = PreTokenizedString(sentence)
+        if backend.normalizer is not None:
+            pieces.normalize(backend.normalizer.normalize)
+        backend.pre_tokenizer.pre_tokenize(pieces)
+        for piece, (start, end), _ in pieces.get_splits("original", "char"):
+            number = _NUMBER.search(sentence[previous_end:end])
+            if piece == "N" and sentence[start:end] != "N" and number:
+                start = previous_end + number.start()
+            offsets.append((start, end))
+            previous_end = end
+    else:
+        offsets = [match.span() for match in re.finditer(r"\S+", sentence)]
+    encoding = tokenizer(sentence, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+    ends, tokens = [end for _, end in offsets], []
+    for token, (start, end) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
+        start += len(sentence[start:end]) - len(sentence[start:end].lstrip())  # a space belongs to the next word
+        tokens.append((min(bisect_right(ends, start), len(ends) - 1), token))
+    missing = set(range(len(offsets))).difference(word for word, _ in tokens)
+    tokens = sorted([*tokens, *((word, tokenizer.unk_token_id) for word in missing)], key=lambda token: token[0])
+    word_of_token = list(accumulate((word for word, _ in tokens), max))
+    return [sentence[start:end] for start, end in offsets], [token for _, token in tokens], word_of_token, offsets
+
+
+class ParsingMixin:
+    """Adds `parse` to a model with `syntactic_distances(input_ids, attention_mask, layer=...)`."""
+
+    induces_trees = True
+
+    @torch.no_grad()
+    def parse(
+        self,
+        sentences: str | Iterable[str],
+        tokenizer: PreTrainedTokenizerBase,
+        *,
+        layer: int | None = None,
+        branching_bias: str = "right",
+        batch_size: int = 64,
+    ) -> Tree | list[Tree]:
+        """Returns the constituency trees that the model induces, of one sentence or of several.
+
+        A sentence is read after one `<eos>`, as at the start of a line of the training text. The distance of a word is
+        that of its first token.
+
+        Args:
+            sentences: a string, or any number of them.
+            tokenizer: that of the checkpoint, a fast one.
+            layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default.
+            branching_bias: see `tree_from_distances`.
+            batch_size: sentences in one pass through the model.
+
+        Raises:
+            ValueError: if the layer or the bias does not exist.
+        """
+        if isinstance(sentences, str):
+            return self.parse([sentences], tokenizer, layer=layer, branching_bias=branching_bias)[0]
+        was_training, trees = self.training, {}
+        self.eval()
+        encoded = [encode_sentence(tokenizer, sentence) for sentence in sentences]
+        order = sorted(range(len(encoded)), key=lambda index: len(encoded[index][1]))
+        for start in range(0, len(order), batch_size):
+            batch = order[start : start + batch_size]
+            rows = [torch.tensor([tokenizer.eos_token_id, *encoded[index][1]], device=self.device) for index in batch]
+            mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+            distances, _ = self.syntactic_distances(pad_sequence(rows, batch_first=True), mask, layer=layer)
+            for index, row in zip(batch, distances[:, 1:].float().tolist(), strict=True):
+                words, _, word_of_token, _ = encoded[index]
+                first = [word_of_token.index(word) for word in range(len(words))]
+                trees[index] = tree_from_distances([row[token] for token in first], words, branching_bias)
+        self.train(was_training)
+        return [trees[index] for index in range(len(encoded))]
+
+
+class ConstituencyParsingPipeline(Pipeline):
+    """`pipeline("constituency-parsing")`: for each sentence the record of its tree, as the package gives it."""
+
+    _load_tokenizer = True
+
+    def _sanitize_parameters(self, **options) -> tuple[dict, dict, dict]:
+        return {}, options, {}
+
+    def preprocess(self, sentence: str) -> dict:
+        return {"text": sentence}
+
+    def _forward(self, inputs: dict, **options) -> dict:
+        return inputs | {"tree": self.model.parse(inputs["text"], self.tokenizer, **options)}
+
+    def postprocess(self, outputs: dict) -> dict:
+        text, tree = outputs["text"], outputs["tree"]
+        words, input_ids, word_of_token, offsets = encode_sentence(self.tokenizer, text)
+        unknown = [False] * len(words)
+        for token, word in zip(input_ids, word_of_token, strict=True):
+            unknown[word] |= token == self.tokenizer.unk_token_id
+        spans = []
+        for word_start, word_end in tree.spans():
+            start, end = offsets[word_start][0], offsets[word_end - 1][1]
+            places = {"start": start, "end": end, "word_start": word_start, "word_end": word_end}
+            spans.append({"text": text[start:end], **places})
+        return {
+            "text": text,
+            "words": words,
+            "offsets": [list(place) for place in offsets],
+            "unknown": unknown,
+            "brackets": tree.to_bracket(),
+            "spans": spans,
+            "distances": list(tree.distances),
+        }

@@ -1,0 +1,477 @@
+"""What all models of this package share beside their equations: configuration, state, loop over time, generation."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from itertools import chain, repeat
+from pathlib import Path
+from typing import ClassVar
+
+import torch
+from torch import nn
+from torch.utils import _pytree as pytree
+from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.utils import CONFIG_NAME, logging
+
+try:  # beside the installed package, whose own classes carry their code along; a copy is copied by Transformers
+    from onlstm_hf.utils.checkpoint_size import check_size
+    from onlstm_hf.utils.remote_code import write_code
+except ImportError:
+    check_size = write_code = None
+
+logger = logging.get_logger(__name__)
+# Arguments of `from_pretrained` that say where the files are.
+LOADING_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+# Arguments of `save_pretrained` that `push_to_hub` takes.
+HUB_OPTIONS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
+
+
+class RecurrentConfig(PreTrainedConfig):
+    """Fields of every configuration, and checks of their values. A subclass adds its own.
+
+    Raises:
+        ValueError: if a value is out of its range.
+    """
+
+    # Fields, of this class or a subclass, that are checked for their range.
+    positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_softmaxes")
+    probabilities = ("latent_dropout",)
+    not_negative = ("initializer_range",)
+    # The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one.
+    parse_layer: ClassVar[int | None] = None
+    # Outputs that `Trainer` leaves out of its predictions.
+    keys_to_ignore_at_inference = ["state", "cross_entropy"]
+
+    vocab_size: int = 10000
+    embedding_size: int = 400
+    hidden_size: int = 1150
+    num_hidden_layers: int = 3
+    initializer_range: float = 0.1
+    pad_token_id: int | None = None
+    bos_token_id: int | None = None
+    eos_token_id: int | list[int] | None = None
+    num_softmaxes: int = 1
+    latent_dropout: float = 0.29
+    tie_word_embeddings: bool = True
+    use_cache: bool = True
+    tokenizer_fingerprint: str | None = None
+    treebank_preprocessing: dict | None = None
+
+    @property
+    def output_size(self) -> int:
+        """Units of the `last_hidden_state` of a model without a head."""
+        return self.embedding_size
+
+    def __post_init__(self, **kwargs):
+        for name in self.positive_integers:
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        for name in self.probabilities:
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < 1:
+                raise ValueError(f"{name} is a probability and must lie in [0, 1), not {value!r}")
+        for name in self.not_negative:
+            value = getattr(self, name)
+            if not isinstance(value, (int, float)) or not 0 <= value < float("inf"):
+                raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
+        fingerprint = self.tokenizer_fingerprint
+        if fingerprint is not None and not re.fullmatch(r"\d+:[0-9a-f]+", str(fingerprint)):
+            raise ValueError(
+                f'tokenizer_fingerprint must be a number and a hash, such as "10001:6459d285e5ce8e86", not '
+                f"{fingerprint!r}"
+            )
+        if not isinstance(self.treebank_preprocessing, dict | None):
+            raise ValueError(
+                f"treebank_preprocessing must be a mapping of fields, not {self.treebank_preprocessing!r}"
+            )
+        # AutoModel chooses among the classes of one type by this field; it must not be None.
+        self.architectures = self.architectures or []
+        super().__post_init__(**kwargs)
+
+    @classmethod
+    def from_dict(cls, config_dict, **kwargs):
+        """As in Transformers, but refuses the configuration of another type of model.
+
+        Arguments of `from_pretrained` replace the file's values before these are checked. A class of the installed
+        package ignores the code that a checkpoint carries.
+        """
+        model_type = config_dict.get("model_type", cls.model_type)
+        if model_type != cls.model_type:
+            raise ValueError(f'this is the configuration of a "{model_type}" model, and "{cls.model_type}" is needed')
+        if cls._auto_class is None:  # Transformers sets it for a class that comes with the checkpoint
+            carried = ("auto_map", "custom_pipelines")
+            config_dict = {name: value for name, value in config_dict.items() if name not in carried}
+        own_fields = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
+        changes = {name: kwargs.pop(name) for name in own_fields & kwargs.keys()}
+        return super().from_dict({**config_dict, **changes}, **kwargs)
+
+
+class ModelState:
+    """Base of the states: dataclasses of tensors and of tuples, lists and dicts of tensors, all of them batch first.
+
+    `generate` carries and reorders it, a training loop detaches it between the chunks of a stream. A subclass needs
+    nothing but its fields and `@dataclass`.
+    """
+
+    # `generate` treats the state as a cache: it cannot be cropped, and its steps are not compiled.
+    is_croppable = False
+    is_compileable = False
+
+    def __init_subclass__(cls, **kwargs):
+        super().__init_subclass__(**kwargs)
+        # torch.compile, torch.export and FSDP look inside. The module's name tells the copies of this class apart
+        # that come with checkpoints.
+        pytree.register_pytree_node(
+            cls,
+            lambda state: ([getattr(state, field.name) for field in fields(state)], None),
+            lambda values, _: cls(*values),
+            serialized_type_name=f"{cls.__module__}.{cls.__qualname__}",
+            flatten_with_keys_fn=lambda state: (
+                [(pytree.GetAttrKey(field.name), getattr(state, field.name)) for field in fields(state)],
+                None,
+            ),
+        )
+        # `torch.load` may read a saved state from a file that it does not trust otherwise.
+        torch.serialization.add_safe_globals([cls])
+
+    @property
+    def batch_size(self) -> int:
+        return pytree.tree_leaves(self)[0].shape[0]
+
+    @property
+    def shapes(self) -> dict:
+        """The shape of every tensor, by field and nested as the tensors are."""
+        return {
+            field.name: pytree.tree_map(lambda tensor: tuple(tensor.shape), getattr(self, field.name))
+            for field in fields(self)
+        }
+
+    def __getitem__(self, row: int) -> "ModelState":
+        """The state of one row of the batch, as a batch of one: pipelines take the outputs of a batch apart."""
+        return self.map(lambda tensor: tensor[row].unsqueeze(0))
+
+    def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> "ModelState":
+        """A new state with `function` applied to every tensor."""
+        return pytree.tree_map(function, self)
+
+    def detach(self) -> "ModelState":
+        """The same values, cut off from the graph that computed them."""
+        return self.map(torch.Tensor.detach)
+
+    def to(self, *args, **kwargs) -> "ModelState":
+        """The state on another device or in another dtype; arguments as for `torch.Tensor.to`."""
+        return self.map(lambda tensor: tensor.to(*args, **kwargs))
+
+    def index_select(self, indices: torch.LongTensor) -> "ModelState":
+        """The states of the given rows of the batch, in the given order."""
+        return self.map(lambda tensor: tensor.index_select(0, indices.to(tensor.device)))
+
+    def repeat_interleave(self, repeats: int) -> "ModelState":
+        """Every row `repeats` times, copies next to each other, as `generate` expands a batch."""
+        return self.map(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
+
+    def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
+        """Selects rows in place, as beam search asks of every cache."""
+        selected = self.index_select(beam_idx)
+        for field in fields(self):
+            setattr(self, field.name, getattr(selected, field.name))
+
+
+@dataclass
+class RecurrentState(ModelState):
+    """The tensors that a stack of recurrent layers needs to go on from where it stopped.
+
+    Attributes:
+        layers: for each layer, lowest first, its tensors, all batch first. ON-LSTM: the hidden state `[B, H]` and the
+            cell state `[B, C, K]` (`C` chunks of `K` units).
+    """
+
+    layers: tuple[tuple[torch.Tensor, ...], ...]
+
+
+# Loop over time
+
+
+def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
+    """Calls `state, outputs = step(state, entries)` for each step of some sequences.
+
+    Args:
+        step: computes one step from the state before it and the entries of the sequences at that step.
+        state: tensors, before the first step.
+        sequences: `[T, ...]` each. One that is `None` (not the first) gives `None` to every step.
+
+    Returns:
+        The last state, and the outputs of all steps, stacked along a first dimension.
+    """
+    steps = [repeat(None) if entries is None else entries.unbind(0) for entries in sequences]
+    outputs = []
+    for entries in zip(*steps, strict=False):
+        state, output = step(state, entries)
+        outputs.append(output)
+    return state, tuple(torch.stack(entries) for entries in zip(*outputs, strict=True))
+
+
+def scan(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
+    """Computes `loop` as one operator of an exported graph, which then does not fix the number of steps.
+
+    Outside a graph it is the loop itself: the operator would compile the step for every shape, and its gradient fails
+    (PyTorch 2.13) after so many shapes that sizes become symbols.
+    """
+    if not torch.compiler.is_compiling():
+        return loop(step, state, sequences)
+    from torch._higher_order_ops.scan import scan as torch_scan
+
+    given = [entries for entries in sequences if entries is not None]
+
+    def step_on_given(state, entries):
+        remaining = iter(entries)
+        state, outputs = step(state, tuple(None if entry is None else next(remaining) for entry in sequences))
+        # The operator does not allow a tensor that is both state and output.
+        return state, pytree.tree_map(torch.clone, outputs)
+
+    return torch_scan(step_on_given, state, given)
+
+
+# Names of implementations that run the equations as they are written.
+LOOPS = {"reference": loop, "scan": scan}
+
+
+def state_dtype(tensor: torch.Tensor) -> torch.dtype:
+    """The dtype of states and gates for inputs of the tensor's dtype: float64 for float64, else float32."""
+    return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+# The base class of all models
+
+
+class RecurrentPreTrainedModel(PreTrainedModel):
+    """Loading, saving, initialisation and the choice of an implementation.
+
+    Attributes:
+        auto_class_name: the Auto class that loads a checkpoint of this class.
+        induces_trees: whether `parse` gives trees.
+        takes_pairs: whether the model classifies pairs of sequences.
+    """
+
+    auto_class_name: str | None = None
+    induces_trees = False
+    takes_pairs = False
+    config: RecurrentConfig
+    base_model_prefix = "model"
+    main_input_name = "input_ids"
+    _input_embed_layer = "embeddings"
+    # Fast paths keep no graph over time, so that recomputing parts of it would save nothing.
+    supports_gradient_checkpointing = False
+    # Tells `generate` that the state cannot be rolled back.
+    _is_stateful = True
+
+    @classmethod
+    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **options):
+        """As in Transformers. Where this package is installed, a configuration that asks for many more weights than
+        the checkpoint's files have is refused before memory is taken for them.
+
+        Raises:
+            ValueError: if configuration and files do not belong together.
+        """
+        is_named = pretrained_model_name_or_path is not None and options.get("state_dict") is None
+        if check_size is not None and is_named and options.get("gguf_file") is None and not model_args:
+            hub_options = {name: options[name] for name in LOADING_OPTIONS if name in options}
+            is_config = isinstance(config, RecurrentConfig)
+            check_size(pretrained_model_name_or_path, cls, config=config if is_config else None, **hub_options)
+        return super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **options)
+
+    def save_pretrained(
+        self,
+        save_directory: str | os.PathLike,
+        is_main_process: bool = True,
+        state_dict: dict[str, torch.Tensor] | None = None,
+        push_to_hub: bool = False,
+        **options,
+    ) -> None:
+        """As in Transformers, with the code of the model beside its weights, so that they load without this package.
+
+        With `push_to_hub` the repository is `repo_id`, by default the folder's name in the user's namespace.
+        """
+        hub_options = {name: options.pop(name) for name in HUB_OPTIONS if name in options} if push_to_hub else {}
+        super().save_pretrained(save_directory, is_main_process, state_dict, **options)
+        # An adapter is saved without a configuration. Transformers itself copies code that came with a checkpoint.
+        is_whole = is_main_process and Path(save_directory, CONFIG_NAME).is_file()
+        if is_whole and write_code is not None and not self.is_remote_code():
+            write_code(type(self), save_directory)
+        if push_to_hub and is_main_process:
+            self.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)
+
+    @property
+    def parse_layer(self) -> int | None:
+        """The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one."""
+        return self.config.parse_layer
+
+    def set_implementation(self, implementation: str) -> None:
+        """Chooses how the model is computed. The results stay the same, up to rounding.
+
+        Args:
+            implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations as they are
+                written in this model's file, differentiated by autograd; `"scan"`, the same with the loop over time as
+                one operator, for export; or a fast path of the installed package (`"fused"`, `"native"`, `"triton"`),
+                while modules that have none of this name are at `"auto"`.
+
+        Raises:
+            ValueError: if no module of this model can be computed so.
+        """
+        modules = [module for module in self.modules() if hasattr(module, "implementations")]
+        names = chain.from_iterable(module.implementations for module in modules)
+        known = dict.fromkeys(["auto", "reference", *names])
+        if implementation not in known:
+            raise ValueError(f"implementation must be one of {', '.join(known)}, not {implementation!r}")
+        for module in modules:
+            module.implementation = implementation if implementation in module.implementations else "auto"
+
+    @torch.no_grad()
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, nn.Embedding):
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+        elif module is self.get_output_embeddings():
+            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+            init.zeros_(module.bias)
+        elif isinstance(module, nn.Linear):
+            bound = module.in_features**-0.5
+            init.uniform_(module.weight, -bound, bound)
+            if module.bias is not None:
+                init.uniform_(module.bias, -bound, bound)
+
+
+# Checks of what a model without a head is given
+
+
+def check_inputs(embeddings: nn.Embedding, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> None:
+    """Raises a `ValueError` unless exactly one input is given, of the right shape, inside the vocabulary."""
+    if (input_ids is None) == (inputs_embeds is None):
+        raise ValueError("give exactly one of input_ids and inputs_embeds")
+    vocab_size, size = embeddings.weight.shape
+    if input_ids is not None:
+        if input_ids.dim() != 2:
+            raise ValueError(f"input_ids must be [batch_size, sequence_length], not {list(input_ids.shape)}")
+        check_vocabulary("input_ids", input_ids, vocab_size)
+    elif inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != size:
+        raise ValueError(
+            f"inputs_embeds must be [batch_size, sequence_length, {size}], not {list(inputs_embeds.shape)}"
+        )
+    if (input_ids if inputs_embeds is None else inputs_embeds).shape[1] == 0:
+        raise ValueError("the input is empty: a sequence needs at least one token")
+
+
+def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
+    """Refuses token ids outside the vocabulary where looking is cheap: on the CPU, outside compiled code.
+
+    Raises:
+        ValueError: if an id is negative, or `vocab_size` or more.
+    """
+    if ids.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    outside = ids[(ids < 0) | (ids >= vocab_size)]
+    if outside.numel():
+        raise ValueError(
+            f"{name} hold the id {outside[0]}, which is outside the vocabulary of {vocab_size}: does the tokenizer "
+            "belong to this model?"
+        )
+
+
+def real_tokens(
+    attention_mask: torch.Tensor | None, shape: tuple[int, int], device: torch.device
+) -> torch.Tensor | None:
+    """The mask as booleans `[B, T]` on that device, `False` at padding.
+
+    Raises:
+        ValueError: if it has another shape than the input, or holds other values than 0 and 1 (looked for on the CPU,
+            outside compiled code).
+    """
+    if attention_mask is None:
+        return None
+    if tuple(attention_mask.shape) != tuple(shape):
+        raise ValueError(
+            f"attention_mask must have the shape of the input, {list(shape)}, not {list(attention_mask.shape)}"
+        )
+    if attention_mask.dtype == torch.bool:
+        return attention_mask.to(device)
+    mask = attention_mask == 1
+    if attention_mask.device.type == "cpu" and not torch.compiler.is_compiling():
+        other = attention_mask[~mask & (attention_mask != 0)]
+        if other.numel():
+            raise ValueError(f"attention_mask must be 1 at real tokens and 0 at padding, not {other[0].item()}")
+    return mask.to(device)
+
+
+def check_state(state: ModelState | None, initial: ModelState, device: torch.device) -> ModelState:
+    """The given state, or the initial one for `None`, on the device; a `ValueError` if its shapes do not fit."""
+    state = initial if state is None else state
+    if state.shapes != initial.shapes:
+        raise ValueError(
+            f"the state does not fit this model and batch: expected tensors of shapes {initial.shapes}, "
+            f"got {state.shapes}"
+        )
+    return state.to(device)
+
+
+def refuse_unknown(model: nn.Module, arguments: dict) -> None:
+    """Raises a `ValueError` for arguments of `forward` that are given and that the model does not know.
+
+    `None` counts as not given, and so does an `output_attentions` that is `False`: tools pass these to every model.
+    """
+    unknown = [name for name, value in arguments.items() if value is not None]
+    if "output_attentions" in unknown and not arguments["output_attentions"]:
+        unknown.remove("output_attentions")
+    if unknown:
+        raise ValueError(
+            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has neither positions nor "
+            "attention, and `state` says what came before"
+        )
+
+
+# Generation
+
+
+class RecurrentGenerationMixin(GenerationMixin):
+    """`generate` with the `state` in the place of a cache of keys and values.
+
+    Transformers knows a model that generates by `GenerationMixin` in the name of the class that has these methods. Of
+    remote code that has them elsewhere it makes a class of its own, which can be neither pickled nor saved.
+    """
+
+    @classmethod
+    def _supports_default_dynamic_cache(cls) -> bool:
+        return False
+
+    # `generate` looks for the name `inputs_embeds` here to know that it may be given.
+    def prepare_inputs_for_generation(self, input_ids, inputs_embeds=None, **kwargs):
+        """The inputs of one call of `generate`: the tokens that the state has not seen, and their part of the mask."""
+        method = vars(self).get("prepare_inputs_for_generation")
+        if getattr(method, "__self__", self) is not self:
+            # PEFT's learned prompts replace this method and call it. As they know no cache but that of attention, they
+            # put the prompt before the tokens of every call, so that each must read all of the text.
+            kwargs |= {"state": None, "next_sequence_length": None}
+        inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
+        tokens = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
+        if inputs.get("attention_mask") is not None:
+            inputs["attention_mask"] = inputs["attention_mask"][:, -tokens.shape[1] :]
+        return inputs
+
+    def _maybe_initialize_input_ids_for_generation(self, inputs, bos_token_id, model_kwargs):
+        """As in Transformers, where no inputs are given; and a prompt without tokens is `bos_token_id`, too."""
+        if inputs is not None and inputs.shape[1] == 0 and not {"inputs_embeds", "state"} & model_kwargs.keys():
+            model_kwargs["attention_mask"] = torch.ones(len(inputs), 1, dtype=torch.long, device=inputs.device)
+            inputs = None
+        return super()._maybe_initialize_input_ids_for_generation(inputs, bos_token_id, model_kwargs)
+
+    def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
+        # From 5.24 on Transformers hands on by itself only what is called `cache`.
+        if "state" in outputs:
+            model_kwargs["state"] = outputs.state
+        return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)
+
+    def _expand_inputs_for_generation(self, expand_size=1, is_encoder_decoder=False, input_ids=None, **model_kwargs):
+        if expand_size > 1 and model_kwargs.get("state") is not None:
+            model_kwargs["state"] = model_kwargs["state"].repeat_interleave(expand_size)
+        return super()._expand_inputs_for_generation(expand_size, is_encoder_decoder, input_ids, **model_kwargs)

@@ -1,0 +1,66 @@
+"""`onlstm-hf compare`."""
+
+import json
+
+import pytest
+
+from onlstm_hf.cli import main as command_line
+
+GOLD = """\
+( (S (NP (DT The) (JJ old) (NN cat)) (VP (VBD saw) (NP (CD 3) (NNS dogs))) (. .)) )
+( (S (NP (DT the) (NN dog)) (VP (VBD ran))) )
+"""
+TREES = ["((the (old cat)) (saw (3 dogs)))", "(the (dog ran))"]
+
+
+@pytest.fixture
+def files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "gold.mrg").write_text(GOLD)
+    (tmp_path / "trees.txt").write_text("\n".join(TREES) + "\n")
+    records = [json.dumps({"words": [], "brackets": tree}) for tree in TREES]
+    (tmp_path / "trees.jsonl").write_text("\n".join(records) + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize("trees", ["trees.txt", "trees.jsonl"])
+def test_json_has_what_is_shared_crossing_and_missed(files, trees, capsys):
+    assert command_line.main(["compare", trees, "gold.mrg", "--format", "jsonl"]) == 0
+    first, second = map(json.loads, capsys.readouterr().out.splitlines())
+    assert first["shared"] == [[0, 3], [3, 6], [4, 6]] and first["crossing"] == first["missed"] == []
+    assert first["f1"] == pytest.approx(6 / 7)  # (old cat) is not gold
+    assert (second["f1"], second["crossing"], second["missed"]) == (0, [[1, 3]], [[0, 2]])
+
+
+def test_the_table_has_means_and_baselines(files, capsys):
+    assert command_line.main(["compare", "trees.txt", "gold.mrg"]) == 0
+    shown = capsys.readouterr().out
+    rows = {line.split(maxsplit=2)[2]: line.split()[:2] for line in shown.splitlines()[-4:]}
+    assert rows["these trees"][0] == f"{100 * (6 / 7 + 0) / 2:.1f}"
+    assert rows["these trees"][1] == f"{100 * 2 * 3 / 9:.1f}"
+    assert {"left branching", "right branching", "balanced"} < rows.keys()
+
+
+def test_unlabelled_gold_trees_and_a_picture(files, capsys):
+    arguments = ["compare", "trees.txt", "trees.txt", "--preset", "unlabelled", "--format", "tree"]
+    assert command_line.main([*arguments, "--figure", "two.svg", "--sentence", "2"]) == 0
+    assert "F1 100.0" in capsys.readouterr().out
+    assert (
+        "dog" in (files / "two.svg").read_text() and "1 of 1 constituents are gold" in (files / "two.svg").read_text()
+    )
+
+
+@pytest.mark.parametrize(
+    ("trees", "options", "message"),
+    [
+        ("(the (old cat))\n", [], "1 trees and gold.mrg 2"),
+        ("((the (old cat)) (saw (4 dogs)))\n(the (dog ran))\n", [], "sentence 1: word 4 is '4'"),
+        ("(the\n", [], "line 1 of trees.txt is no tree"),
+        ('{"words": []}\n', [], 'no "brackets"'),
+        ("\n".join(TREES), ["--sentence", "3"], "there are 2 sentences"),
+    ],
+)
+def test_files_that_do_not_fit_are_errors(files, trees, options, message, capsys):
+    (files / "trees.txt").write_text(trees)
+    assert command_line.main(["compare", "trees.txt", "gold.mrg", *options]) == 1
+    assert message in capsys.readouterr().err

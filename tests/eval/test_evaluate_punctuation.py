@@ -1,0 +1,60 @@
+import json
+
+import pytest
+
+from eval import evaluate_punctuation, evaluate_unknown_words
+from eval.evaluate_punctuation import read_with_marks
+from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
+from tests.conftest import PROJECT_ROOT
+
+TREES = """\
+( (S (`` ``) (NP (DT The) (NN cat)) (, ,) (SBAR (WHNP (WDT which)) (-NONE- *T*-1) (VP (VBD sat))) (, ,)
+  (VP (VBD paid) ($ $) (CD 5)) (. .)) )
+( (S (-LRB- -LRB-) (X x) (-RRB- -RRB-)) )
+( (. .) )
+"""
+
+
+@pytest.fixture
+def treebank(tmp_path):
+    (tmp_path / "trees.mrg").write_text(TREES)
+    return str(tmp_path / "trees.mrg")
+
+
+def test_marks_are_where_leaves_of_punctuation_stood(treebank):
+    gold, marks = read_with_marks(treebank, None)
+    assert [tree.words for tree in gold] == [("the", "cat", "which", "sat", "paid", "N"), ("x",)]
+    assert marks == [[True, False, True, False, True, False], [True]]
+
+
+def test_a_cue_splits_where_marks_stood(treebank, tmp_path, capsys):
+    sentences = [("the", "cat", "which", "sat", "paid", "N"), ("x",)]
+    distances = [[[0.9, 0.5, 0.4, 0.3, 0.2, 0.1], [0.5]]]
+    write_tree_file(tmp_path / "a.jsonl.xz", SentenceDistances(sentences, {None: distances[0]}))
+    output = tmp_path / "results.json"
+    arguments = [str(tmp_path / "a.jsonl.xz"), "--treebank", treebank, "--strengths", "0", "4"]
+    assert evaluate_punctuation.main([*arguments, "--output", str(output)]) == 0
+    results = json.loads(output.read_text())
+    scores = results["models"][0]["sentence_f1"]["none"]
+    assert results["sentences_with_marks"] == 0.5
+    # three of the four binary constituents are gold, and all three gold ones are there; one word counts as right
+    assert scores["0"] < scores["4"] == pytest.approx((6 / 7 + 1) / 2)
+    assert "k = 4" in capsys.readouterr().out
+
+
+def test_sentences_are_set_back_into_ordinary_writing(treebank):
+    pytest.importorskip("nltk")
+    first, second, third = evaluate_unknown_words.ordinary_sentences(treebank, 9)
+    assert first == '"The cat, which sat, paid $5.'
+    assert (second, third) == ("(x)", ".")
+
+
+@pytest.mark.slow
+def test_no_door_reads_other_words(treebank):
+    pytest.importorskip("nltk")
+    model = str(PROJECT_ROOT / "model_cards" / "onlstm-ptb-small-distilled")
+    loaded = evaluate_unknown_words.load_checkpoint(model)
+    shares = evaluate_unknown_words.share_at_each_door(*loaded, ["The cat, which sat, paid Zyx."], model)
+    by_space = shares.pop("words between spaces")
+    assert by_space == pytest.approx(4 / 6)
+    assert list(shares.values()) == pytest.approx([1 / 6] * len(shares))

@@ -1,0 +1,86 @@
+"""The recurrences by name of an implementation: the equations of the models, or the fast paths, in one signature."""
+
+from typing import NamedTuple
+
+import torch
+from torch.nn import functional as F
+
+from onlstm_hf import PRPNConfig
+from onlstm_hf.fast.onlstm import operator as onlstm
+from onlstm_hf.fast.prpn import operator as prpn
+from onlstm_hf.fast.prpn.contract import ReadingWeights
+from onlstm_hf.models import modeling_onlstm, modeling_prpn
+from onlstm_hf.models.state import LOOPS, state_dtype
+
+
+class OrderedNeuronsOutput(NamedTuple):
+    """Outputs `[T, B, H]`, last cell state `[B, C, K]`, and both distances `[T, B]`."""
+
+    outputs: torch.Tensor
+    cell: torch.Tensor
+    forget_distances: torch.Tensor
+    input_distances: torch.Tensor
+
+
+def ordered_neurons(
+    input_gates,
+    recurrent_weight,
+    hidden,
+    cell,
+    mask=None,
+    implementation="auto",
+    recurrent_scale=1.0,
+    recurrent_mask=None,
+) -> OrderedNeuronsOutput:
+    """Arguments as for `ordered_neurons` of `fast/onlstm/operator.py`; also `"reference"` and `"scan"`."""
+    if implementation in LOOPS:
+        dtype = state_dtype(input_gates)
+        weight = recurrent_weight.to(dtype) * recurrent_scale
+        if recurrent_mask is not None:
+            weight = weight * recurrent_mask
+        outputs, cell, means = modeling_onlstm.ordered_neurons(
+            input_gates, lambda hidden: F.linear(hidden, weight).to(dtype), hidden, cell, mask, LOOPS[implementation]
+        )
+    else:
+        outputs, cell, means = onlstm.ordered_neurons(
+            input_gates, recurrent_weight, hidden, cell, mask, implementation, recurrent_scale, recurrent_mask
+        )
+    input_distances, forget_means = means.unbind(dim=-1)
+    return OrderedNeuronsOutput(outputs, cell, 1 - forget_means, input_distances)
+
+
+def read_sequence(
+    input_gates,
+    key_inputs,
+    weights: ReadingWeights,
+    gates,
+    hidden_memories,
+    cell_memories,
+    newest_keep=None,
+    key_keep=None,
+    summary_keep=None,
+    implementation="auto",
+) -> modeling_prpn.ReadingLayerOutput:
+    """Arguments as for `read_sequence` of `fast/prpn/operator.py`; also `"reference"` and `"scan"`."""
+    others = gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
+    if implementation not in LOOPS:
+        return modeling_prpn.ReadingLayerOutput(
+            *prpn.read_sequence(input_gates, key_inputs, weights, *others, implementation)
+        )
+    layer = reading_layer(weights)
+    outputs = layer.run_loop(input_gates, key_inputs, *others, LOOPS[implementation])
+    return modeling_prpn.ReadingLayerOutput(*outputs)
+
+
+def reading_layer(weights: ReadingWeights) -> modeling_prpn.ReadingLayer:
+    """A layer of the reading network with these very tensors as its weights."""
+    size = len(weights.key)
+    config = PRPNConfig(vocab_size=1, embedding_size=1, hidden_size=size + size % 2)
+    config.hidden_size = size
+    layer = modeling_prpn.ReadingLayer(config, weights.key.shape[1] - size, 0.0)
+    modules = layer.key_projection, layer.recurrent_projection, layer.recurrent_norm, layer.cell_norm
+    for module, weight, bias in zip(modules, weights[::2], weights[1::2], strict=True):
+        for name, tensor in (("weight", weight), ("bias", bias)):
+            delattr(module, name)
+            setattr(module, name, tensor)
+    return layer

@@ -1,0 +1,66 @@
+"""A change of an equation works: `--implementation reference` trains with it, and nothing else has to be touched."""
+
+from pathlib import Path
+
+import pytest
+
+from training import train_lm
+
+REGISTRATION = """
+
+from transformers import AutoConfig, AutoModelForCausalLM
+
+
+class ChangedConfig(ONLSTMConfig):
+    model_type = "{name}"
+
+
+for _model in (ONLSTMPreTrainedModel, ONLSTMModel, ONLSTMForCausalLM):
+    _model.config_class = ChangedConfig
+AutoConfig.register("{name}", ChangedConfig)
+AutoModelForCausalLM.register(ChangedConfig, ONLSTMForCausalLM)
+"""
+EQUATION = "hidden = output_gate * cell.tanh()"
+CHANGES = {"as_it_is": EQUATION, "changed": "hidden = output_gate * (1 + cell.tanh())"}
+
+
+def copy_of_the_model(project_root: Path, folder: Path, change: str) -> Path:
+    """`modeling_onlstm.py` under another name, with one line replaced, as a file for `--model_code`."""
+    text = (project_root / "onlstm_hf" / "models" / "modeling_onlstm.py").read_text(encoding="utf-8")
+    assert text.count(EQUATION) == 1
+    text = text.replace(EQUATION, CHANGES[change])
+    text = text.replace("from ..", "from onlstm_hf.").replace("from .", "from onlstm_hf.models.")
+    path = folder / f"{change}.py"
+    path.write_text(text + REGISTRATION.format(name=change), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def train(project_root, tmp_path):
+    (tmp_path / "text.txt").write_text("the cat sees a dog\na dog sees the old cat\n" * 20)
+
+    def train(change: str, implementation: str) -> float:
+        code = copy_of_the_model(project_root, tmp_path, change)
+        text, run = str(tmp_path / "text.txt"), str(tmp_path / f"{change}-{implementation}")
+        sizes = ["--model.embedding_size", "8", "--model.hidden_size", "12", "--model.chunk_size", "4"]
+        options = ["--bptt_length", "6", "--batch_size", "2", "--optimizer", "adam", "--learning_rate", "0.01"]
+        data = ["--train_files", text, "--validation_files", text, "--max_steps", "4", "--output_dir", run]
+        model = ["--model_code", str(code), "--model_type", change, "--implementation", implementation]
+        return train_lm.main([*data, *options, *sizes, *model])["validation_perplexity"]
+
+    return train
+
+
+def test_a_changed_equation_is_trained_with_and_sees_another_loss(train):
+    expected, reference, changed = (
+        train("as_it_is", "auto"),
+        train("as_it_is", "reference"),
+        train("changed", "reference"),
+    )
+    assert reference == pytest.approx(expected, rel=1e-5)
+    assert abs(changed / reference - 1) > 1e-4
+
+
+def test_an_implementation_that_there_is_not_is_refused(train):
+    with pytest.raises(ValueError, match="implementation must be one of auto, reference, .*, not 'referense'"):
+        train("as_it_is", "referense")

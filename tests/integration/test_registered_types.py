@@ -1,0 +1,58 @@
+"""Every type of model that is registered is tested, has the text of a card, and public names."""
+
+import pytest
+from transformers import AutoModelForCausalLM
+
+import onlstm_hf
+from onlstm_hf.hub.cards.model_descriptions import describe_classifier, describe_model
+from onlstm_hf.registration import MODEL_CLASSES
+from tests.helpers.tiny_models import MODEL_TYPES
+from tests.models import test_layer_contract, test_tree_lstm
+
+# Models over gold trees are no language models, and have tests of their own.
+TESTED_ALONE = {"tree_lstm": test_tree_lstm}
+
+
+def classes_of(models: dict) -> set[type]:
+    """The models of one type, of which an Auto class may have several."""
+    return {one for found in models.values() for one in (found if isinstance(found, tuple) else (found,))}
+
+
+def gaps(registered: dict) -> list[str]:
+    """What each registered type lacks."""
+    missing = []
+    for config_class, models in registered.items():
+        name = config_class.model_type
+        for public in [config_class, *classes_of(models)]:
+            if public.__name__ not in onlstm_hf.__all__:
+                missing.append(f"{name}: {public.__name__} is no public name (onlstm_hf/__init__.py)")
+        is_language_model = AutoModelForCausalLM in models
+        if name not in (MODEL_TYPES if is_language_model else TESTED_ALONE):
+            missing.append(f"{name}: it is in no table of tests (MODEL_TYPES in tests/helpers/tiny_models.py)")
+        try:
+            (describe_model if is_language_model else describe_classifier)(config_class())
+        except ValueError:
+            missing.append(f"{name}: it has no text of a card (onlstm_hf/hub/cards/model_descriptions.py)")
+    return missing
+
+
+def test_every_registered_type_is_tested_and_has_a_card_and_public_names():
+    assert gaps(MODEL_CLASSES) == []
+
+
+def test_every_language_model_has_its_layer_among_those_of_the_contract():
+    assert len(test_layer_contract.LAYERS) >= len(MODEL_TYPES)
+    for name, kind in MODEL_TYPES.items():
+        assert kind.config_class in MODEL_CLASSES, name
+
+
+@pytest.mark.parametrize("lacks", ["no public name", "no table of tests", "no text of a card"])
+def test_a_type_that_is_registered_alone_is_noticed(lacks):
+    class NewConfig(onlstm_hf.ONLSTMConfig):
+        model_type = "new"
+
+    class NewForCausalLM(onlstm_hf.ONLSTMForCausalLM):
+        config_class = NewConfig
+
+    found = gaps({NewConfig: {AutoModelForCausalLM: NewForCausalLM}})
+    assert any(lacks in gap for gap in found)

@@ -1,0 +1,98 @@
+"""A tree beside a gold tree: what is shared and what crosses, F1, and the gold trees that are taken."""
+
+import pickle
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from onlstm_hf import GoldTree, InducedTree, score_parses, tree_from_distances
+from onlstm_hf.trees.induced_tree import NUM_TREES_SHOWN, TreeList
+
+WORDS = ["the", "president", "of", "the", "company", "said", "he", "will", "sell", "his", "shares"]
+GOLD = (
+    "(S (NP (NP (DT the) (NN president)) (PP (IN of) (NP (DT the) (NN company)))) (VP (VBD said) (SBAR (S "
+    "(NP (PRP he)) (VP (MD will) (VP (VB sell) (NP (PRP$ his) (NNS shares))))))))"
+)
+
+
+def cross(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    """By sets of words: some are shared, and each has some that the other has not."""
+    first, second = set(range(*one)), set(range(*other))
+    return bool(first & second) and bool(first - second) and bool(second - first)
+
+
+@st.composite
+def sentences_with_two_trees(draw):
+    words = [f"w{index}" for index in range(draw(st.integers(0, 9)))]
+    distances = st.lists(st.floats(0, 1), min_size=len(words), max_size=len(words))
+    return tree_from_distances(draw(distances), words), tree_from_distances(draw(distances), words, "none")
+
+
+def test_a_right_tree_shares_all_constituents():
+    gold = GoldTree.from_bracket(GOLD)
+    comparison = InducedTree.from_spans(WORDS, gold.spans()).compare(gold)
+    assert comparison.f1 == comparison.precision == comparison.recall == 1
+    assert comparison.shared == [span for span in gold.spans() if span != (0, len(WORDS))]
+    assert comparison.crossing == comparison.missed == []
+
+
+def test_what_is_shared_crosses_and_is_missed():
+    comparison = InducedTree.from_bracket("(a ((b c) (d e)))").compare("(((a b) c) (d e))")
+    assert comparison.shared == [(3, 5)]
+    assert comparison.crossing == [(1, 5), (1, 3)]
+    assert comparison.missed == [(0, 3), (0, 2)]
+    assert (comparison.precision, comparison.recall, comparison.f1) == (1 / 3, 1 / 3, 1 / 3)
+    assert "F1 33.3" in str(comparison)
+
+
+@given(sentences_with_two_trees())
+def test_the_scores_are_those_of_the_treebank_scores(trees):
+    tree, other = trees
+    comparison = tree.compare(other)
+    gold = GoldTree(other.words, tuple(("X", *span) for span in other.spans()))
+    scores = score_parses([tree], [gold], num_resamples=0)
+    found = (comparison.precision, comparison.recall, comparison.f1)
+    assert found == pytest.approx((scores.sentence_precision, scores.sentence_recall, scores.sentence_f1), abs=1e-6)
+    inner = [[span for span in each.spans() if span != (0, len(tree.words))] for each in trees]
+    assert comparison.crossing == [span for span in inner[0] if any(cross(span, gold) for gold in inner[1])]
+    assert sorted(comparison.shared + comparison.missed) == sorted(inner[1])
+
+
+@pytest.mark.parametrize(
+    "gold",
+    ["(S (NP The cat) sat)", "((The cat) sat)", "(S (NP (DT The) (NN cat)) (VP (VBD sat)))", [["the", "cat"], "sat"]],
+)
+def test_gold_trees_of_every_kind_are_taken(gold):
+    tree = InducedTree.from_bracket("((the cat) sat)")
+    assert tree.compare(gold).f1 == tree.compare(InducedTree.from_bracket("((the cat) sat)")).f1 == 1
+
+
+def test_penn_treebank_escapes_are_the_same_words():
+    gold = GoldTree.from_bracket("(S (NP (NN -LRB-) (NN a)) (VB b))", None)
+    assert InducedTree.from_spans(gold.words, []).compare(gold).recall in (0, 1)
+    assert InducedTree.from_spans(["(", "a", "b"], [(0, 2)]).compare("((-LRB- a) b)").f1 == 1
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        ("((a b) d)", "word 2 is 'c'"),
+        ("(a b)", "3 words, the gold tree 2"),
+        ("((a b)", "never closed"),
+        (7, "not a int"),
+    ],
+)
+def test_gold_trees_that_do_not_fit_are_errors(gold, message):
+    with pytest.raises(ValueError, match=message):
+        InducedTree.from_bracket("((a b) c)").compare(gold)
+
+
+def test_pictures_for_notebooks():
+    tree = InducedTree.from_bracket("((a b) c)")
+    comparison = tree.compare("(a (b c))")
+    assert comparison._repr_svg_() == comparison.to_svg() and "0 of 1 constituents are gold" in comparison.to_svg()
+    assert TreeList([tree, tree])._repr_html_().count("<svg") == 2
+    many = TreeList([tree] * (NUM_TREES_SHOWN + 3))._repr_html_()
+    assert many.count("<svg") == NUM_TREES_SHOWN and "3 more" in many
+    assert pickle.loads(pickle.dumps(TreeList([tree]))) == [tree]
