@@ -420,7 +420,7 @@ def test_pairs_are_scored_in_total_and_at_the_place_that_matters_for_all_models(
         at="ever",
     )
     rows = [row.text for row in browser.find(".pairs tbody tr")]
-    assert [row.split()[0] for row in rows] == list(MODELS)
+    assert [row.split()[0] for row in rows] == list(MODELS[:2])  # those of one language
     assert "+" in rows[0].split()[1] and "grammatical" in rows[0]
     assert "“ever”" in browser.text(".verdict")
     assert browser.button("ever").get_attribute("aria-pressed") == "true"
