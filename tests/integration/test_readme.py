@@ -21,14 +21,14 @@ from accelerate.state import AcceleratorState, GradientState
 from pyarrow import parquet
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from eval import benchmark_speed
+from eval import benchmark_speed, compare_page
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
-from training import quickstart
+from training import quickstart, record_growth
 from training.logic.pairs import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +65,9 @@ NOT_RUN_MODULES = ("python -m build",)
 PARSERS = {
     "onlstm-hf push": command_line.build_parser,
     "onlstm-hf demo": command_line.build_parser,
+    "onlstm-hf page": command_line.build_parser,
+    "python eval/compare_page.py": compare_page.build_parser,
+    "python training/record_growth.py": record_growth.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,
