@@ -2,6 +2,7 @@
 
     python eval/compare_page.py wsj_sample.mrg
     python eval/compare_page.py wsj_sample.mrg --precision float32 --model model_cards/prpn-ptb-small
+    python eval/compare_page.py wsj_sample.mrg --every 10       # every tenth sentence
 
 Writes the page into a temporary folder, reads every sentence with its script in Node, and prints for both rules how
 many trees are equal, how many bytes the model takes, and for some sentences the milliseconds of a whole reading.
@@ -24,7 +25,7 @@ from onlstm_hf.text.word_alignment import encode_words
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.checkpoints import default_model, load_checkpoint
-from onlstm_hf.utils.programs import run_program
+from onlstm_hf.utils.programs import positive_integer, run_program
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
 TIMED_LENGTH, NUM_TIMED = 20, 20
@@ -32,22 +33,31 @@ TIMED_LENGTH, NUM_TIMED = 20, 20
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    return run_program(
+        "compare_page.py",
+        lambda: compare(options.treebank, options.model or default_model(), options.precision, options.every),
+    )
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("treebank", help="file or folder of trees")
     parser.add_argument("--model", metavar="PATH_OR_NAME", help="checkpoint (default: see `onlstm-hf --help`)")
     parser.add_argument("--precision", choices=("int8", "float32"), default="int8", help="of the page's weights")
-    options = parser.parse_args(arguments)
-    return run_program(
-        "compare_page.py", lambda: compare(options.treebank, options.model or default_model(), options.precision)
+    parser.add_argument(
+        "--every", type=positive_integer, default=1, metavar="N", help="compare every Nth sentence (default: all)"
     )
+    return parser
 
 
-def compare(treebank: str, name: str, precision: str) -> dict[str, float]:
+def compare(treebank: str, name: str, precision: str, every: int = 1) -> dict[str, float]:
     """Prints the comparison and returns the share of equal trees by rule."""
     if shutil.which("node") is None:
         raise FileNotFoundError("this comparison runs the page's script in Node, which is not installed")
     model, tokenizer = load_checkpoint(name)
-    sentences = [list(tree.words) for tree in read_treebank(treebank) if len(tree.words) > 0]
+    sentences = [list(tree.words) for tree in read_treebank(treebank) if len(tree.words) > 0][::every]
     expected = [distances for _, (distances,) in model.sentence_distances(sentences, tokenizer)]
     encoded = [encode_words(tokenizer, words) for words in sentences]
     with tempfile.TemporaryDirectory() as temporary:

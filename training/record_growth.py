@@ -60,13 +60,18 @@ class RecordedLanguageModeling(LanguageModeling):
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
+    options, overrides = build_parser().parse_known_args(arguments)
+    return run_program("record_growth.py", lambda: record(options.output, options.every, overrides))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of the script, beside those of the recipe."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("output", type=Path, help="JSON file to write")
-    parser.add_argument("--every", type=int, default=20, metavar="N", help="updates between snapshots (%(default)s)")
-    options, overrides = parser.parse_known_args(arguments)
-    return run_program("record_growth.py", lambda: record(options.output, options.every, overrides))
+    parser.add_argument("--every", type=int, default=40, metavar="N", help="updates between snapshots (%(default)s)")
+    return parser
 
 
 def record(output: Path, every: int, overrides: list[str]) -> None:

@@ -92,7 +92,7 @@ export function bracketEditor(words, spans, width, changed) {
     });
     const hadFocus = box.contains(document.activeElement);
     box.replaceChildren(
-      element("div", { class: "figure-box" }, svg),
+      element("div", { class: "figure-box", role: "group", tabindex: "0", "aria-label": "Your tree" }, svg),
       row,
       element(
         "div",

@@ -100,7 +100,7 @@ function shown({ analysis: { words }, width }, learners) {
   return [
     say,
     interactive(svg, words, ({ words: phrase, word }) => (say.textContent = phrase ? phrase.join(" ") : words[word])),
-    element("h4", {}, "F1 of each against each"),
+    element("h3", {}, "F1 of each against each"),
     table(
       "F1 of each tree against each other one",
       ["tree of", ...learners.map(([name]) => name)],

@@ -1,11 +1,10 @@
 // Minimal pairs: which of two sentences the models find more probable, as a whole and at the place that matters.
 
-import { goTo } from "../address.js";
-import { addressOf } from "../address.js";
+import { addressOf, goTo } from "../address.js";
 import { button, element, message, table } from "../dom.js";
 import { examplesFor } from "../examples.js";
 import { analyze, encodePart, END, total } from "../model/analysis.js";
-import { checkpoint } from "../model/checkpoints.js";
+import { checkpoint, describe } from "../model/checkpoints.js";
 import { align } from "../trees/alignment.js";
 import { columnsOf, Picture } from "./figure.js";
 
@@ -85,7 +84,7 @@ export async function pairsView(site, fields, isCurrent) {
     results.setAttribute("aria-busy", "true");
     try {
       const readings = [];
-      for (const name of [own.name, ...site.models.filter((name) => name !== own.name)]) {
+      for (const name of await ofOneLanguage(own, site)) {
         readings.push({ name, ...(await readPair(await checkpoint(name), pair)) });
       }
       if (isCurrent()) results.replaceChildren(...shown(readings, pair, fields, results.clientWidth));
@@ -95,6 +94,13 @@ export async function pairsView(site, fields, isCurrent) {
     results.removeAttribute("aria-busy");
   };
   return { view, show, title: `${pair.first} / ${pair.second}` };
+}
+
+// The models that were trained on the language of this one, itself first.
+async function ofOneLanguage(own, site) {
+  const others = site.models.filter((name) => name !== own.name);
+  const described = await Promise.all(others.map(describe));
+  return [own.name, ...others.filter((_, index) => described[index].language === own.about.language)];
 }
 
 async function readPair(model, pair) {

@@ -144,7 +144,7 @@ function againstGold({ analysis: { words, gold }, tree, checkpoint }) {
   return element(
     "section",
     { class: "against-gold" },
-    element("h4", {}, "Against the gold tree"),
+    element("h3", {}, "Against the gold tree"),
     table("Scores against the gold tree", ["tree of", "F1", "precision", "recall"], rows, { class: "scores" }),
     element("p", { class: "help" }, "In percent. The whole sentence does not count, as in the papers."),
   );
@@ -219,7 +219,7 @@ function exportsOf(sentence) {
       button("Print", () => print()),
     ),
     Object.entries(forms).map(([name, write]) => [
-      element("h4", {}, name),
+      element("h3", {}, name),
       element("pre", { tabindex: "0", "aria-label": name }, write(tree)),
       button("Copy", (event) => copy(write(tree), event.target), { "aria-label": `Copy: ${name}` }),
     ]),

@@ -1,0 +1,588 @@
+"""The page in Chromium. Pictures of it are kept in `test-artifacts/`."""
+
+import json
+import os
+import random
+import shutil
+import threading
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import pytest
+
+from onlstm_hf.page.serving import build_server
+from onlstm_hf.page.site import write_page
+from onlstm_hf.trees.treebank import read_treebank
+from onlstm_hf.utils.checkpoints import load_checkpoint
+from tests.helpers.requirements import library, missing
+
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
+
+webdriver = library("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
+from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
+from selenium.webdriver.chrome.service import Service  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
+
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+MODELS = ("onlstm-ptb-small-distilled", "prpn-ptb-small", "prpn-es-small")
+GOLD = "[S [NP the old man] [VP sold [NP the house]]]"
+LONG = (
+    "the company said that it expects to report a loss in the third quarter because analysts who own shares of the "
+    "bank which sold the house to the old man in new york believe that the zyzzyva of the stock fell after the "
+    "chairman of the board resigned last year without a word"
+)
+NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
+NUM_COMPARED = 40
+TABS = ("tree", "play", "gates", "expected", "learners", "correct")
+# Of the visible elements: the text, the edges, and the colours, or those of what they stand on where they have none.
+APPEARANCE = """
+    const effective = (element, name) => {
+        while (element && getComputedStyle(element)[name] === "rgba(0, 0, 0, 0)") element = element.parentElement;
+        return element ? getComputedStyle(element)[name] : "rgb(255, 255, 255)";
+    };
+    return [...document.querySelectorAll(arguments[0])]
+        .filter((element) => element.checkVisibility({visibilityProperty: true}))
+        .map((element) => {
+            const {left, right} = element.getBoundingClientRect();
+            const colors = [effective(element, "color"), effective(element, "backgroundColor")];
+            return {text: element.innerText, left, right, colors};
+        });
+"""
+
+
+def channels(color):
+    """The red, green and blue of a CSS colour, from 0 to 255."""
+    return [float(value) for value in color.strip("rgb()").split(",")]
+
+
+def contrast(first, second):
+    """The contrast ratio of WCAG 2."""
+
+    def luminance(color):
+        scaled = [value / 255 for value in color]
+        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in scaled]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    darker, lighter = sorted((luminance(first), luminance(second)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+class Browser:
+    """Chromium with the page in it."""
+
+    def __init__(self, driver, address, pictures):
+        self.driver, self.address, self.pictures = driver, address, pictures
+
+    def resize(self, width, height, mobile=False):
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": mobile}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def prefer(self, theme, media=""):
+        features = [
+            {"name": "prefers-color-scheme", "value": theme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features, "media": media})
+
+    def open(self, **fields):
+        """Loads the page anew with these fields in its address, and waits until it has shown what they ask for."""
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.address}#{urlencode(fields)}")
+        self.settle()
+
+    def settle(self):
+        self.wait(lambda: self.run("return document.documentElement.classList.contains('ready')"))
+        self.wait(lambda: not self.run("return document.querySelector('[aria-busy=true]')"))
+
+    def wait(self, condition):
+        # Between its being found and its being read, an element may be replaced by that of the next result.
+        options = {"poll_frequency": 0.05, "ignored_exceptions": [StaleElementReferenceException, IndexError]}
+        return WebDriverWait(self.driver, 120, **options).until(lambda _: condition())
+
+    def find(self, selector):
+        return [element for element in self.driver.find_elements(By.CSS_SELECTOR, selector) if element.is_displayed()]
+
+    def button(self, text, within="#view"):
+        return [button for button in self.find(f"{within} button") if text in button.text][0]
+
+    def text(self, selector="#view"):
+        return " ".join(element.text for element in self.find(selector))
+
+    def run(self, script, *arguments):
+        return self.driver.execute_script(script, *arguments)
+
+    def run_async(self, script, *arguments):
+        return self.driver.execute_async_script(
+            "const given = [...arguments], done = given.pop();"
+            f"(async () => {{ {script} }})().then(done, (error) => done(String(error)));",
+            *arguments,
+        )
+
+    def type(self, text, selector="#text"):
+        (field,) = self.find(selector)
+        field.send_keys(Keys.CONTROL, "a")
+        field.send_keys(text)
+        return field
+
+    def errors(self):
+        """What the console has said since it was asked last, of errors and of what the page's policy forbids."""
+        return [entry for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+    def picture(self, name):
+        """Keeps a picture of the whole page."""
+        width = self.run("return innerWidth")
+        self.resize(width, max(self.run("return document.documentElement.scrollHeight"), 300), mobile=width < 500)
+        self.run_async("await new Promise((seen) => requestAnimationFrame(() => requestAnimationFrame(seen)))")
+        self.driver.save_screenshot(str(self.pictures / f"{name}.png"))
+        self.resize(width, 900, mobile=width < 500)
+
+
+@pytest.fixture(scope="module")
+def driver():
+    if not (BROWSER and DRIVER):
+        missing(
+            "browser",
+            "neither Chromium nor its driver is installed (Debian: apt-get install chromium chromium-driver)",
+        )
+    options = webdriver.ChromeOptions()
+    options.binary_location = BROWSER
+    flags = ("headless=new", "no-sandbox", "disable-dev-shm-usage", "disable-gpu", "disable-background-networking")
+    for name in (*flags, "hide-scrollbars", "no-first-run"):
+        options.add_argument(f"--{name}")
+    options.set_capability("goog:loggingPrefs", {"performance": "ALL", "browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver.set_script_timeout(300)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture(scope="module")
+def address(project_root, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("page") / "site"
+    write_page(folder, [str(project_root / "model_cards" / name) for name in MODELS])
+    with build_server(folder, port=0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@pytest.fixture
+def browser(driver, address, project_root):
+    pictures = project_root / "test-artifacts"
+    pictures.mkdir(exist_ok=True)
+    browser = Browser(driver, address, pictures)
+    browser.resize(1280, 900)
+    browser.prefer("light")
+    browser.errors()  # those of the test before
+    return browser
+
+
+@pytest.fixture(scope="module")
+def axe(project_root):
+    """The source of axe-core, which looks for what keeps people from using a page."""
+    folder = Path(os.environ.get("AXE_CORE") or project_root / "node_modules" / "axe-core")
+    if not (folder / "axe.min.js").is_file():
+        missing("axe", "axe-core is missing: npm install --no-save axe-core, or its folder in AXE_CORE")
+    return (folder / "axe.min.js").read_text(encoding="utf-8")
+
+
+def violations(browser, axe):
+    """What axe-core finds wrong with the page, everything on it unfolded."""
+    browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
+    browser.run(axe)
+    return browser.run_async(
+        """const about = (found) => found.nodes.map((node) => `${found.id}: ${node.html.slice(0, 200)}`);
+           return (await axe.run()).violations.flatMap(about);"""
+    )
+
+
+def test_the_page_opens_with_a_gold_tree_that_the_model_finds_and_asks_no_other_server(browser):
+    browser.driver.get_log("performance")
+    browser.open()
+    assert "the president of the company said he will sell his shares" in browser.text("#view h2")
+    rows = [row.text for row in browser.find(".against-gold tbody tr")]
+    assert rows[0].startswith("onlstm-ptb-small-distilled 100.0")
+    browser.picture("first")
+    messages = [json.loads(entry["message"])["message"] for entry in browser.driver.get_log("performance")]
+    requested = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
+    assert {urlsplit(url).netloc for url in requested if url.startswith("http")} == {urlsplit(browser.address).netloc}
+    assert browser.errors() == []
+
+
+def test_trees_in_the_browser_are_those_of_pytorch(browser, project_root, shared_dir):
+    model, tokenizer = load_checkpoint(str(project_root / "model_cards" / MODELS[0]))
+    gold = read_treebank(shared_dir / "data/wsj_sample/wsj_0001-0199.mrg")
+    chosen = random.Random(0).sample([tree for tree in gold if 3 < len(tree.words) < 25], NUM_COMPARED)
+    sentences = [list(tree.words) for tree in chosen]
+    browser.open()
+    equal = 0
+    for words, expected in zip(sentences, model.parse(sentences, tokenizer), strict=True):
+        spans = browser.run_async(
+            """const { checkpoint } = await import("/model/checkpoints.js");
+               const { treeFromDistances } = await import("/trees/distances.js");
+               const [ids, words, name] = given, own = await checkpoint(name);
+               const { distances } = await own.read(ids);
+               return treeFromDistances(distances[own.about.parse_layer], words, "right").spans;""",
+            tokenizer.convert_tokens_to_ids(words),
+            words,
+            MODELS[0],
+        )
+        equal += [tuple(span) for span in spans] == expected.spans()
+    assert equal >= NUM_COMPARED - 1  # 99 % of all sentences: see eval/compare_page.py
+
+
+def test_every_tab_shows_its_part_without_an_error(browser):
+    for tab in TABS:
+        browser.open(tab=tab)
+        assert browser.find(f"[role=tab][data-tab={tab}][aria-selected=true]")
+        assert browser.find("[role=tabpanel] svg")
+        browser.picture(f"tab-{tab}")
+    assert browser.errors() == []
+
+
+def test_the_keyboard_alone_parses_and_the_address_follows(browser):
+    browser.open()
+    browser.type(GOLD).send_keys(Keys.ENTER)
+    browser.wait(lambda: "the old man sold the house" in browser.text("#view h2"))
+    assert "Read as labels: S, NP, VP." in browser.text() and "Against the gold tree" in browser.text()
+    assert parse_qs(urlsplit(browser.driver.current_url).fragment)["text"] == [GOLD]
+    area = browser.find("#text")[0]
+    assert browser.run("return document.activeElement.id") == "text"
+    area.send_keys(Keys.END, Keys.SHIFT, Keys.ENTER)
+    assert area.get_attribute("value") == f"{GOLD}\n"
+    area.send_keys("stocks fell")
+    area.send_keys(Keys.CONTROL, Keys.ENTER)
+    browser.wait(lambda: len(browser.find("#view .result")) == 2)
+    tab = browser.find("[role=tab][aria-selected=true]")[0]
+    tab.send_keys(Keys.ARROW_RIGHT)
+    browser.wait(lambda: browser.run("return document.activeElement.dataset.tab") == "play")
+    assert parse_qs(urlsplit(browser.driver.current_url).fragment)["tab"] == ["play"]
+    assert browser.errors() == []
+
+
+def test_the_back_button_steps_through_the_results(browser):
+    browser.open(text="the cat sleeps")
+    for text in ("the dog sleeps", "stocks fell"):
+        browser.type(text).send_keys(Keys.ENTER)
+        browser.wait(lambda text=text: browser.text("#view h2") == text)
+    for text in ("the dog sleeps", "the cat sleeps"):
+        browser.driver.back()
+        browser.wait(lambda text=text: browser.text("#view h2") == text)
+        assert browser.find("#text")[0].get_attribute("value") == text
+    assert browser.driver.title.startswith("the cat sleeps")
+
+
+def test_text_in_the_address_is_shown_as_text_whatever_it_is(browser):
+    for fields in (
+        {"text": NASTY},
+        {"text": f"({NASTY} (x y))"},
+        {"view": "pairs", "first": NASTY, "second": "the cat"},
+        {"view": "class", "sentences": NASTY},
+        {"view": NASTY, "model": NASTY, "layer": NASTY, "rule": NASTY, "tab": NASTY, "at": NASTY, "other": NASTY},
+    ):
+        browser.open(**fields)
+        assert browser.run("return window.hit") is None
+        assert browser.run("return document.querySelectorAll('main :is(script, img, iframe, object)').length") == 0
+    browser.open(text=NASTY)
+    assert browser.find("#text")[0].get_attribute("value") == NASTY
+    assert browser.errors() == []
+
+
+def test_a_constituent_shows_its_words_to_the_mouse_to_taps_and_to_the_arrow_keys(browser):
+    browser.open(text=GOLD)
+    words = lambda: browser.find(".said")[0].text  # noqa: E731
+    node = browser.find('.node[data-panel="0"][data-start="0"][data-end="3"]')[0]
+    ActionChains(browser.driver).move_to_element_with_offset(node, 8, 4).perform()  # between its lines
+    assert words().startswith("the old man (words 1 to 3)")
+    figure = browser.find(".figure-box")[0]
+    seen = []
+    for key in (Keys.ARROW_UP, Keys.ARROW_DOWN, Keys.ARROW_RIGHT, Keys.ARROW_DOWN):
+        figure.send_keys(key)
+        seen.append(words().partition(" (")[0])
+    assert seen == ["the old man sold the house", "the old man", "sold the house", "the house"]
+    browser.run(
+        "document.querySelector('.word[data-index=\"5\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
+    )
+    assert words().startswith("house: ") and " bits" in words()
+
+
+def test_the_splits_are_played_step_by_step_in_each_rule(browser):
+    browser.open(text="the company said it expects to report a loss", tab="play")
+    for rule in ("the papers' rule", "the rule without bias", "the rule of ranges"):
+        browser.button(rule).click()
+        assert "No split yet" in browser.text(".said")
+        hidden = [len(browser.driver.find_elements(By.CSS_SELECTOR, ".node.later"))]
+        assert hidden == [8] and len(browser.find(".card")) == 1
+        steps = int(browser.find("input[type=range]")[0].get_attribute("max"))
+        for step in range(1, steps + 1):
+            browser.button("Next", "[role=tabpanel]").click()
+            assert f"Step {step} of {steps}" in browser.text(".said")
+            assert len(browser.driver.find_elements(By.CSS_SELECTOR, ".pin.winner")) == 1
+            hidden.append(len(browser.driver.find_elements(By.CSS_SELECTOR, ".node.later")))
+        assert hidden[-1] == 0 and hidden == sorted(set(hidden), reverse=True)
+        assert len(browser.find(".card")) == 9
+    browser.find(".figure-box")[0].send_keys(Keys.HOME)
+    assert "No split yet" in browser.text(".said")
+    browser.button("Play").click()
+    browser.wait(lambda: "Step 2" in browser.text(".said"))
+    browser.button("Pause").click()
+
+
+def test_pins_stand_in_the_gap_before_their_word_and_all_scales_begin_at_0(browser):
+    browser.open(text="the company said it expects a loss")
+    browser.button("All layers").click()
+    places = browser.run(
+        """const middle = (element) => {
+             const { left, right } = element.getBoundingClientRect();
+             return (left + right) / 2;
+           };
+           const texts = [...document.querySelectorAll(".word text")].map((text) => text.getBoundingClientRect());
+           const pins = [...document.querySelectorAll(".pin.pins")];
+           return {
+             words: texts.map(({ left, right }) => [left, right]),
+             pins: pins.map((pin) => [Number(pin.dataset.word), middle(pin)]),
+           };"""
+    )
+    assert len(places["pins"]) == 3 * 7
+    for word, x in places["pins"]:
+        assert x <= places["words"][word][0] and (word == 0 or x >= places["words"][word - 1][1])
+    captions = [element.text for element in browser.find(".figure .caption") if "distances of" in element.text]
+    assert captions[0].startswith("distances of layer 2, which make the tree")  # next to the tree
+    ticks = [element.text for element in browser.find(".figure .tick")]
+    assert [ticks[index] for index in range(0, len(ticks), 3)] == ["0"] * 4
+
+
+def test_the_gates_say_from_which_level_on_a_word_erased(browser):
+    browser.open(text="the company said it expects a loss", tab="gates")
+    assert len(browser.find(".gate-column")) == 7
+    figure = browser.find(".figure-box")[0]
+    figure.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_RIGHT)
+    assert "Before “said”: levels 1 to" in browser.text(".said") and "distance" in browser.text(".said")
+    browser.open(text="the company said it expects a loss", tab="gates", model="prpn-ptb-small")
+    assert "memories are open" in browser.find("svg.figure")[0].get_attribute("aria-label")
+
+
+def test_five_words_are_expected_at_each_place(browser):
+    browser.open(text="the company said", tab="expected")
+    rows = browser.find(".expected tbody tr")
+    assert len(rows) == 4
+    for row in rows:
+        shown = [float(cell.text.strip("<% ")) for cell in row.find_elements(By.CSS_SELECTOR, ".percent")]
+        assert len(shown) == 5 and shown == sorted(shown, reverse=True)
+    assert "(end)" in rows[-1].text
+
+
+def test_learners_stand_side_by_side_with_f1_of_each_against_each(browser):
+    browser.open(text=GOLD, tab="learners")
+    for label in browser.find("fieldset label"):
+        if "prpn-ptb-small" in label.text or "left" in label.text:
+            label.click()
+    browser.wait(lambda: len(browser.find(".learners-tab tbody tr")) == 5)
+    browser.settle()
+    names = [row.text.split()[0] for row in browser.find(".learners-tab tbody tr")]
+    assert names == ["gold", "onlstm-ptb-small-distilled", "prpn-ptb-small", "right", "left"]
+    assert browser.driver.find_elements(By.CSS_SELECTOR, ".node.one")
+    browser.picture("learners")
+
+
+def test_brackets_are_corrected_by_mouse_and_by_keyboard_and_f1_follows(browser):
+    browser.open(text="the old man sold the house", tab="correct")
+    browser.button("Remove all").click()
+    assert "compares nothing" in browser.text(".correct-tab")
+    first = browser.find(".picks button")[0]
+    first.click()
+    browser.find(".picks button")[2].click()
+    assert "((the old man) sold the house)" in browser.text(".correct-tab pre")
+    browser.find(".picks button")[2].send_keys(Keys.ARROW_RIGHT)
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    browser.driver.switch_to.active_element.send_keys(Keys.ARROW_RIGHT)
+    browser.driver.switch_to.active_element.send_keys(Keys.ENTER)
+    assert "((the old man) (sold the house))" in browser.text(".correct-tab pre")
+    assert [row.text.rsplit(" ", 1)[1] for row in browser.find(".scores tbody tr")]
+    browser.button("× the old man").click()
+    assert "(the old man (sold the house))" in browser.text(".correct-tab pre")
+    browser.button("Undo").click()
+    browser.button("Use it as the gold tree").click()
+    browser.wait(lambda: "Against the gold tree" in browser.text())
+    assert browser.find("#text")[0].get_attribute("value") == "[[the old man] [sold the house]]"
+
+
+def test_pairs_are_scored_in_total_and_at_the_place_that_matters_for_all_models(browser):
+    browser.open(
+        view="pairs",
+        first="no company has ever reported a loss",
+        second="the company has ever reported a loss",
+        at="ever",
+    )
+    rows = [row.text for row in browser.find(".pairs tbody tr")]
+    assert [row.split()[0] for row in rows] == list(MODELS[:2])  # those of one language
+    assert "+" in rows[0].split()[1] and "grammatical" in rows[0]
+    assert "“ever”" in browser.text(".verdict")
+    assert browser.button("ever").get_attribute("aria-pressed") == "true"
+    browser.button("where they differ").click()
+    browser.wait(lambda: "“no” or “the”" in browser.text(".verdict"))
+    browser.picture("pairs")
+    browser.open(view="pairs")
+    assert len(browser.find(".examples a")) >= 8
+    assert browser.errors() == []
+
+
+def test_a_class_brackets_saves_and_compares(browser, tmp_path):
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    browser.open(view="class", sentences=f"{GOLD}\nstocks fell sharply")
+    assert "old man" in browser.text(".editor") and "[NP" not in browser.text(".editor")
+    for name in ("Ada", "Bob"):
+        browser.find(".picks button")[0].click()
+        browser.find(".picks button")[2 if name == "Ada" else 1].click()
+        browser.type(name, "#student")
+        browser.button("Save my answers").click()
+        browser.wait(lambda name=name: (tmp_path / f"{name.lower()}.json").is_file())
+    (tmp_path / "bad.json").write_text(
+        '{"format": "onlstm_hf class", "version": 1, "name": "<img src=x>", '
+        '"answers": [{"words": ["a", "b", "c"], "spans": [[0, 9]]}]}'
+    )
+    files = browser.driver.find_element(By.ID, "files")
+    files.send_keys("\n".join(str(tmp_path / f"{name}.json") for name in ("ada", "bob", "bad")))
+    browser.wait(lambda: browser.find("#agreement tbody tr"))
+    cells = [cell.text for cell in browser.find("#agreement tbody tr")[0].find_elements(By.CSS_SELECTOR, "th, td")]
+    assert cells[0] == "the old man sold the house" and cells[1] == "2"
+    assert 0 < float(cells[2]) < 100 and 0 < float(cells[3]) < 100  # with each other, with gold
+    assert "bad.json: this is no file" in browser.text("#agreement [role=alert]")
+    assert "2 files: Ada, Bob." in browser.text("#agreement")
+    browser.picture("class")
+    assert browser.errors() == []
+
+
+def test_a_slider_shows_how_a_tree_comes_about(browser):
+    browser.open(view="growing")
+    slider = browser.find("input[type=range]")[0]
+    slider.send_keys(Keys.HOME)
+    browser.wait(lambda: "After 0 updates" in browser.text(".said"))
+    first = browser.find("svg.figure")[0].get_attribute("aria-label")
+    slider.send_keys(Keys.END)
+    browser.wait(lambda: "After 0 updates" not in browser.text(".said"))
+    assert browser.find("svg.figure")[0].get_attribute("aria-label") != first
+    browser.picture("growing")
+    assert browser.errors() == []
+
+
+def test_pasted_paragraphs_are_split_and_unknown_words_are_said(browser):
+    browser.open(text="The bank bought it. Mr. Smith sold the firm!")
+    assert "Split into 2 sentences." in browser.text() and len(browser.find(".result")) == 2
+    browser.open(text="el presidente dijo que no habrá elecciones")
+    assert "does not know most of these words" in browser.text("[role=status]")
+    browser.open(model="prpn-es-small")
+    assert "el presidente" in browser.find("#text")[0].get_attribute("value")
+    assert browser.find(".result h2")[0].get_attribute("lang") == "es"
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("(the cat", "never closed"),
+        ("(a (b ())", "never closed"),
+        ("((a) (b ()))", "nothing between"),
+        (" ", "no sentence yet"),
+        ("cat " * 121, "at most 120"),
+    ],
+)
+def test_the_page_says_what_the_reader_has_to_mend_and_keeps_what_was_typed(browser, text, message):
+    browser.open(text=text)
+    assert message in browser.text("#results [role=alert]")
+    assert browser.find("#text")[0].get_attribute("value") == text
+
+
+def test_long_sentences_have_an_outline_with_unknown_words(browser):
+    browser.open(text=LONG)
+    outline = browser.find(".outline")[0]
+    assert outline.text.split()[:3] == ["the", "company", "said"] and "zyzzyva unknown" in " ".join(
+        outline.text.split()
+    )
+
+
+def test_files_of_the_figure_and_the_numbers_are_saved(browser, tmp_path):
+    browser.driver.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)})
+    browser.prefer("dark")
+    browser.open(text="the old man sold =1+1 the house")
+    for summary in browser.find(".result summary"):
+        if "outline" not in summary.text:
+            summary.click()
+    for kind in ("SVG", "PNG", "TSV", "JSON"):
+        browser.button(f"Save as {kind}").click()
+    names = [f"the-old-man-sold-1-1-the-house.{kind}" for kind in ("svg", "png", "tsv", "json")]
+    browser.wait(lambda: all((tmp_path / name).is_file() for name in names))
+    svg, png, tsv, record = (tmp_path / name for name in names)
+    assert png.read_bytes().startswith(b"\x89PNG") and "#ffffff" in svg.read_text() and "var(" not in svg.read_text()
+    assert tsv.read_text().splitlines()[0].startswith("word\tdistance, layer 1")
+    content = json.loads(record.read_text())
+    assert content["made_by"].startswith("onlstm-ptb-small-distilled") and len(content["words"]) > 5
+    assert browser.errors() == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
+def test_axe_finds_nothing_in_any_state_and_all_fits_and_can_be_read(browser, axe, width, theme):
+    browser.resize(width, 844, mobile=width < 500)
+    browser.prefer(theme)
+    size = "phone" if width < 500 else "wide"
+    states = [{"text": f"{GOLD}\n{LONG}", "tab": tab} for tab in TABS]
+    states += [{"view": view} for view in ("pairs", "class", "growing", "about")]
+    states += [{"text": "(the cat"}, {"text": "zyzzyva quux"}]
+    for fields in states:
+        browser.open(**fields)
+        assert violations(browser, axe) == [], fields
+        assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), fields
+        elements = browser.run(
+            APPEARANCE, "h1, h2, h3, label, legend, summary, .help, .note, .said, nav a, td, th, #about p"
+        )
+        for element in elements:
+            assert contrast(*map(channels, element["colors"])) >= 4.5, (fields, element)
+        for element in browser.run(APPEARANCE, "h1, label, textarea, summary, .ask button, .tools > button, h2"):
+            assert -1 <= element["left"] <= element["right"] <= width + 1, (fields, element)
+        browser.picture(f"{size}-{theme}-{fields.get('view') or fields.get('tab') or 'message'}")
+
+
+def test_letters_are_large_on_a_projector_and_the_figure_is_as_wide_as_the_window(browser):
+    browser.resize(1920, 1080)
+    browser.open(text="the president of the company said that the price of the shares of the bank fell last week")
+    sizes = browser.run(
+        "const sizeOf = (text) => parseFloat(getComputedStyle(text).fontSize);"
+        "return [...document.querySelectorAll('.word text')].map(sizeOf)"
+    )
+    assert min(sizes) >= 16
+    assert browser.run("return document.querySelector('svg.figure').clientWidth") > 0.75 * 1920
+    browser.resize(1280, 900)
+
+
+def test_the_page_is_printed_without_what_one_clicks(browser):
+    browser.prefer("light", media="print")
+    browser.open(text=GOLD)
+    assert (
+        browser.find("svg.figure")
+        and not browser.find("form")
+        and not browser.find("nav")
+        and not browser.find(".tools")
+    )
+    browser.prefer("light")
+
+
+def test_the_page_opens_again_without_a_network(browser):
+    browser.open(text="stocks fell sharply")
+    browser.wait(lambda: browser.run_async("return Boolean((await navigator.serviceWorker.ready).active)"))
+    browser.run_async(
+        "while (!navigator.serviceWorker.controller) await new Promise((later) => setTimeout(later, 50));"
+    )
+    offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
+    browser.driver.execute_cdp_cmd("Network.enable", {})
+    browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)
+    try:
+        browser.open(text="the bank fell")
+        assert browser.text("#view h2") == "the bank fell" and browser.find("svg.figure")
+    finally:
+        browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", {**offline, "offline": False})
+        browser.errors()
