@@ -13,4 +13,4 @@ def import_extra(name: str, extra: str = "train") -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise ImportError(f'this needs {name}: pip install "onlstm_hf[{extra}]"') from error
+        raise ImportError(f'this needs {name}: pip install -e ".[{extra}]" in the checkout') from error

@@ -247,7 +247,7 @@ def is_right_to_left(words: Sequence[str]) -> bool:
 def save_figure(svg: str, path: str | os.PathLike) -> None:
     """Writes a picture to an `.svg` or `.png` file. The file is replaced only once the new one is complete.
 
-    PNG needs `pip install "onlstm_hf[plot]"` and takes its letters from the fonts of the machine.
+    PNG needs `pip install resvg-py` (the extra `plot`) and takes its letters from the fonts of the machine.
 
     Raises:
         ValueError: for another kind of file, and for a picture too large for PNG.
@@ -275,7 +275,7 @@ def _svg_to_png(svg: str) -> bytes:
     try:
         import resvg_py
     except ImportError as error:
-        raise ImportError('PNG needs resvg: pip install "onlstm_hf[plot]"; .svg works without it') from error
+        raise ImportError('PNG needs resvg: pip install resvg-py; .svg works without it') from error
     attributes = ElementTree.fromstring(svg).attrib
     largest_side = max(int(attributes["width"]), int(attributes["height"]))
     if largest_side > _LARGEST_PNG_SIDE:

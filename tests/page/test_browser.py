@@ -18,7 +18,7 @@ from tests.helpers.requirements import library, missing
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
-webdriver = library("selenium.webdriver", reason='these tests need pip install "onlstm_hf[test]"')
+webdriver = library("selenium.webdriver", reason='these tests need pip install -e ".[test]"')
 from selenium.common.exceptions import StaleElementReferenceException  # noqa: E402
 from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
