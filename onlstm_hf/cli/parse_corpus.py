@@ -8,9 +8,9 @@ from ..utils.programs import add_code_option, positive_integer, thread_count
 from .sentences import add_dtype_option, add_punctuation_option, add_splitting_options
 
 DESCRIPTION = """\
-Parses all sentences of a corpus into a table with a row a sentence, on this machine or on a cluster. It needs the extra
-`corpus`: in a checkout, pip install -e ".[corpus]". The work is cut into tasks, each of which writes one file of the
-table when it is complete. After an interruption the same command continues with the tasks that are not complete.
+Parses all sentences of a corpus into a table with a row a sentence, on this machine or on a cluster. It needs the
+extra `corpus`: in a checkout, pip install -e ".[corpus]". The work is cut into tasks, each of which writes one file of
+the table when it is complete. After an interruption the same command continues with the tasks that are not complete.
 """
 EXAMPLES = """\
 examples:

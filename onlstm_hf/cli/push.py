@@ -1,4 +1,4 @@
-"""`onlstm-hf push`: checkpoints shared on the Hugging Face Hub."""
+"""`onlstm-hf push`: checkpoints and data sets shared on the Hugging Face Hub."""
 
 import argparse
 
@@ -17,6 +17,7 @@ EXAMPLES = """\
 examples:
   onlstm-hf push model_cards/onlstm-ptb-small user/onlstm-ptb-small --private
   onlstm-hf push runs/logic_onlstm/best user/logic-onlstm --results runs/logic_onlstm/results.json
+  onlstm-hf push --dataset runs/listops user/listops
 """
 
 
@@ -39,12 +40,19 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="a token with write access (default: the environment variable HF_TOKEN, or that of `hf auth login`)",
     )
     parser.add_argument("--results", metavar="FILE", help="results.json of the training, if it is not in the folder")
+    parser.add_argument(
+        "--dataset",
+        action="store_true",
+        help="FOLDER is a data set: .parquet or .jsonl files with a README.md (see training/write_data.py)",
+    )
     parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Shares a checkpoint and prints the address of the commit."""
-    from ..hub.push import push_model
+    """Shares a checkpoint or a data set and prints the address of the commit."""
+    from ..hub.push import push_dataset, push_model
 
-    names = ("folder", "repository", "private", "revision", "token", "results")
-    print(push_model(**{name: getattr(options, name) for name in names}))
+    arguments = {name: getattr(options, name) for name in ("folder", "repository", "private", "revision", "token")}
+    if options.dataset and options.results:
+        raise ValueError("--results are those of a model; a data set has none")
+    print(push_dataset(**arguments) if options.dataset else push_model(**arguments, results=options.results))

@@ -1,13 +1,16 @@
-"""Checkpoints shared on the Hugging Face Hub: checked first, then uploaded as one commit."""
+"""Checkpoints and data sets shared on the Hugging Face Hub: checked first, then uploaded as one commit."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, DatasetCard, HfApi
 
-from .export import repository_files
+from .export import folder_files, read_card, repository_files
+
+DATASET_FILES = ("*.parquet", "*.jsonl", "README.md", "LICENSE")
 
 
 def push_model(
@@ -38,8 +41,7 @@ def push_model(
         OSError: if the upload fails. The repository is as it was, unless only the answer was lost; a repository that
             this call created is empty. Pushing again is safe: what is there already is not committed twice.
     """
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
-        raise ValueError(f"the repository must be named as user/name, not {repository!r}")
+    _check_name(repository)
     files = repository_files(Path(folder), repository, results)
     if "README.md" not in files:
         raise FileNotFoundError(
@@ -50,16 +52,55 @@ def push_model(
     return _push(files, repository, private, revision, token)
 
 
+def push_dataset(
+    folder: str | Path,
+    repository: str,
+    private: bool = False,
+    revision: str | None = None,
+    token: str | None = None,
+) -> str:
+    """Makes a dataset repository of a folder with data files and a card, as `training/write_data.py` writes them.
+
+    Args:
+        folder: `.parquet` or `.jsonl` files, and a `README.md` whose metadata name a license.
+        repository, private, revision, token: see `push_model`.
+
+    Returns:
+        The address of the commit.
+
+    Raises:
+        FileNotFoundError, ValueError: if the folder is not fit to be shared. The message says what to mend.
+        OSError: see `push_model`.
+    """
+    _check_name(repository)
+    files = folder_files(folder)
+    if stray := sorted(name for name in files if not any(fnmatch(name, pattern) for pattern in DATASET_FILES)):
+        raise ValueError(f"{folder} has files that are no part of a data set; remove them: {', '.join(stray)}")
+    if not any(name.endswith((".parquet", ".jsonl")) for name in files):
+        raise ValueError(f"{folder} has no data: expected .parquet or .jsonl files")
+    if "README.md" not in files:
+        raise FileNotFoundError(f"{folder} has no README.md: write a card that says where the data come from")
+    if not read_card(DatasetCard, files["README.md"]).data.get("license"):
+        raise ValueError(f"the metadata of {files['README.md']} name no license")
+    return _push(files, repository, private, revision, token, repo_type="dataset")
+
+
+def _check_name(repository: str) -> None:
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise ValueError(f"the repository must be named as user/name, not {repository!r}")
+
+
 def _push(
     files: dict[str, Path | bytes],
     repository: str,
     private: bool,
     revision: str | None,
     token: str | None,
+    repo_type: str = "model",
 ) -> str:
     """Commits the files to the repository and removes others from it, in one commit; returns its address."""
     api = HfApi(token=token)
-    place = {"repo_id": repository, "repo_type": "model"}
+    place = {"repo_id": repository, "repo_type": repo_type}
     with _reported_failure(repository):
         api.whoami()
         api.create_repo(**place, private=private or None, exist_ok=True)

@@ -275,7 +275,7 @@ def _svg_to_png(svg: str) -> bytes:
     try:
         import resvg_py
     except ImportError as error:
-        raise ImportError('PNG needs resvg: pip install resvg-py; .svg works without it') from error
+        raise ImportError("PNG needs resvg: pip install resvg-py; .svg works without it") from error
     attributes = ElementTree.fromstring(svg).attrib
     largest_side = max(int(attributes["width"]), int(attributes["height"]))
     if largest_side > _LARGEST_PNG_SIDE:

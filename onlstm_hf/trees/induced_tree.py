@@ -159,7 +159,7 @@ class InducedTree:
         try:
             from nltk import Tree
         except ImportError as error:
-            raise ImportError('to_nltk needs NLTK: pip install nltk') from error
+            raise ImportError("to_nltk needs NLTK: pip install nltk") from error
         parts = self._fold(lambda children: Tree(label, children))
         return parts[0] if len(self.words) > 1 else Tree(label, parts)
 

@@ -154,7 +154,7 @@ class HubServer:
         name = f"{request.get('organization') or USER}/{request['name']}"
         repo_type = request.get("type") or "model"
         self.require_write(token, name)
-        url = f"{self.url}/{'' if repo_type == 'model' else 'spaces/'}{name}"
+        url = f"{self.url}/{'' if repo_type == 'model' else f'{repo_type}s/'}{name}"
         with self.lock:
             if (repo_type, name) in self.repositories:
                 raise HubError(409, "You already created this repository", url=url)
@@ -304,7 +304,7 @@ class HubServer:
 
     def answer(self, method: str, path: str, token: str | None, read: Callable[[], bytes]) -> Answer:
         """Finds the method for a request."""
-        api = r"/api/(model|space)s/([^/]+/[^/]+)"
+        api = r"/api/(model|space|dataset)s/([^/]+/[^/]+)"
         for pattern, work in {
             r"GET /api/whoami-v2": lambda: self.whoami(token),
             r"POST /api/validate-yaml": lambda: self.validate_card(read),
@@ -317,7 +317,9 @@ class HubServer:
             rf"GET {api}/tree/([^/]+)": lambda *place: self.tree(token, *place),
             rf"POST {api}/preupload/([^/]+)": lambda *place: self.preupload(token, *place, read),
             rf"POST {api}/commit/([^/]+)": lambda *place: self.commit(token, *place, read),
-            r"POST /([^/]+/[^/]+)\.git/info/lfs/objects/batch": lambda name: self.lfs_batch(token, name, read),
+            r"POST /(?:datasets/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch": lambda name: self.lfs_batch(
+                token, name, read
+            ),
             r"PUT /lfs/upload/(\w+)": lambda oid: self.lfs_upload(oid, read()),
             r"POST /lfs/verify": lambda: self.lfs_verify(read),
             r"GET /lfs/download/(\w+)": lambda oid: self.lfs_download(token, oid),

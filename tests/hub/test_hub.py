@@ -432,3 +432,17 @@ def test_the_name_of_the_repository_is_checked_first(tmp_path):
             push_model(tmp_path, name)
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         push_model(tmp_path / "missing", "ada/tiny")
+
+
+def test_a_data_set_is_shared_as_it_is(hub, client, tmp_path):
+    name, folder = next(names), tmp_path / "data"
+    folder.mkdir()
+    (folder / "train.jsonl").write_text('{"text": "the cat"}\n')
+    outcome = client(run_command, "push", "--dataset", str(folder), name)
+    assert outcome.code == 1 and "has no README.md" in outcome.errors
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n\n# Cats\n")
+    assert client(run_command, "push", "--dataset", str(folder), name).code == 0
+    assert seen(hub, name, repo_type="dataset") == contents(folder)
+    (folder / "notes.docx").write_text("")
+    outcome = client(run_command, "push", "--dataset", str(folder), name)
+    assert outcome.code == 1 and "remove them: notes.docx" in outcome.errors

@@ -51,6 +51,7 @@ LESS_WORK = {
     "examples/trainer.py": ["--max_steps", "2"],
     "training/train_seeds.py": ["--seeds", "1111", "--max_steps", "1", *TINY_STACK],
     "training/train_logic.py": ["--num_epochs", "1", "--model.layer_sizes", "[20]"],
+    "training/write_data.py": ["--num", "60"],
     "training/train_listops.py": [
         *["--num_epochs", "1", "--num_train", "100", "--num_validation", "20", "--num_test", "50"],
     ],

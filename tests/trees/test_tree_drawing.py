@@ -190,7 +190,7 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path):
 
 
 def test_png_figures_have_twice_the_pixels(tmp_path):
-    library("resvg_py", reason='PNG needs pip install resvg-py')
+    library("resvg_py", reason="PNG needs pip install resvg-py")
     svg = TREE.to_svg()
     save_figure(svg, tmp_path / "tree.png")
     content = (tmp_path / "tree.png").read_bytes()
@@ -201,7 +201,7 @@ def test_png_figures_have_twice_the_pixels(tmp_path):
 
 
 def test_pictures_too_large_for_png_are_refused(tmp_path):
-    library("resvg_py", reason='PNG needs pip install resvg-py')
+    library("resvg_py", reason="PNG needs pip install resvg-py")
     svg = tree_from_distances(range(1000), ["word"] * 1000).to_svg()
     with pytest.raises(ValueError, match="save it as .svg"):
         save_figure(svg, tmp_path / "tree.png")

@@ -1,0 +1,125 @@
+"""Writes generated data as a dataset folder with a card, for `load_dataset` and `onlstm-hf push --dataset`.
+
+    python training/write_data.py listops runs/listops
+    python training/write_data.py logic runs/logic-pairs --num 10000 --seed 2
+    python training/write_data.py toy-english runs/toy-english
+    onlstm-hf push --dataset runs/listops user/listops
+
+docs/data.md describes the three data sets. The same seed gives the same examples everywhere.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import yaml
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf import generate_logic_pairs
+from onlstm_hf.logic.formulas import split_by_operators
+from onlstm_hf.logic.listops import build_listops_dataset, generate_listops
+from onlstm_hf.logic.pairs import build_logic_dataset
+from onlstm_hf.utils.files import written_folder
+from onlstm_hf.utils.programs import positive_integer, run_program
+from training.toy_english import write_toy_corpus
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+# Examples of each data set that `--num` counts, by default.
+NUM_EXAMPLES = {"listops": 100_000, "logic": 100_000, "toy-english": 10_000}
+SIZE_CATEGORIES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
+LISTOPS_CARD = """\
+# ListOps
+
+Nested operations on lists of digits, with their values and binary trees, generated anew after Nangia & Bowman,
+[ListOps: A Diagnostic Dataset for Latent Tree Learning](https://aclanthology.org/N18-4013/) (2018). No expression occurs
+twice.
+
+Columns: `text`, the expression; `brackets`, the same with the brackets of its binary tree; `label`, its value; `depth`
+of the lists; `num_tokens`. It tests whether a model that sees values only finds the lists. It is no language."""
+LOGIC_CARD = """\
+# Pairs of formulas
+
+Pairs of formulas of propositional logic over six variables, and one of seven relations between them, generated anew
+after Bowman, Manning & Potts, [Tree-Structured Composition in Neural Networks without Tree-Structured
+Architectures](https://arxiv.org/abs/1506.04834) (2015).
+
+Columns: `left` and `right`, fully bracketed; `label`, the relation; `num_operators` of the longer side. Splits are
+named after that number: train on few operators, test on many."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    return run_program("write_data.py", lambda: write_data(options))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data", choices=list(NUM_EXAMPLES))
+    parser.add_argument("folder", type=Path, help="new folder to write")
+    defaults = ", ".join(f"{name} {number:,}" for name, number in NUM_EXAMPLES.items())
+    parser.add_argument(
+        "--num", type=positive_integer, metavar="N", help=f"examples to generate (default: {defaults})"
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the random choices (default: %(default)s)")
+    return parser
+
+
+def write_data(options: argparse.Namespace) -> None:
+    """Generates the examples and writes the folder.
+
+    Raises:
+        FileExistsError: if there is such a folder.
+    """
+    if options.folder.exists():
+        raise FileExistsError(f"{options.folder} exists; name a new folder")
+    number = options.num or NUM_EXAMPLES[options.data]
+    command = f"python training/write_data.py {options.data} FOLDER --num {number} --seed {options.seed}"
+    options.folder.parent.mkdir(parents=True, exist_ok=True)
+    with written_folder(options.folder) as folder:
+        if options.data == "toy-english":
+            write_toy_corpus(folder, num_train=number, seed=options.seed)
+        elif options.data == "listops":
+            expressions = list(generate_listops(number, options.seed))
+            num_held_out = max(1, number // 10)
+            test, validation, train = (
+                expressions[:num_held_out],
+                expressions[num_held_out : 2 * num_held_out],
+                expressions[2 * num_held_out :],
+            )
+            splits = {"train": train, "validation": validation, "test": test}
+            _write_dataset(folder, build_listops_dataset(splits), "ListOps", LISTOPS_CARD, command)
+        else:
+            pairs = split_by_operators(generate_logic_pairs(number, options.seed))
+            _write_dataset(folder, build_logic_dataset(pairs), "Pairs of formulas", LOGIC_CARD, command)
+    print(f"{options.folder}: {', '.join(sorted(path.name for path in options.folder.iterdir()))}")
+
+
+def _write_dataset(folder: Path, dataset: "DatasetDict", name: str, text: str, command: str) -> None:
+    """A Parquet file for each split, and the card that names them."""
+    for split, rows in dataset.items():
+        rows.to_parquet(folder / f"{split}.parquet")
+    num_rows = sum(dataset.num_rows.values())
+    files = [{"split": split, "path": f"{split}.parquet"} for split in dataset]
+    metadata = {
+        "license": "apache-2.0",
+        "pretty_name": name,
+        "size_categories": [next(size for limit, size in SIZE_CATEGORIES.items() if num_rows < limit)],
+        "tags": ["synthetic", "compositionality"],
+        "task_categories": ["text-classification"],
+        "configs": [{"config_name": "default", "data_files": files}],
+    }
+    rows = "\n".join(f"| {split} | {number:,} |" for split, number in dataset.num_rows.items())
+    table = f"| split | examples |\n| --- | ---: |\n{rows}"
+    header = yaml.safe_dump(metadata, sort_keys=False)
+    card = f"---\n{header}---\n\n{text}\n\n{table}\n\nMade by onlstm_hf:\n\n```sh\n{command}\n```\n"
+    (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
