@@ -14,7 +14,7 @@ from eval.report.by_task.narrative_cloze import cloze_table
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.results_files import short_name
-from eval.report.tasks import LANGUAGE_MODELLING, LISTOPS, PARSING
+from eval.report.tasks import GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING
 from onlstm_hf.hub.cards.published import citation, published_figures
 from onlstm_hf.utils.training_stages import epochs_of, training_stages
 
@@ -78,7 +78,7 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
     for name, found in adapted.items():
         rows[name]["test, adapted"] = "{:.2f} ({})".format(*min(found))
     for name, seeds in trained.items():
-        if "/" in name:  # another language
+        if "/" in name or seeds[0].get("task") == GRAMMAR:  # another language, or another kind of perplexity
             continue
         row = rows.setdefault(name, {"parameters": f"{seeds[0]['parameters']:,}", "file": f"{name}/"})
         row["epochs"] = epochs_of(training_stages(seeds[0]))

@@ -4,6 +4,7 @@ from onlstm_hf.hub.cards.logic import LOGIC
 
 LANGUAGE_MODELLING = "language modelling"
 PARSING = "unsupervised constituency parsing"
+GRAMMAR = "grammar induction"
 SYNTAX = "targeted syntactic evaluation"
 WORD_ORDER = "word order"
 PUNCTUATION = "punctuation as a cue"
