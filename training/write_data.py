@@ -36,8 +36,8 @@ LISTOPS_CARD = """\
 # ListOps
 
 Nested operations on lists of digits, with their values and binary trees, generated anew after Nangia & Bowman,
-[ListOps: A Diagnostic Dataset for Latent Tree Learning](https://aclanthology.org/N18-4013/) (2018). No expression occurs
-twice.
+[ListOps: A Diagnostic Dataset for Latent Tree Learning](https://aclanthology.org/N18-4013/) (2018). No expression
+occurs twice.
 
 Columns: `text`, the expression; `brackets`, the same with the brackets of its binary tree; `label`, its value; `depth`
 of the lists; `num_tokens`. It tests whether a model that sees values only finds the lists. It is no language."""
