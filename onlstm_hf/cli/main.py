@@ -15,7 +15,7 @@ from . import compare, convert, demo, export, page, parse, parse_corpus, push, s
 DESCRIPTION = "Finds constituency trees in raw text with language models such as the ON-LSTM, and scores sentences."
 EXAMPLES = """\
 examples:
-  onlstm-hf parse "the old cat sat on the mat"
+  onlstm-hf parse "he will sell his shares"
   onlstm-hf compare trees.txt gold.mrg
   onlstm-hf score --file sentences.txt
   onlstm-hf demo

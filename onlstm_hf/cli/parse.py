@@ -43,10 +43,10 @@ the same command continues from there.
 """
 EXAMPLES = """\
 examples:
-  onlstm-hf parse "the old cat sat on the mat" --format tree
+  onlstm-hf parse "he will sell his shares" --format tree
   onlstm-hf parse --file sentences.txt --output trees.txt
   zcat corpus.txt.gz | onlstm-hf parse --format jsonl | head
-  onlstm-hf parse "the cat sat on the mat" --format svg --output tree.png
+  onlstm-hf parse "he will sell his shares" --format svg --output tree.png
   onlstm-hf parse --file sentences.txt --format svg --output figures
 
 formats:
