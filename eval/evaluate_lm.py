@@ -6,7 +6,7 @@
     python eval/evaluate_lm.py SEED1 SEED2 SEED3 --files test.txt
     python eval/evaluate_lm.py MODEL1 MODEL2 --files valid.txt test.txt --mix --tune valid.txt
 
-Of several checkpoints, such as one model trained with several seeds, the table also has mean and standard deviation.
+For several checkpoints, such as one model with several seeds, the table also has mean and standard deviation.
 """
 
 import argparse

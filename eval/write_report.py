@@ -95,7 +95,7 @@ def write_report(folder: Path) -> None:
     parts = [INTRODUCTION]
     for heading, name, sentence in ([part.strip() for part in line.split("|")] for line in LAYOUT.splitlines()):
         if name in tables:
-            parts += [part for part in (heading, sentence, tables[name]) if part]
+            parts += [f"{heading}\n{sentence}".strip(), tables[name]]
     with written_file(folder / "RESULTS.md") as file:
         file.write("\n\n".join(parts) + "\n")
     for page in (folder / "README.md", *sorted((folder / "docs").glob("*.md"))):

@@ -216,22 +216,12 @@ class FastCumaxLSTMLayer(nn.Module):
 
 class FastCumaxLSTMModel(ONLSTMModel):
     config_class = FastCumaxLSTMConfig
-
-    def __init__(self, config: FastCumaxLSTMConfig):
-        super().__init__(config)
-        sizes = zip([config.embedding_size, *config.layer_sizes[:-1]], config.layer_sizes, strict=True)
-        options = config.chunk_size, config.weight_dropout
-        self.layers = nn.ModuleList(FastCumaxLSTMLayer(*pair, *options) for pair in sizes)
-        self.post_init()
+    layer_class = FastCumaxLSTMLayer
 
 
 class FastCumaxLSTMForCausalLM(ONLSTMForCausalLM):
     config_class = FastCumaxLSTMConfig
-
-    def __init__(self, config: FastCumaxLSTMConfig):
-        super().__init__(config)
-        self.model = FastCumaxLSTMModel(config)
-        self.post_init()
+    model_class = FastCumaxLSTMModel
 
 
 AutoConfig.register("fast_cumax_lstm", FastCumaxLSTMConfig, exist_ok=True)

@@ -65,23 +65,12 @@ class CumaxLSTMLayer(nn.Module):
 
 class CumaxLSTMModel(ONLSTMModel):
     config_class = CumaxLSTMConfig
-
-    def __init__(self, config: CumaxLSTMConfig):
-        super().__init__(config)
-        input_sizes = [config.embedding_size, *config.layer_sizes[:-1]]
-        sizes = zip(input_sizes, config.layer_sizes, strict=True)
-        options = config.chunk_size, config.weight_dropout
-        self.layers = nn.ModuleList(CumaxLSTMLayer(*pair, *options) for pair in sizes)
-        self.post_init()
+    layer_class = CumaxLSTMLayer
 
 
 class CumaxLSTMForCausalLM(ONLSTMForCausalLM):
     config_class = CumaxLSTMConfig
-
-    def __init__(self, config: CumaxLSTMConfig):
-        super().__init__(config)
-        self.model = CumaxLSTMModel(config)
-        self.post_init()
+    model_class = CumaxLSTMModel
 
 
 AutoConfig.register("cumax_lstm", CumaxLSTMConfig, exist_ok=True)

@@ -8,7 +8,7 @@ Each sentence gets the binary tree that agrees best with those of all models and
 that the rule of splitting by distances can make, because distances will have to make it. The folder gets
     averaged.jsonl.xz   the averaged trees, which `train_lm.py --target_trees` draws a model to
     HASH.ranks.xz       the trees of each model (by the hash of its weights) as ranks of its distances, without the
-                        words: the same command goes on from them after an interruption, and another one with further
+                        words: the same command continues from them after an interruption, and another one with further
                         models. Such a file may also be named in the place of a model
 """
 

@@ -192,7 +192,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
     Raises:
         ValueError, OSError: for bad input, before training begins.
-        TrainingDiverged: where training cannot go on.
+        TrainingDiverged: when training cannot continue.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     return TrainingRun(GrammarInduction(parse_grammar_recipe(arguments), arguments)).train()

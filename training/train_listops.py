@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> dict:
 
     Raises:
         ValueError, OSError: for bad input, before training begins.
-        TrainingDiverged: where training cannot go on.
+        TrainingDiverged: when training cannot continue.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     return TrainingRun(ListOps(parse_listops_recipe(arguments), arguments)).train()

@@ -1,6 +1,6 @@
 """Events of a sentence, after Pichotta & Mooney (2016): a verb, and the heads of its arguments.
 
-What a dependency parser would say is read off Penn Treebank trees. Every verb that is not an auxiliary is an event,
+Penn Treebank trees take the place of a dependency parser. Every verb that is not an auxiliary is an event,
 also in infinitives and participle clauses; tense, modality and negation are left out. Empty elements say more than
 most parsers do: the subject of a controlled verb, and the arguments that a relative clause lacks, are found by their
 indices. The surface subject of a passive is the object of its event, the noun phrase after `by` the subject; a

@@ -31,7 +31,7 @@ def score_tokens(
 def text_units(lines: list[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[list[int], list[int]]:
     """The words of each line, an `<eos>` included, and its characters, with the line's end.
 
-    Of a tokenizer that leaves out punctuation these are the words and characters of what it keeps.
+    If the tokenizer leaves out punctuation, only the words and characters that it keeps count.
     """
     units = []
     for line in lines:

@@ -90,6 +90,8 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
         part = {"valid": "validation", "test": "test"}[published["text"].split()[-1]]
         row |= {part: f"{published['perplexity']:.2f}"}
         row |= {column: str(published[column]) for column in ("parameters", "epochs") if column in published}
+        if published.get("counted"):
+            row["parameters"] += " (own count)"
         if adaptation := published.get("adapted"):
             row["test, adapted"] = f"{adaptation['perplexity']:.2f} ({adaptation['method']})"
     return header, [[name, *(row.get(column, "") for column in header[1:])] for name, row in rows.items()]
@@ -365,7 +367,7 @@ def speed(files: Results) -> Table:
 
 
 def released_models(folder: Path) -> Table:
-    """The released models of English: perplexity, and F1 of the trees that `parse` gives."""
+    """The released models of English, with links from docs/: perplexity, and F1 of the trees that `parse` gives."""
     header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", "F1, at most 10 words", UNBIASED]
     rows, baseline = [], []
     for path in sorted(folder.glob("*/results.json")):
@@ -373,7 +375,7 @@ def released_models(folder: Path) -> Table:
         if "perplexity" not in results or results["data"]["text"]["language"] != "en":
             continue
         name = path.parent.name
-        link, size = f"[{name}]({folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
+        link, size = f"[{name}](../{folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"
         figures = ["no trees", "", ""]
         if scores := results.get("parsing"):
             (unbiased,) = [row for row in scores["all"] if row.endswith(", no branching bias")]

@@ -122,10 +122,10 @@ def _table(comparisons: list[TreeComparison], with_sentences: bool) -> str:
     gold = [GoldTree(item.gold.words, tuple(("X", *span) for span in item.gold.spans())) for item in comparisons]
     rows = {"these trees": [item.tree for item in comparisons]}
     rows |= {name: baseline_trees(name, gold) for name in BASELINES_SHOWN}
-    lines.append(f"{'sentence F1':>16} {'corpus F1':>10}")
+    lines.append(f"{'sentence F1':>16} {'corpus F1':>9}")
     for name, trees in rows.items():
         scores = score_parses(trees, gold, num_resamples=0)
-        lines.append(f"{100 * scores.sentence_f1:16.1f} {100 * scores.corpus_f1:10.1f}  {name}")
+        lines.append(f"{100 * scores.sentence_f1:16.1f} {100 * scores.corpus_f1:9.1f}  {name}")
     return "\n".join(lines)
 
 

@@ -102,7 +102,7 @@ class PartialOutput:
             self._check("other", ["sentences"] if self._hash.hexdigest() != progress["hash of sentences"] else [])
             self._num_bytes = progress["bytes"]
             self._check_answers()
-            print(f"onlstm-hf: going on after {self.num_sentences} sentences in {self._folder}", file=sys.stderr)
+            print(f"onlstm-hf: continuing after {self.num_sentences} sentences in {self._folder}", file=sys.stderr)
         if not self._is_folder:
             with open(self.answers, "ab") as file:
                 file.truncate(self._num_bytes)

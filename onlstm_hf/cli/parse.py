@@ -39,7 +39,7 @@ typed, also where the model does not know a word and reads <unk> in its place; p
 (). Where the input pauses, all that has come is answered.
 
 While --output FILE is written, what is done lies in the folder FILE.partial. If the command is interrupted or killed,
-the same command goes on from there.
+the same command continues from there.
 """
 EXAMPLES = """\
 examples:
@@ -111,7 +111,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--output",
         metavar="PATH",
-        help="write a new file (or folder of pictures) instead of standard output; the same command goes on with one "
+        help="write a new file (or folder of pictures) instead of standard output; the same command continues one "
         "that was interrupted",
     )
     parser.set_defaults(run=run)

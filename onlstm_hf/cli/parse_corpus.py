@@ -10,7 +10,7 @@ from .sentences import add_dtype_option, add_punctuation_option, add_splitting_o
 DESCRIPTION = """\
 Parses all sentences of a corpus into a table with a row a sentence, on this machine or on a cluster. It needs
 pip install "onlstm_hf[corpus]". The work is cut into tasks, each of which writes one file of the table when it is
-complete. When the command was ended at any moment, the same command goes on with the tasks that are not complete.
+complete. When the command was ended at any moment, the same command continues with the tasks that are not complete.
 """
 EXAMPLES = """\
 examples:

@@ -13,7 +13,7 @@ from ..utils.files import read_text_file
 from .state_dicts_prpn import read_original_prpn
 
 # The authors stack the gates' rows as [master input, master forget, output, cell candidate, input, forget]; here the
-# order is [master input, master forget, cell candidate, input, forget, output] (see fast/onlstm/equations.py).
+# order is [master input, master forget, cell candidate, input, forget, output] (see models/modeling_onlstm.py).
 _ORIGINAL_GATE_OF_OURS = (1, 2, 3, 0)
 
 

@@ -18,7 +18,7 @@ ROWS_PER_GROUP = 8192
 class _CompleteFiles(DiskWriter):
     """Writes the file of a task under a name of its own, and renames it when the task has ended without an error.
 
-    What a task that was killed has left behind is removed when the task runs again. Two processes can never write to
+    Files left by a killed task are removed when the task runs again. Two processes can never write to
     the same file, even where one that should have ended still runs.
     """
 

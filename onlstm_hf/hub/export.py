@@ -64,7 +64,7 @@ TRAINER_FILES = (
 )
 # The models that are registered with each Auto class, by their configuration.
 MODELS = (MODEL_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
-# What a model is tried on: so many tokens of its own, or a sentence if these are nothing that is seen.
+# A model is tried on this many tokens of its own, or on a sentence if it prints none of them.
 NUM_TOKENS = 8
 SENTENCE = "the company said it expects to report a loss"
 # In brackets that make binary trees, which some models of pairs need.

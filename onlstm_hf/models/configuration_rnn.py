@@ -1,6 +1,6 @@
 """Configuration of the recurrent baselines: LSTM, GRU and the simple recurrent network of Elman (1990)."""
 
-from .configuration_awd_lstm import AWDLSTMConfig
+from .configuration_onlstm import AWDLSTMConfig
 
 CELL_TYPES = ("lstm", "gru", "rnn")
 

@@ -33,9 +33,6 @@ class LockedDropout(nn.Module):
         keep = torch.empty_like(inputs[:1]).bernoulli_(1 - self.probability)
         return inputs * keep.div_(1 - self.probability)
 
-    def extra_repr(self) -> str:
-        return f"probability={self.probability}"
-
 
 class ElementDropout(nn.Module):
     """Ordinary dropout, another mask for every step: `torch.nn.Dropout` at a fraction of its cost on a CPU.
@@ -58,9 +55,6 @@ class ElementDropout(nn.Module):
         if not self.training or self.probability == 0:
             return None
         return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
-
-    def extra_repr(self) -> str:
-        return f"probability={self.probability}"
 
 
 def dropped_words(

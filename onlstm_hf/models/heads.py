@@ -164,10 +164,8 @@ def activation_penalties(
     a word, divided by their number: so batches of unlike lengths that are added up give the update of one batch.
 
     Args:
-        dropped: `[B, T, H]`, the last layer's output after dropout, for AR.
-        raw: `[B, T, H]`, the same before dropout, for TAR.
-        targets: `[B, T]`, -100 where nothing is predicted.
-        attention_mask: `[B, T]`, 0 at padding, or `None`.
+        dropped, raw: `[B, T, H]`, the output after dropout, for AR, and before dropout, for TAR.
+        targets, attention_mask: `[B, T]`, -100 where nothing is predicted; 0 at padding, or `None`.
         is_stream: whether every token predicts a word, those at the ends of rows that of the next chunk.
         num_items_in_batch: divides the sums, as for the loss.
     """
@@ -249,6 +247,11 @@ def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor 
     return hidden_states[torch.arange(last.shape[0], device=last.device), last]
 
 
+def class_labels(labels: torch.Tensor) -> torch.Tensor:
+    """Classes of any integer type as 64-bit integers, as losses need them; numbers of regression as they are."""
+    return labels if labels.is_floating_point() else labels.long()
+
+
 def refuse_pair(model: nn.Module, input_ids_pair: torch.Tensor | None, token_type_ids: torch.Tensor | None) -> None:
     """Raises a `ValueError` if a classifier of single sequences is given a pair."""
     if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
@@ -263,15 +266,7 @@ def refuse_pair(model: nn.Module, input_ids_pair: torch.Tensor | None, token_typ
 
 @dataclass
 class SequencePairClassificationOutput(ModelOutput):
-    r"""
-    Output of a model that classifies pairs of sequences.
-
-    Args:
-        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` are given):
-            Mean cross-entropy in nats.
-        logits (`torch.FloatTensor` of shape `(batch_size, num_labels)`):
-            Scores of the labels before the softmax.
-    """
+    """Scores of the labels before the softmax, `(batch_size, num_labels)`, and their mean cross-entropy in nats."""
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None

@@ -22,6 +22,7 @@ from .heads import (
     SequencePairClassificationOutput,
     activation_penalties,
     check_classes,
+    class_labels,
     classification_loss,
     encode_by_length,
     last_real_outputs,
@@ -276,13 +277,14 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
     """The embedding and the stack of layers with locked dropout around them, without a head."""
 
     auto_class_name = "AutoModel"
+    layer_class: type[nn.Module] = ONLSTMLayer  # another cell names its own here
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
         input_sizes = [config.embedding_size, *config.layer_sizes[:-1]]
         self.layers = nn.ModuleList(
-            ONLSTMLayer(input_size, size, config.chunk_size, config.weight_dropout)
+            self.layer_class(input_size, size, config.chunk_size, config.weight_dropout)
             for input_size, size in zip(input_sizes, config.layer_sizes, strict=True)
         )
         self.input_dropout = LockedDropout(config.input_dropout)
@@ -375,10 +377,11 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
     """
 
     auto_class_name = "AutoModelForCausalLM"
+    model_class: type[ONLSTMModel] = ONLSTMModel  # another cell names its own here
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
-        self.model = ONLSTMModel(config)
+        self.model = self.model_class(config)
         self.build_head(config)
         self.post_init()
 
@@ -474,9 +477,6 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         Returns:
             The distances, `(batch_size, sequence_length)` of one layer and `(layers, batch_size, sequence_length)` of
             several, and the state to go on from. The layers above are not run, and their state stays as it was.
-
-        Raises:
-            ValueError: if there is no such layer.
         """
         is_one = not isinstance(layer, Sequence)
         layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
@@ -529,9 +529,6 @@ class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel):
             labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
 
         With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
-
-        Raises:
-            ValueError: if a side is missing, or the inputs do not fit together.
         """
         both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
         # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
@@ -578,9 +575,6 @@ class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel):
                 numbers `(batch_size,)` or `(batch_size, num_labels)`.
             kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
                 whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
-
-        Raises:
-            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
         """
         refuse_pair(self, input_ids_pair, token_type_ids)
         if input_ids is not None:
@@ -589,7 +583,7 @@ class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel):
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
         logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
         if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 

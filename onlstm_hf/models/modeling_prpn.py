@@ -20,7 +20,7 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
 from .dropout import ElementDropout, Linear, has_no_hooks, is_plain, recurrent_map
-from .heads import LanguageModelHead, last_real_outputs, refuse_pair
+from .heads import LanguageModelHead, class_labels, last_real_outputs, refuse_pair
 from .state import (
     LOOPS,
     ModelState,
@@ -671,7 +671,7 @@ class PredictNetwork(nn.Module):
         for block in self.residual_blocks:
             features = block(features, flat_mask)
         outputs = self.output_norm(self.output_projection(self.dropout(features)), flat_mask).tanh()
-        return outputs.view(batch_size, length, -1)
+        return outputs.view(batch_size, length, outputs.shape[-1])
 
 
 # The model
@@ -1056,7 +1056,7 @@ class PRPNForSequenceClassification(PRPNPreTrainedModel):
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
         logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
         if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
         return SequenceClassifierOutput(
             loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
         )

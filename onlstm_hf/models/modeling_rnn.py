@@ -24,6 +24,7 @@ from .heads import (
     SequencePairClassificationOutput,
     activation_penalties,
     check_classes,
+    class_labels,
     classification_loss,
     encode_by_length,
     last_real_outputs,
@@ -555,7 +556,7 @@ class RNNForSequenceClassification(RNNPreTrainedModel):
         outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
         logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
         if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 

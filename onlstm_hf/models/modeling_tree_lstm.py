@@ -14,6 +14,7 @@ from .heads import (
     PairClassifier,
     SequencePairClassificationOutput,
     check_classes,
+    class_labels,
     classification_loss,
     stacked_sides,
 )
@@ -241,5 +242,5 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
         """
         logits, loss = self.score(self.model(input_ids, attention_mask)), None
         if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits.float(), config=self.config)
+            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
         return SequenceClassifierOutput(loss=loss, logits=logits)

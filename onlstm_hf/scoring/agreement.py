@@ -13,7 +13,7 @@ from .parsing_scores import authors_rule
 def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
     """Sentence F1, by the papers' rule, of the trees of each parser against those of each other one.
 
-    Of two binary trees the F1 is the same whichever of them is taken for gold.
+    The F1 of two binary trees is the same whichever of them is taken for gold.
 
     Args:
         parsers: for each parser its trees, of the same sentences in the same order.

@@ -10,7 +10,7 @@ from ..text.word_alignment import encode_sentence, encode_words
 def unknown_words(tokenizer: PreTrainedTokenizerBase, sentences: Iterable[str | Sequence[str]]) -> float | None:
     """Returns the share of unknown words, also of those that the text itself writes as the unknown token.
 
-    Of a word in several tokens one that is unknown is enough.
+    A word of several tokens counts as unknown if one of them is.
 
     Args:
         tokenizer: of the model.

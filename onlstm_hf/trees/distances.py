@@ -13,7 +13,7 @@ def tree_from_distances(
 ) -> InducedTree:
     """Builds the binary tree that splits a sentence at its largest syntactic distance, and each part in the same way.
 
-    Of equal distances the first counts as the largest, except with the rule `"ranges"`.
+    The first of equal distances counts as the largest, except with the rule `"ranges"`.
 
     Args:
         distances: one number per word (a sequence, or a NumPy array or tensor of shape `[num_words]`). The distance of

@@ -14,8 +14,8 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedModel
 from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cached_file
 
-# A model has as many weights as its files, and for a moment more: a decoder, before it is tied to the embeddings.
-SLACK = 2
+# While a model is built it has more weights than its files: an untied decoder, parts that a subclass replaces.
+SLACK = 10
 
 
 def check_size(
@@ -53,7 +53,9 @@ def check_size(
     num_layers = fields.get("num_hidden_layers", 0)
     if isinstance(num_layers, int) and num_layers > num_tensors:  # a configuration may have a list of as many entries
         raise _too_much(num_tensors, num_weights)
-    if config is None:
+    if config is None and issubclass(model_class, PreTrainedModel):  # which refuses that of another type
+        config = model_class.config_class.from_pretrained(name, **hub_options)
+    elif config is None:
         config = AutoConfig.from_pretrained(name, trust_remote_code=trust_remote_code, **hub_options)
     with _limited_parameters(num_tensors, num_weights), torch.device("meta"):
         if issubclass(model_class, PreTrainedModel):

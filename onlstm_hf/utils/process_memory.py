@@ -16,7 +16,7 @@ def keep_freed_memory() -> bool:
     moment, which is what a training script wants and a server may not.
 
     Returns:
-        Whether the C library was told so. Only glibc can be; with another library nothing changes.
+        True if the C library was told so. Only glibc can be; with another library nothing changes.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -102,7 +102,7 @@ def test_what_is_done_is_not_done_again(run, capsys, arguments, interrupted, tmp
         lambda self, batch, *a, **k: num_read.append(len(batch)) or read(self, batch, *a, **k),
     )
     assert main([*map(str, arguments), "--output", str(interrupted)]) == 0
-    assert "going on after 8 sentences" in capsys.readouterr().err
+    assert "continuing after 8 sentences" in capsys.readouterr().err
     assert num_read == [3]
     assert names_in(tmp_path) == ["text", "trees"]
     run(*arguments, "--output", tmp_path / "undisturbed")

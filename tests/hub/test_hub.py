@@ -404,7 +404,7 @@ def cut_the_weights(folder):
         (remove("config.json"), "config.json"),
         (remove("model.safetensors"), "no weights in a .safetensors file"),
         (write("pytorch_model.bin", "pickle"), "remove them: pytorch_model.bin"),
-        (write("optimizer.pt", "pickle"), "remove them: optimizer.pt"),
+        (write("extra.pt", "pickle"), "remove them: extra.pt"),
         (write("logs/events.txt", "1"), "remove them: logs/events.txt"),
         (write("extra.py", "import os"), "remove them: extra.py"),
         (become_another_type, 'of type "gpt2", which this package has not, and carries no code'),

@@ -35,8 +35,9 @@ def copy_of_the_model(project_root: Path, folder: Path, change: str) -> Path:
     return path
 
 
-@pytest.fixture
-def train(project_root, tmp_path):
+@pytest.fixture(scope="module")
+def train(project_root, tmp_path_factory):
+    tmp_path = tmp_path_factory.mktemp("equations")
     (tmp_path / "text.txt").write_text("the cat sees a dog\na dog sees the old cat\n" * 20)
 
     def train(change: str, implementation: str) -> float:

@@ -172,8 +172,8 @@ ELSEWHERE = {
     ],
     "hooks": [
         Feature(
-            "of every affine map, that look on",
-            tested_by=f"{MODULES}test_forward_hooks_see_all_steps_of_every_affine_map",
+            "of every affine map",
+            tested_by=f"{MODULES}test_a_hook_may_change_what_any_projection_gives",
         ),
         Feature(
             "gradients of `hidden_states`",

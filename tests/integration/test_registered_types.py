@@ -19,7 +19,7 @@ def classes_of(models: dict) -> set[type]:
 
 
 def gaps(registered: dict) -> list[str]:
-    """What each registered type lacks."""
+    """The parts that each registered type lacks."""
     missing = []
     for config_class, models in registered.items():
         name = config_class.model_type

@@ -1,4 +1,4 @@
-"""What only this configuration has; its base classes are tested with ONLSTMConfig."""
+"""Tests of what only this configuration has; its base classes are tested with ONLSTMConfig."""
 
 import pytest
 from transformers import AutoConfig

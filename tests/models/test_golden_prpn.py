@@ -105,7 +105,7 @@ def test_trees_are_equal(golden, evaluated):
 
 
 class Learned(NamedTuple):
-    """What a training step computes: logits `[B, T, V]`, loss, and gradients by the parameters' names."""
+    """The results of a training step: logits `[B, T, V]`, loss, and gradients by the parameters' names."""
 
     logits: torch.Tensor
     loss: torch.Tensor
@@ -148,7 +148,7 @@ def assert_equal(ours: Learned, theirs: Learned):
 
 
 def largest_entry(gradients: dict[str, torch.Tensor], name: str) -> torch.Tensor:
-    """Of a parameter's gradient; for a bias before batch normalisation, which has none but rounding, its weight's."""
+    """The largest entry of a parameter's gradient, or of its weight's for a bias before batch normalisation."""
     largest = gradients[name].abs().max()
     return largest if largest > 1e-6 else gradients[name.removesuffix("bias") + "weight"].abs().max()
 
@@ -171,7 +171,7 @@ def with_weights_behind(logits: torch.Tensor, model: PRPNForCausalLM, input_ids:
 
 
 def largest_movement(weights: Iterable[torch.Tensor], movements: Iterable[torch.Tensor]) -> float:
-    """Of any weight, as a part of it."""
+    """The largest movement of any weight, as a part of it."""
     return max(
         (movement / weight).nan_to_num(0).abs().max().item()
         for weight, movement in zip(weights, movements, strict=True)

@@ -1,4 +1,4 @@
-"""What only the ON-LSTM has. What it shares is tested in test_recurrent_language_model.py and test_awd_lstm.py."""
+"""Tests of what only the ON-LSTM has. test_recurrent_language_model.py and test_awd_lstm.py test the rest."""
 
 import copy
 

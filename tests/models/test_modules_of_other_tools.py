@@ -1,4 +1,4 @@
-"""What other tools do to the modules of a model: hooks, offloaded and quantised weights. Nothing passes in silence."""
+"""Changes by other tools to the modules of a model: hooks, offloaded and quantised weights. No change is silent."""
 
 import accelerate
 import pytest

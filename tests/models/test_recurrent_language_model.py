@@ -1,4 +1,4 @@
-"""What every language model of the package must do, whatever its recurrence."""
+"""Tests that every language model of the package must pass, whatever its recurrence."""
 
 import copy
 import pickle

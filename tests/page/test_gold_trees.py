@@ -40,7 +40,7 @@ CASES = [
 
 @pytest.fixture(scope="module")
 def trees():
-    """What the page reads in the texts of `CASES`, by the text."""
+    """The trees that the page reads in the texts of `CASES`, by the text."""
     found = run_script(
         """return data.map((text) => {
              const tree = brackets.readTree(text);

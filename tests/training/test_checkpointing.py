@@ -101,7 +101,7 @@ def test_an_error_while_writing_leaves_the_old_folder(tmp_path):
 
 def test_what_cannot_be_written_is_named(tmp_path):
     with (
-        pytest.raises(OSError, match="^the log cannot be written: No space left on device. Once that is mended, "),
+        pytest.raises(OSError, match="^the log cannot be written: No space left on device. Once that is fixed, "),
         reported_failure_to_write("the log"),
         open("/dev/full", "w") as file,
     ):

@@ -404,7 +404,9 @@ def test_a_full_disk_is_one_sentence_and_leaves_the_last_checkpoint(project):
     before, limits = contents("run/last"), resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
-        with pytest.raises(OSError, match=r"^run/last cannot be written: .*too large.*--resume goes on from the last"):
+        with pytest.raises(
+            OSError, match=r"^run/last cannot be written: .*too large.*--resume continues from the last"
+        ):
             train("--resume", "--max_steps", 4, "--save_every_steps", 1)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

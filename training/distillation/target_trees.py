@@ -64,7 +64,7 @@ class TargetTrees:
         return self.stored.model["text"]
 
     def lines(self) -> Iterator[str]:
-        """All that there is of the trees, for a `fingerprint`."""
+        """The contents of the trees, for a `fingerprint`."""
         yield self.branching_bias
         for words, distances in zip(self.stored.sentences, self.stored.by_layer[None], strict=True):
             yield f"{' '.join(words)} {distances}"

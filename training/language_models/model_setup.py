@@ -16,7 +16,7 @@ from transformers import (
 )
 
 import onlstm_hf
-from onlstm_hf.models.configuration_awd_lstm import AWDLSTMConfig
+from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
 from onlstm_hf.models.dropout import drop_connect_scale
 from onlstm_hf.utils.checkpoint_size import check_size
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint

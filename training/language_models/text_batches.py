@@ -105,7 +105,7 @@ class TextLines:
 def own_texts(texts: Iterable, share: Share) -> Iterable:
     """Returns the texts of this process: whole files of a streamed dataset if they can be divided evenly.
 
-    Of any other texts each process has every n-th one, and passes over those of the others.
+    With any other number of texts each process has every n-th one, and skips those of the others.
     """
     if share.num_processes == 1:
         return texts

@@ -85,7 +85,7 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
         )
     if found and not resume:
         raise FileExistsError(
-            f"{output_dir} holds an earlier run ({', '.join(found)}): pass --resume to go on from it, or choose "
+            f"{output_dir} holds an earlier run ({', '.join(found)}): pass --resume to continue it, or choose "
             "another output_dir"
         )
     return "last" in found
@@ -146,7 +146,7 @@ def reported_failure_to_write(target: Path) -> Iterator[None]:
         if isinstance(error, RuntimeError):  # PyTorch's, which says nothing of the disk
             reason = f"a file is not whole, as on a full disk ({reason})"
         raise OSError(
-            f"{target} cannot be written: {reason}. Once that is mended, --resume goes on from the last checkpoint"
+            f"{target} cannot be written: {reason}. Once that is fixed, --resume continues from the last checkpoint"
         ) from error
 
 

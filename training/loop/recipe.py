@@ -105,7 +105,7 @@ class UpdateArguments:
     batch_size: int = fixed("Rows of a batch in each process.", 20, at_least=1)
     gradient_accumulation_steps: int = fixed(
         "Batches of one update, a mean over all that they predict. In a stream they are consecutive chunks: the state "
-        "goes on from one to the next, the gradient does not.",
+        "carries over from one to the next, the gradient does not.",
         1,
         at_least=1,
     )

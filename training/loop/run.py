@@ -1,4 +1,4 @@
-"""One training run: set-up, updates, validation, checkpoints, and going on from one, whatever the task."""
+"""One training run: set-up, updates, validation, checkpoints and resuming, for every task."""
 
 import json
 import math
@@ -122,7 +122,7 @@ class TrainingRun:
             yield
 
     def _set_up(self) -> None:
-        """Model, optimiser, data and log: those of the checkpoint where the run goes on from one."""
+        """Model, optimiser, data and log: those of the checkpoint if the run resumes."""
         resuming = find_checkpoint(self.output_dir, self.recipe.run.resume, self.accelerator)
         log_state = self._load(self.last if resuming else None)
         self.progress.total_steps = self._count_steps()
@@ -164,7 +164,7 @@ class TrainingRun:
         """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
 
         Raises:
-            TrainingDiverged: where training cannot go on.
+            TrainingDiverged: when training cannot continue.
             OSError: where a file cannot be written, for instance because the disk is full.
         """
         with self._lock:
@@ -332,7 +332,7 @@ class TrainingRun:
             raise self.log.diverged("the weights contain NaN or infinity")
 
     def _save(self, target: Path) -> None:
-        """Writes a checkpoint folder: weights and tokenizer and, in `last/`, all that this run needs to go on."""
+        """Writes a checkpoint folder: weights and tokenizer and, in `last/`, all that this run needs to resume."""
         self._check_divergence()
         with (
             self.log.paused(),
@@ -480,4 +480,4 @@ def run_script(program: str, main: Callable[[], dict]) -> None:
     except (ValueError, OSError, TrainingDiverged) as error:
         sys.exit(f"{program}: {error}")
     except KeyboardInterrupt:
-        sys.exit(f"{program}: interrupted; --resume goes on from the last checkpoint")
+        sys.exit(f"{program}: interrupted; --resume continues from the last checkpoint")

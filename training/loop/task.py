@@ -106,7 +106,7 @@ class Task(ABC):
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The loss to minimise, and the losses to report: all summed over the batch, divided by `num_items`.
 
-        Of those to report, by their names in the log, `"loss"` is the cross-entropy.
+        The losses to report are keyed by their names in the log; `"loss"` is the cross-entropy.
 
         Args:
             model: in training mode, as Accelerate has prepared it.

@@ -166,7 +166,7 @@ class TrainingLog:
     def closing(self) -> Iterator[None]:
         """Ends the log after the block. That of a run which fails before its first checkpoint becomes another file's.
 
-        There is nothing to go on from, and `log.jsonl` would pass for a run that there is.
+        There is nothing to resume, and `log.jsonl` would look like a run that can be resumed.
         """
         try:
             yield

@@ -61,7 +61,7 @@ class SeedRun:
         self.first_seen = None
 
     def stop(self) -> None:
-        """Ends the process at once. What it has saved, it goes on from."""
+        """Ends the process at once. It resumes from its last checkpoint."""
         self.process.kill()
         self.process.wait()
 

@@ -1,4 +1,4 @@
-// The ordered-neurons recurrence of one layer on a CPU: `fast/onlstm/native.py` calls it, `fast/onlstm/equations.py` has
+// The ordered-neurons recurrence of one layer on a CPU: `fast/onlstm/native.py` calls it, `models/modeling_onlstm.py` has
 // the equations and the order of the gates' columns.
 //
 // One parallel region runs through the whole sequence. The recurrent weight is packed once into vectors of LANES output

@@ -1,5 +1,5 @@
 // The recurrence of one layer of the PRPN's reading network on a CPU: `fast/prpn/native.py` calls it,
-// `fast/prpn/equations.py` has the equations, the layout of a tape and the order of the gates' columns.
+// `models/modeling_prpn.py` has the equations, the layout of a tape and the order of the gates' columns.
 //
 // One parallel region runs through the whole sequence. A step is made of products with the two weights, of which every
 // thread has its own columns, and of all else, of which every thread has its own rows: what a row reads of its tape is

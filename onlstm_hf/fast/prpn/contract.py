@@ -139,17 +139,22 @@ class Trace(NamedTuple):
 
     @classmethod
     def empty(cls, inputs: Inputs) -> "Trace":
-        """Tensors of the right shapes and dtypes, which a path then fills. The tape begins with the memories."""
+        """Tensors of the right shapes and dtypes."""
         input_gates = inputs.input_gates
         batch_size, length, num_slots = inputs.gates.shape
         size = input_gates.shape[-1] // 4
         slots, units = (num_slots,), (size,)
         by_step = [slots, slots, units, (2, size), (4 * size,), (4, size), units, units, (1,), (1,)]
-        trace = cls(
+        return cls(
             input_gates.new_empty(batch_size, num_slots + length, 2, size),
             *(input_gates.new_empty(batch_size, length, *shape) for shape in by_step),
         )
-        trace.tape[:, :num_slots] = inputs.memories
+
+    @classmethod
+    def begin(cls, inputs: Inputs) -> "Trace":
+        """What a path fills: empty tensors, and the memories at the beginning of the tape."""
+        trace = cls.empty(inputs)
+        trace.tape[:, : inputs.gates.shape[-1]] = inputs.memories
         return trace
 
 

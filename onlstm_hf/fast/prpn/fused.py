@@ -14,7 +14,7 @@ from .deviation_norm import gradient_factors, normalize, normalize_backward
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
     input_gates, input_keys, weights, gates, _, masks = inputs
-    trace = Trace.empty(inputs)
+    trace = Trace.begin(inputs)
     batch_size, length, num_slots = gates.shape
     size = input_keys.shape[-1]
     tape, flat_tape = trace.tape, trace.tape.flatten(2)

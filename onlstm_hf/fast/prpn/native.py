@@ -27,7 +27,7 @@ def is_worthwhile(sequence: torch.Tensor) -> bool:
 
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
-    trace, weights, masks = Trace.empty(inputs), inputs.weights, inputs.masks
+    trace, weights, masks = Trace.begin(inputs), inputs.weights, inputs.masks
     weights = weights._replace(recurrent=inputs.masked_recurrent_weight)
     read = [inputs.input_gates, inputs.input_keys, *weights, inputs.gates, masks.newest, masks.key]
     OPERATOR.call("forward", _sizes(inputs, options), read, trace)

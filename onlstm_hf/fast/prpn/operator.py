@@ -99,7 +99,7 @@ class _MemoryReading(Recurrence):
             like(trace.keys),
             StepWeights(like(weights.key), like(weights.recurrent), *vectors),
             like(inputs.gates),
-            like(trace.tape[:, : inputs.gates.shape[-1]]),
+            trace.tape.new_empty(len(trace.tape), inputs.gates.shape[-1], *trace.tape.shape[2:]),
             _NO_MASKS,
         )
 

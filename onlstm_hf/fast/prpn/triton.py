@@ -196,7 +196,7 @@ def _launch_backward(tensors: Tensors) -> None:
 @torch.no_grad()
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
-    trace = Trace.empty(inputs)
+    trace = Trace.begin(inputs)
     batch_size, length, num_slots = inputs.gates.shape
     size = trace.keys.shape[-1]
     dtype, masks = _product_dtype(options), inputs.masks

@@ -103,12 +103,13 @@ class Recurrence:
         ctx.save_for_backward(*flatten(trace, self.kept_inputs(inputs)))
         ctx.options, ctx.implementation = options, implementation
 
-    def _differentiate(self, ctx, grad_trace: Sequence[torch.Tensor | None]) -> list[torch.Tensor | None]:
+    def _differentiate(
+        self, ctx, grad_trace: Sequence[torch.Tensor | None], by_operator: bool
+    ) -> list[torch.Tensor | None]:
         """The gradient of every input, by the order of the flat list."""
         trace, inputs = self._saved.unflatten(ctx.saved_tensors)
         grad_trace, options = self.Trace(*grad_trace), ctx.options
-        # Gradients are enabled here with `create_graph`: the operator then refuses to be differentiated a second time.
-        if torch.compiler.is_compiling() or torch.is_grad_enabled():
+        if by_operator:
             results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.implementation))
             return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
         gradients = self.paths[ctx.implementation].backward(grad_trace, trace, inputs, options)
@@ -156,7 +157,8 @@ class Recurrence:
             self._save_for_backward(ctx, inputs, options, implementation, self.Trace(*output))
 
         def differentiate(ctx, *grad_trace):
-            return *self._differentiate(ctx, grad_trace), *[None] * (len(options) + 1)
+            # The compiler traces this with tensors that have no memory: the operator is opaque to it.
+            return *self._differentiate(ctx, grad_trace, by_operator=True), *[None] * (len(options) + 1)
 
         self.forward_operator = torch.library.custom_op(
             f"{namespace}::{self.name}_forward",
@@ -200,4 +202,6 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grad_trace: torch.Tensor | None):
-        return None, None, None, None, *ctx.recurrence._differentiate(ctx, grad_trace)
+        # Gradients are enabled here with `create_graph`: the operator then refuses to be differentiated a second time.
+        by_operator = torch.compiler.is_compiling() or torch.is_grad_enabled()
+        return None, None, None, None, *ctx.recurrence._differentiate(ctx, grad_trace, by_operator)

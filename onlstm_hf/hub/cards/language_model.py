@@ -78,7 +78,7 @@ def _filled_template(
         ),
         published=description.published if text.dataset == PENN_TREEBANK else None,
         millions=f"{results['parameters'] / 1e6:.1f}",
-        version=__version__,
+        version=results["training"].get("onlstm_hf", __version__),
         date=results["date"],
         machine=results["machine"],
         release_command=_in_lines(results["command"]),

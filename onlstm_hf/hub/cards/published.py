@@ -22,8 +22,9 @@ def published_figures(task: str) -> list[dict]:
 
 
 def citation(row: Mapping) -> str:
-    """Returns the source of a figure; in brackets, how it got here if not from the source itself."""
-    return row["source"] if row["seen"] == "paper" else f"{row['source']} ({row['seen']})"
+    """Returns the source of a figure; in brackets the place where it was read, or how it got here otherwise."""
+    known = row["place"] if row.get("verified") else None if row["seen"] == "paper" else row["seen"]
+    return row["source"] if known is None else f"{row['source']} ({known})"
 
 
 def published_perplexity(system: str, part: str) -> dict:

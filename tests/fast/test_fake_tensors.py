@@ -1,0 +1,72 @@
+"""Tensors without memory, as the compiler traces with, on a device that this machine need not have."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from onlstm_hf.fast.onlstm.operator import RECURRENCE as ONLSTM
+from onlstm_hf.fast.prpn.operator import RECURRENCE as PRPN
+from onlstm_hf.fast.recurrence.tensor_tuples import flatten
+
+
+def onlstm_inputs(device):
+    length, batch_size, num_chunks, chunk_size = 5, 3, 4, 2
+    size = num_chunks * chunk_size
+    num_gates = 2 * num_chunks + 4 * size
+    kept = torch.ones(num_gates, size, dtype=torch.bool, device=device)
+    mask = torch.ones(length, batch_size, dtype=torch.bool, device=device)
+    shapes = (
+        (length, batch_size, num_gates),
+        (num_gates, size),
+        (batch_size, size),
+        (batch_size, num_chunks, chunk_size),
+    )
+    gates, weight, hidden, cell = (torch.randn(shape, device=device, requires_grad=True) for shape in shapes)
+    return ONLSTM.Inputs(gates, weight, kept, hidden, cell, mask), ONLSTM.Options(0.9, False, True)
+
+
+def prpn_inputs(device):
+    batch_size, length, num_slots, size = 3, 5, 4, 6
+
+    def random(*shape):
+        return torch.randn(shape, device=device, requires_grad=True)
+
+    weights_type = PRPN.Inputs.__annotations__["weights"]
+    masks_type = PRPN.Inputs.__annotations__["masks"]
+    vectors = (random(width * size) for width in (4, 4, 4, 1, 1))
+    weights = weights_type(random(size, size), random(4 * size, size), *vectors)
+    sequences = random(batch_size, length, 4 * size), random(batch_size, length, size)
+    gates, memories = random(batch_size, length, num_slots), random(batch_size, num_slots, 2, size)
+    masks = masks_type(None, None, torch.ones(size, device=device))
+    return PRPN.Inputs(*sequences, weights, gates, memories, masks), PRPN.Options(False, True)
+
+
+RECURRENCES = pytest.mark.parametrize(
+    ("recurrence", "make"), [(ONLSTM, onlstm_inputs), (PRPN, prpn_inputs)], ids=["onlstm", "prpn"]
+)
+
+
+@RECURRENCES
+def test_the_backward_pass_is_an_operator_of_its_own(recurrence, make):
+    """No path runs while the compiler traces: it would ask a tensor for its address."""
+    with FakeTensorMode(allow_non_fake_inputs=False):
+        inputs, options = make("cpu")
+        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "auto"))
+        variables = [tensor for tensor in flatten(inputs) if tensor is not None and tensor.requires_grad]
+        gradients = torch.autograd.grad(trace[0].sum(), variables)
+    for gradient, variable in zip(gradients, variables, strict=True):
+        assert gradient.shape == variable.shape
+
+
+@RECURRENCES
+def test_on_a_gpu_both_operators_are_opaque(recurrence, make):
+    """Without one here, too: a path would ask the GPU for its capability."""
+    with FakeTensorMode(allow_non_fake_inputs=False), torch.no_grad():
+        inputs, options = make("cuda")
+        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "auto"))
+        gradients = recurrence.backward_operator(
+            *flatten(trace, trace, recurrence.kept_inputs(inputs), options), "auto"
+        )
+    differentiable = [tensor for tensor in flatten(inputs) if tensor is not None and tensor.requires_grad]
+    assert [gradient.shape for gradient in gradients] == [tensor.shape for tensor in differentiable]
+    assert {tensor.device.type for tensor in (*trace, *gradients)} == {"cuda"}
