@@ -47,7 +47,8 @@ INTRODUCTION = """\
 reproduces the row, its date, machine and versions, and all figures that are left out here. Commands read data from the
 folder that the environment variable `ONLSTM_SHARED` names. Published rows come from
 `onlstm_hf/hub/cards/published.yaml`; `secondary` ones were not checked against the paper, `computed` ones were
-computed from trees that the source holds. Several seeds have mean ± standard deviation."""
+computed from trees that the source holds. Several seeds have mean ± standard deviation.
+[docs/speed.md](docs/speed.md) has the figures of speed."""
 # Heading, name of the table, and the sentence below the heading.
 LAYOUT = """\
 ## Language modelling | language-models | Perplexity of the Penn Treebank text, read as one stream, and after \
@@ -67,7 +68,6 @@ model knows. The published models were trained on 90 million words of Wikipedia.
 ## ListOps | listops | Accuracy in per cent by length; trained on at most 100 tokens.
 ## Scripts: the narrative cloze | narrative-cloze | Recall at 25 of held-out events in per cent.
 ## Toy English | toy-english | Held-out sentences of the corpus of `training/quickstart.py`.
-## Speed | speed | `reference` is the readable loop over time.
 """
 
 
