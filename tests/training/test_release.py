@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import PRPNConfig
 from onlstm_hf.hub.export import export_checkpoint
-from onlstm_hf.models.state import AWDLSTMConfig
+from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
 from onlstm_hf.trees.treebank import PRESETS, GoldTree
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training import release, train_lm
