@@ -18,7 +18,7 @@ from onlstm_hf.utils.checkpoints import PACKED_MODEL
 from onlstm_hf.utils.files import written_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+COPIED = ("README.md", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def main(arguments: list[str] | None = None) -> None:

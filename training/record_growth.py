@@ -1,10 +1,13 @@
 """Records how the trees of a few sentences come about while a model is trained, for the web page's "Growing up".
 
     python training/record_growth.py onlstm_hf/page/static/growing/toy-english.json
+    python training/record_growth.py onlstm_hf/page/static/growing/penn-treebank.json --every 200 \\
+        --title "Penn Treebank" --about "A small ON-LSTM learns to predict the next word of newspaper English." \\
+        --train_files ptb/train.txt --validation_files ptb/valid.txt --gold_trees sentences.mrg
 
-Trains by `recipes/quickstart.yaml` on the toy English that the package generates, in some minutes of one core. At each
-validation it stores the distances that the model gives to held-out sentences, and the F1 of all of them. Further
-arguments override fields of the recipe.
+Trains by `recipes/quickstart.yaml`: on the toy English that the package generates, in some minutes of one core, or on
+the text that is given. At each validation it stores the distances that the model gives to held-out sentences, and the
+F1 of all of them. Further arguments override fields of the recipe.
 """
 
 import argparse
@@ -13,6 +16,7 @@ import tempfile
 from pathlib import Path
 
 import torch
+import yaml
 from transformers import PreTrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -28,6 +32,7 @@ from training.train_lm import LanguageModeling
 
 RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
 LENGTHS = (5, 6, 7, 8, 9, 10, 11, 12)
+TOY_ENGLISH = "A small ON-LSTM learns to predict the next word of 150-word toy English. Nobody shows it a tree."
 
 
 class RecordedLanguageModeling(LanguageModeling):
@@ -36,13 +41,15 @@ class RecordedLanguageModeling(LanguageModeling):
     Attributes:
         snapshots: for each validation its `validation_perplexity`, the `parsing_f1` of all sentences, and the
             `distances` of those that are recorded.
-        recorded: one held-out gold tree of each of `LENGTHS`.
+        recorded: one held-out gold tree of each of `LENGTHS`, or all if there are no more.
     """
 
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
         batches = super().load_data(model, share)
         by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
         self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
+        if len(self.treebank) <= len(LENGTHS):
+            self.recorded = self.treebank
         self.snapshots: list[dict] = []
         self.validate(model)  # before the first update
         return batches
@@ -61,7 +68,7 @@ class RecordedLanguageModeling(LanguageModeling):
 def main(arguments: list[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
     options, overrides = build_parser().parse_known_args(arguments)
-    return run_program("record_growth.py", lambda: record(options.output, options.every, overrides))
+    return run_program("record_growth.py", lambda: record(options, overrides))
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -71,28 +78,35 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("output", type=Path, help="JSON file to write")
     parser.add_argument("--every", type=int, default=40, metavar="N", help="updates between snapshots (%(default)s)")
+    parser.add_argument("--title", default="Toy English", help="name of the text on the page (%(default)s)")
+    parser.add_argument("--about", default=TOY_ENGLISH, help="what the page says of the run (%(default)s)")
     return parser
 
 
-def record(output: Path, every: int, overrides: list[str]) -> None:
+def record(options: argparse.Namespace, overrides: list[str]) -> None:
     """Trains and writes the snapshots."""
     with tempfile.TemporaryDirectory() as folder:
-        corpus = write_toy_corpus(Path(folder, "corpus"))
-        data = ["--dataset", str(corpus), "--output_dir", str(Path(folder, "model"))]
-        arguments = [str(RECIPE), *data, "--eval_every_steps", str(every), *overrides]
+        data, recipe = ["--output_dir", str(Path(folder, "model"))], yaml.safe_load(RECIPE.read_text("utf-8"))
+        if "--train_files" in overrides:
+            del recipe["gold_tree_column"]  # of the toy corpus
+        else:
+            data += ["--dataset", str(write_toy_corpus(Path(folder, "corpus")))]
+        path = Path(folder, "recipe.yaml")
+        path.write_text(yaml.safe_dump(recipe), encoding="utf-8")
+        arguments = [str(path), *data, "--eval_every_steps", str(options.every), *overrides]
         task = RecordedLanguageModeling(parse_recipe(arguments), arguments)
         TrainingRun(task).train()
         snapshots = task.snapshots
     sentences = [{"words": list(tree.words), "gold": _spans(tree)} for tree in task.recorded]
     for number, snapshot in enumerate(snapshots):
-        snapshot["update"] = every * number
+        snapshot["update"] = options.every * number
     content = {
-        "title": "Toy English",
-        "about": "A small ON-LSTM learns to predict the next word of 150-word toy English. Nobody shows it a tree.",
+        "title": options.title,
+        "about": options.about,
         "sentences": sentences,
         "snapshots": snapshots,
     }
-    write_json(output, content)
+    write_json(options.output, content)
 
 
 def _spans(tree: GoldTree) -> list[list]:

@@ -24,6 +24,7 @@ from selenium.webdriver.chrome.service import Service  # noqa: E402
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
+from selenium.webdriver.support.select import Select  # noqa: E402
 from selenium.webdriver.support.wait import WebDriverWait  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -469,6 +470,9 @@ def test_a_slider_shows_how_a_tree_comes_about(browser):
     browser.wait(lambda: "After 0 updates" not in browser.text(".said"))
     assert browser.find("svg.figure")[0].get_attribute("aria-label") != first
     browser.picture("growing")
+    Select(browser.find(".growing-view select")[0]).select_by_visible_text("Penn Treebank")
+    browser.wait(lambda: "newspaper" in browser.text(".growing-view p"))
+    assert "After 0 updates" not in browser.text(".said")
     assert browser.errors() == []
 
 

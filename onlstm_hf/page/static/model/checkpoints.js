@@ -30,7 +30,9 @@ async function fetchJson(path) {
 }
 
 export const loadSite = () => fetchJson("site.json");
-export const loadGrowth = () => fetchJson("growing/toy-english.json");
+// The recorded training runs, as `training/record_growth.py` writes them.
+export const loadGrowth = () =>
+  Promise.all(["toy-english", "penn-treebank"].map((name) => fetchJson(`growing/${name}.json`)));
 
 const checkpoints = new Map();
 

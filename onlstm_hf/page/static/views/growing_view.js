@@ -9,8 +9,9 @@ import { treeOf } from "../trees/spans.js";
 import { columnsOf, kindsAgainst, Picture } from "./figure.js";
 
 export async function growingView(site, fields) {
-  const growth = await loadGrowth();
-  let sentence = bestLearned(growth),
+  const runs = await loadGrowth();
+  let growth = runs[0],
+    sentence = bestLearned(growth),
     step = growth.snapshots.length - 1,
     timer = null;
   const box = element("div", {
@@ -70,22 +71,41 @@ export async function growingView(site, fields) {
       `${snapshot.parsing_f1.toFixed(1)}; perplexity ${snapshot.validation_perplexity.toFixed(1)}.`;
     chart.replaceChildren(course(growth.snapshots, step, Math.min(width, 720)));
   };
+  const about = element("p", {}, growth.about);
+  const sentenceChoice = () =>
+    choice(
+      "Sentence",
+      growth.sentences.map(({ words }, index) => [index, words.join(" ")]),
+      sentence,
+      (value) => {
+        sentence = Number(value);
+        show(step);
+      },
+    );
+  const sentences = element("div", {}, sentenceChoice());
+  const change = (run) => {
+    pause();
+    growth = runs[run];
+    sentence = bestLearned(growth);
+    about.textContent = growth.about;
+    sentences.replaceChildren(sentenceChoice());
+    slider.max = growth.snapshots.length - 1;
+    show(growth.snapshots.length - 1);
+  };
   const view = element(
     "div",
     { class: "growing-view" },
-    element("p", {}, growth.about),
+    about,
     element(
       "div",
       { class: "actions" },
       choice(
-        "Sentence",
-        growth.sentences.map(({ words }, index) => [index, words.join(" ")]),
-        sentence,
-        (value) => {
-          sentence = Number(value);
-          show(step);
-        },
+        "Training run",
+        runs.map(({ title }, index) => [index, title]),
+        0,
+        (value) => change(Number(value)),
       ),
+      sentences,
     ),
     element(
       "div",
