@@ -4,6 +4,7 @@ A function takes the results files of its task by name (`{"lm_kneser_ney": {...}
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -23,7 +24,7 @@ Results = Mapping[str, dict]
 
 UNBIASED = "F1, unbiased rule"
 # Rows of the results files that the tables leave out.
-LEFT_OUT = ("random (uniform splits)", ", by agreement")
+LEFT_OUT = re.compile(r"random \(uniform splits\)|, by agreement")
 MAIN_LAYER, RANDOM = "layer 2 (--layer 1)", "random (uniform trees)"
 
 
@@ -124,7 +125,7 @@ def parsing(files: Results) -> Table:
         is_biased = results["protocol"]["branching_bias"] == "right"
         for trees, scores in results["summary"]["all"].items():
             models = [m for m in results["models"] if trees.startswith("ensemble") or trees in m["scores"]["all"]]
-            if trees.endswith(LEFT_OUT) or (trees.startswith("layer") and len(models) == 1 and trees != MAIN_LAYER):
+            if LEFT_OUT.search(trees) or (trees.startswith("layer") and len(models) == 1 and trees != MAIN_LAYER):
                 continue
             names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
             seeds = [str(model["seed"]) for model in models if model["seed"] is not None]
@@ -218,7 +219,7 @@ def languages(files: Results) -> Table:
     for results in files.values():
         language = Path(results["treebank"]).parent.name
         for trees, summary in results["summary"]["all"].items():
-            if trees.endswith(LEFT_OUT):
+            if LEFT_OUT.search(trees):
                 continue
             models = [model for model in results["models"] if trees in model["scores"]["all"]]
             if not models:
