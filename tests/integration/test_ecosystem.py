@@ -207,12 +207,6 @@ ELSEWHERE = {
             tested_by="integration/test_text_classification.py::test_evaluate_measures_accuracy_on_a_dataset_of_pairs",
         ),
     ],
-    "hf": [
-        Feature(
-            "`cache verify`, downloads of files",
-            tested_by="hub/test_hub.py::test_the_commands_find_out_a_file_that_is_not_the_shared_one",
-        ),
-    ],
 }
 TABLE = {"generate": GENERATION, "Trainer": TRAINER, "PEFT": PEFT, **ELSEWHERE}
 HEADER = ["| tool | feature | |", "| --- | --- | --- |"]
