@@ -3,7 +3,8 @@
     python training/record_growth.py onlstm_hf/page/static/growing/toy-english.json
     python training/record_growth.py onlstm_hf/page/static/growing/penn-treebank.json --every 200 \\
         --title "Penn Treebank" --about "A small ON-LSTM learns to predict the next word of newspaper English." \\
-        --train_files ptb/train.txt --validation_files ptb/valid.txt --gold_trees sentences.mrg
+        --train_files ptb/train.txt --validation_files ptb/valid.txt --gold_trees training/growing_sentences.mrg \\
+        --model.num_hidden_layers 3 --num_epochs 2
 
 Trains by `recipes/quickstart.yaml`: on the toy English that the package generates, in some minutes of one core, or on
 the text that is given. At each validation it stores the distances that the model gives to held-out sentences, and the
@@ -95,11 +96,12 @@ def record(options: argparse.Namespace, overrides: list[str]) -> None:
         path.write_text(yaml.safe_dump(recipe), encoding="utf-8")
         arguments = [str(path), *data, "--eval_every_steps", str(options.every), *overrides]
         task = RecordedLanguageModeling(parse_recipe(arguments), arguments)
-        TrainingRun(task).train()
+        run = TrainingRun(task)
+        run.train()
         snapshots = task.snapshots
     sentences = [{"words": list(tree.words), "gold": _spans(tree)} for tree in task.recorded]
     for number, snapshot in enumerate(snapshots):
-        snapshot["update"] = options.every * number
+        snapshot["update"] = min(options.every * number, run.progress.step)
     content = {
         "title": options.title,
         "about": options.about,
