@@ -336,7 +336,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
             inputs_embeds = dropped_words(self.embeddings, input_ids, config.embedding_dropout, self.training)
         real = real_tokens(attention_mask, inputs_embeds.shape[:2], inputs_embeds.device)
         mask = None if real is None else real.t()
-        state = check_state(state, self.initial_state(len(inputs_embeds)), inputs_embeds.device)
+        state = check_state(state, self.initial_state(inputs_embeds.shape[0]), inputs_embeds.device)
 
         # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
         hidden_states, layer_outputs = [inputs_embeds], []

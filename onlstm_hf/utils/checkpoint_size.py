@@ -16,6 +16,8 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 
 # While a model is built it has more weights than its files: an untied decoder, parts that a subclass replaces.
 SLACK = 10
+# Models up to these sizes are not compared: they take little memory, whatever their files have.
+SMALL_TENSORS, SMALL_WEIGHTS = 1_000, 1_000_000
 
 
 def check_size(
@@ -51,7 +53,7 @@ def check_size(
             shapes = [torch.Size(file.get_slice(key).get_shape()) for key in file.keys()]  # noqa: SIM118 (no mapping)
         num_tensors, num_weights = num_tensors + len(shapes), num_weights + sum(shape.numel() for shape in shapes)
     num_layers = fields.get("num_hidden_layers", 0)
-    if isinstance(num_layers, int) and num_layers > num_tensors:  # a configuration may have a list of as many entries
+    if isinstance(num_layers, int) and num_layers > max(num_tensors, SMALL_TENSORS):  # a configuration may have a list of as many entries
         raise _too_much(num_tensors, num_weights)
     if config is None and issubclass(model_class, PreTrainedModel):  # which refuses that of another type
         config = model_class.config_class.from_pretrained(name, **hub_options)
@@ -88,7 +90,7 @@ def _limited_parameters(num_tensors: int, num_weights: int) -> Iterator[None]:
             return
         seen[id(parameter)] = parameter
         total += parameter.numel()
-        if len(seen) > SLACK * num_tensors or total > SLACK * num_weights:
+        if len(seen) > max(SLACK * num_tensors, SMALL_TENSORS) or total > max(SLACK * num_weights, SMALL_WEIGHTS):
             raise _too_much(num_tensors, num_weights)
 
     hook = register_module_parameter_registration_hook(count)

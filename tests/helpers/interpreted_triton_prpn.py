@@ -50,5 +50,5 @@ def test_a_wrong_kernel_is_not_taken(monkeypatch):
     attention_step = module.attention_step
     monkeypatch.setattr(module, "attention_step", wrong_step)
     checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem)
-    with pytest.warns(RuntimeWarning, match="does not compute what the reference does"):
+    with pytest.warns(RuntimeWarning, match="does not compute what the"):
         assert not checks.passes("triton", Setting(torch.device("cpu"), torch.float32, False))
