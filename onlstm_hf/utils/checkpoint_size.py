@@ -53,7 +53,8 @@ def check_size(
             shapes = [torch.Size(file.get_slice(key).get_shape()) for key in file.keys()]  # noqa: SIM118 (no mapping)
         num_tensors, num_weights = num_tensors + len(shapes), num_weights + sum(shape.numel() for shape in shapes)
     num_layers = fields.get("num_hidden_layers", 0)
-    if isinstance(num_layers, int) and num_layers > max(num_tensors, SMALL_TENSORS):  # a configuration may have a list of as many entries
+    # A configuration may have a list of as many entries.
+    if isinstance(num_layers, int) and num_layers > max(num_tensors, SMALL_TENSORS):
         raise _too_much(num_tensors, num_weights)
     if config is None and issubclass(model_class, PreTrainedModel):  # which refuses that of another type
         config = model_class.config_class.from_pretrained(name, **hub_options)

@@ -141,7 +141,7 @@ sys.meta_path.insert(0, Absent())
 def test_the_page_parses_without_pytorch(tmp_path, monkeypatch):
     library("onnxruntime")
     library("onnxscript")
-    writing, parsing = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    *_, writing, parsing = re.findall(r"^```py\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model_cards").symlink_to(PROJECT_ROOT / "model_cards")
     exec(writing, {})
