@@ -19,7 +19,7 @@ class TextDescription:
         short: its name in a table.
         dataset: its name on the Hub, or one without a slash for what is not there.
         language: its code, such as `en`.
-        spelling: how its words are written, as in "the text should look like the training text: ...".
+        spelling: how its words are written, as in "Texts: ...".
         limits: what a model knows of the language, in whole sentences, where `{vocab_size}` stands for its words.
         example: a sentence in this spelling, of three words or more.
         train: how a command names the training text.
