@@ -119,14 +119,14 @@ def recurrent_map(
 
 
 def is_plain(*modules: nn.Module) -> bool:
-    """Whether each module is an affine map whose call does nothing but apply the weight and bias that it holds."""
+    """Returns whether each module is an affine map whose call only applies the weight and bias that it holds."""
     return has_no_hooks(*modules) and all(
         type(module) in (nn.Linear, Linear) and is_ordinary(module.weight) for module in modules
     )
 
 
 def has_no_hooks(*modules: nn.Module) -> bool:
-    """Whether nobody listens to calls of the modules, or has put another `forward` in place of theirs."""
+    """Returns whether no hook listens to the modules, and no other `forward` stands in place of theirs."""
     return all(
         "forward" not in vars(module)
         and not (module._forward_hooks or module._forward_pre_hooks)
@@ -136,7 +136,7 @@ def has_no_hooks(*modules: nn.Module) -> bool:
 
 
 def is_ordinary(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds its numbers itself, unlike quantised weights of torchao and offloaded weights."""
+    """Returns whether a tensor holds its numbers itself, unlike quantised and offloaded weights."""
     return not hasattr(type(tensor), "__tensor_flatten__") and tensor.device.type != "meta"
 
 

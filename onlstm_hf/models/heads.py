@@ -1,4 +1,4 @@
-"""What models have on top: the next token's logits and loss, mixtures of softmaxes, penalties, classifiers."""
+"""Heads of the models: the next token's logits and loss, mixtures of softmaxes, penalties, classifiers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What all models of this package share beside their equations: configuration, state, loop over time, generation."""
+"""Parts that all models share beside their equations: configuration, state, loop over time, generation."""
 
 import os
 import re

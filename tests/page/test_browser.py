@@ -192,7 +192,7 @@ def axe(project_root):
 
 
 def violations(browser, axe):
-    """What axe-core finds wrong with the page, everything on it unfolded."""
+    """Returns the findings of axe-core, everything on the page unfolded."""
     browser.run("for (const part of document.querySelectorAll('details')) part.open = true")
     browser.run(axe)
     return browser.run_async(

@@ -152,7 +152,7 @@ class Trace(NamedTuple):
 
     @classmethod
     def begin(cls, inputs: Inputs) -> "Trace":
-        """What a path fills: empty tensors, and the memories at the beginning of the tape."""
+        """Empty tensors for a path to fill, and the memories at the beginning of the tape."""
         trace = cls.empty(inputs)
         trace.tape[:, : inputs.gates.shape[-1]] = inputs.memories
         return trace

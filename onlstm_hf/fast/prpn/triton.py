@@ -152,7 +152,7 @@ class _Recording:
 
 
 class Recordings:
-    """What is kept from one sequence to the next.
+    """Graphs and buffers that are kept from one sequence to the next.
 
     Attributes:
         launching: must be held while a recording is used, as gradients are computed in threads of their own.

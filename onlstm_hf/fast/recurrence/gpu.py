@@ -1,4 +1,4 @@
-"""What the Triton paths of all recurrences need of a GPU."""
+"""Requirements of a GPU that the Triton paths of all recurrences share."""
 
 import torch
 
