@@ -20,7 +20,6 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
-from onlstm_hf.models.dropout import drop_connect_scale
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import run_program
@@ -50,7 +49,7 @@ def grow(
     """
     _check_sizes(small.config, config)
     large = ONLSTMForCausalLM(config).to(small.dtype)
-    scale = drop_connect_scale(small.config.weight_dropout, config.weight_dropout)
+    scale = (1 - small.config.weight_dropout) / (1 - config.weight_dropout)  # of drop-connect in evaluation
     with torch.no_grad():
         # The decoder reads the last layer with the embedding: their units lie in the same places.
         inputs = unit_places(small.model.layers[-1], large.model.layers[-1])

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from onlstm_hf import PRPNForCausalLM, convert_original_state_dict, tree_from_distances
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.models.dropout import ElementDropout
+from onlstm_hf.models.modeling_prpn import ElementDropout
 from tests.helpers.native_operators import needs_operator
 
 built = needs_operator(native.OPERATOR)

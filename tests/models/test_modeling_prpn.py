@@ -184,7 +184,7 @@ def test_keys_are_dropped_after_their_projection_too():
     output = layer(model.model.embeddings(row), *memories, gates)
     expected = gates / gates.sum(-1, keepdim=True)
     torch.testing.assert_close(output.attentions, expected)
-    _, attention = network.look_back(output.hidden_tape[:, slots:], output.hidden_tape, gates)
+    _, attention = network(output.hidden_tape[:, slots:], output.hidden_tape, gates, None)
     torch.testing.assert_close(attention, expected)
 
 
