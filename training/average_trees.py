@@ -200,10 +200,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--ties",
         choices=TIES,
         default="random",
-        help="which of equally good trees is taken: any of them with the same probability, or the one that branches "
+        help="choice among equally good trees: any of them with the same probability, or the one that branches "
         "most to the right or to the left (%(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random choice (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
     parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model, and average nothing")
     parser.add_argument(
         "--by-agreement",

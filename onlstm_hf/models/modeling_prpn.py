@@ -126,7 +126,7 @@ def attend_to_windows(
 
 @dataclass
 class PRPNState(ModelState):
-    """What a PRPN needs to go on from where it stopped.
+    """Everything that a PRPN needs to go on from where it stopped.
 
     Attributes:
         lookback: `[B, lookback, E]`, the last words' embeddings before dropout; 0 before the start of the text.
@@ -143,7 +143,7 @@ class PRPNState(ModelState):
 
 @dataclass
 class ParsingState(ModelState):
-    """What the parsing network alone needs to go on: the `lookback` of a `PRPNState`."""
+    """State of the parsing network alone: the `lookback` of a `PRPNState`."""
 
     lookback: torch.Tensor
 
@@ -220,7 +220,7 @@ class ElementDropout(nn.Module):
         return inputs if mask is None else inputs * mask.to(inputs.dtype)
 
     def mask(self, shape: Sequence[int], device: torch.device) -> torch.Tensor | None:
-        """What to multiply a tensor of that shape with, `None` where nothing is dropped."""
+        """Factors for a tensor of that shape, `None` where nothing is dropped."""
         if not self.training or self.probability == 0:
             return None
         return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
@@ -329,7 +329,7 @@ class Padding:
             num_real, num_padding = mask.cumsum(dim=1), mask.logical_not().cumsum(dim=1)
             self.newest = (num_real - 1).clamp(min=0)
             self.lengths = num_real[:, -1]
-            # Where every entry goes, counted and not sorted: stable sorting is not known to every exporter.
+            # Targets of all entries, counted and not sorted: not every exporter knows stable sorting.
             targets = torch.where(mask, num_real, self.lengths.unsqueeze(1) + num_padding) - 1
             places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
             self.order = torch.zeros_like(targets).scatter(1, targets, places)
@@ -629,7 +629,7 @@ class PredictNetwork(nn.Module):
     def forward(
         self, hidden: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """What the decoder takes in, `[B, T, E]`, and the attentions `[B, T, S]`, oldest memory first.
+        """Returns the decoder's input, `[B, T, E]`, and the attentions `[B, T, S]`, oldest memory first.
 
         Args:
             hidden: `[B, T, H]`, output of the reading network.
@@ -745,7 +745,7 @@ class PRPNModel(PRPNPreTrainedModel):
         batch_size, length = embeddings.shape[:2]
         padding = Padding(real_tokens(attention_mask, (batch_size, length), embeddings.device))
         state = check_state(state, self.initial_state(batch_size), embeddings.device)
-        # What follows reads the very tensors that are returned, so that one can ask for their gradients.
+        # The networks read the very tensors that are returned, so that one can ask for their gradients.
         hidden_states = [embeddings]
         hidden = embeddings = padding.to_end(embeddings)
 
@@ -900,7 +900,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
 
     @property
     def induces_trees(self) -> bool:
-        """Whether there is a parsing network."""
+        """Returns whether there is a parsing network."""
         return self.config.parsing_network
 
     def parse(self, sentences, tokenizer=None, *, hard: bool = False, **options):

@@ -119,14 +119,14 @@ def _split_sides(
         )
     mask, sides = real_tokens(mask, input_ids.shape, input_ids.device), []
     for side in (0, 1):
-        belongs = mask & (token_type_ids == side)
-        lengths = belongs.sum(dim=1)
+        is_on_side = mask & (token_type_ids == side)
+        lengths = is_on_side.sum(dim=1)
         if not lengths.all():
             raise ValueError(
                 f"pair {lengths.argmin().item()} has no tokens of type {side}: a pair needs both sequences"
             )
-        order = belongs.int().argsort(dim=1, descending=True, stable=True)[:, : lengths.max()]
-        sides.append((input_ids.gather(1, order), belongs.gather(1, order)))
+        order = is_on_side.int().argsort(dim=1, descending=True, stable=True)[:, : lengths.max()]
+        sides.append((input_ids.gather(1, order), is_on_side.gather(1, order)))
     return sides
 
 

@@ -111,7 +111,7 @@ def load_model(name: str, trust: bool = False, **options) -> dict:
 
 
 def load_each_way(name: str, trust: bool = False) -> dict:
-    """What `load_model` finds, and what the pipelines say."""
+    """Loads a model with `load_model` and runs the pipelines."""
     from transformers import pipeline
 
     report = load_model(name, trust)

@@ -17,7 +17,7 @@ CLONE_NEWNET, CLONE_NEWUTS = 0x40000000, 0x04000000
 
 
 class Host(NamedTuple):
-    """Where programs run.
+    """A host that programs run on.
 
     Attributes:
         address: in the network of both hosts.

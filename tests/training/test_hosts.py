@@ -82,7 +82,7 @@ def train_as_script(arguments):
 
 
 def run_on_host(host, folder, output, options, arguments):
-    """What `torchrun` does on a host, with forks of this process in place of new ones, which would take seconds."""
+    """Acts as `torchrun` on a host, with forks of this process in place of new ones, which would take seconds."""
     os.chdir(folder)
     host.enter(output, ENVIRONMENT)
     config, _, _ = config_from_args(parse_args([*options, "train_lm.py"]))

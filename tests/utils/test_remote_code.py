@@ -196,7 +196,7 @@ def test_a_file_that_needs_one_from_outside_its_folder_is_refused(tmp_path, monk
 
 
 def test_the_parse_that_travels_gives_the_trees_of_the_package(project_root):
-    """Of the released checkpoints on texts as people write them, with both rules."""
+    """Compares the released checkpoints on texts as people write them, with both rules."""
     for name in ("onlstm-ptb-small-distilled", "prpn-es-small"):
         checkpoint = project_root / "model_cards" / name
         model, tokenizer = AutoModelForCausalLM.from_pretrained(checkpoint), AutoTokenizer.from_pretrained(checkpoint)
