@@ -150,7 +150,8 @@ def check_two_hosts(two, project, options):
     assert_same_weights("run", "undisturbed")
     train_lm.main(command("one", *options, "--batch_size", 8))
     assert losses_of("run") == pytest.approx(losses_of("one"), abs=1e-4) and len(losses_of("one")) == 60
-    assert sorted(path.name for path in Path("run").iterdir()) == ["best", "last", "log.jsonl", "results.json"]
+    written = sorted(path.name for path in Path("run").iterdir())
+    assert written == ["best", "curves.svg", "last", "log.jsonl", "results.json"]
 
 
 def run_torchrun(folder, arguments):
