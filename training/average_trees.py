@@ -129,7 +129,7 @@ def read_members(options: argparse.Namespace) -> list[Member]:
 def member_weights(
     members: Sequence[Member], agreements: Sequence[float], options: argparse.Namespace
 ) -> Sequence[float]:
-    """The weight of each layer of each model: all the same, its agreement with the others, or its share of its type."""
+    """Weights of the layers of models: all the same, the agreement with the others, or the share of its type."""
     if options.by_agreement:
         return agreements
     if options.by_type:
