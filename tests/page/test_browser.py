@@ -1,8 +1,10 @@
 """The page in Chromium. Pictures of it are kept in `test-artifacts/`."""
 
+import base64
 import json
 import os
 import random
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -574,6 +576,11 @@ def test_the_page_is_printed_without_what_one_clicks(browser):
         and not browser.find(".tools")
     )
     browser.prefer("light")
+    for text in (GOLD, LONG):
+        browser.open(text=text)
+        printed = base64.b64decode(browser.driver.print_page())
+        (browser.pictures / f"print-{len(text)}.pdf").write_bytes(printed)
+        assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
 
 
 def test_the_page_opens_again_without_a_network(browser):
