@@ -129,7 +129,7 @@ def read_members(options: argparse.Namespace) -> list[Member]:
 def member_weights(
     members: Sequence[Member], agreements: Sequence[float], options: argparse.Namespace
 ) -> Sequence[float]:
-    """The weight of each layer of each model: all the same, its agreement with the others, or its share of its type."""
+    """Weights of the layers of models: all the same, the agreement with the others, or the share of its type."""
     if options.by_agreement:
         return agreements
     if options.by_type:
@@ -213,10 +213,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--ties",
         choices=TIES,
         default="random",
-        help="which of equally good trees is taken: any of them with the same probability, or the one that branches "
+        help="choice among equally good trees: any of them with the same probability, or the one that branches "
         "most to the right or to the left (%(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random choice (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
     parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model, and average nothing")
     weights = parser.add_mutually_exclusive_group()
     weights.add_argument(

@@ -1,4 +1,4 @@
-"""Where the tasks of a corpus run: executors of datatrove."""
+"""Executors of datatrove that run the tasks of a corpus."""
 
 import multiprocessing
 import os
@@ -23,7 +23,7 @@ TRIES_OF_A_TASK = 10
 
 
 class Engine(NamedTuple):
-    """Where the tasks run, and with how much.
+    """Place and resources of the tasks.
 
     Attributes:
         name: `"local"` (processes of this machine), `"ray"` or `"slurm"`.
