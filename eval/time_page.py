@@ -48,11 +48,16 @@ NEXT_TREE = """
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
+    options = build_parser().parse_args(arguments)
+    return run_program("time_page.py", lambda: time_page(options.model or default_model(), options.loads))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", metavar="PATH_OR_NAME", help="checkpoint (default: that of the command)")
     parser.add_argument("--loads", type=positive_integer, default=5, metavar="N", help="cold loads (%(default)s)")
-    options = parser.parse_args(arguments)
-    return run_program("time_page.py", lambda: time_page(options.model or default_model(), options.loads))
+    return parser
 
 
 def time_page(name: str, loads: int) -> tuple[list[float], list[float]]:
