@@ -56,7 +56,9 @@ adaptation to the test text. `+` stands before the epochs of a model that starte
 ### Adaptation | adaptation | Settings were chosen by the perplexity of validation text.
 ## Unsupervised constituency parsing | parsing | Sentence F1 in per cent: measured rows on the WSJ sample (wsj_0001 \
 to wsj_0199), published ones on section 23 and WSJ10. `read` says whether the model was trained on the words of these \
-sentences. NP and PP are recall.
+sentences.
+### Recall by label | label-recall | Recall in per cent of gold constituents with a label, without whole \
+sentences, by models that have not read the sentences.
 ### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
 ### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
@@ -120,6 +122,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "adaptation": lm and sections.adaptation_settings(lm),
         "parsing": english and sections.parsing(english),
         "unread-sentences": english and sections.unread_sentences(english),
+        "label-recall": english and sections.label_recall(english),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
         "syntax": of(SYNTAX) and sections.syntax(of(SYNTAX)),

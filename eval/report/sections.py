@@ -26,6 +26,8 @@ UNBIASED = "F1, unbiased rule"
 # Rows of the results files that the tables leave out.
 LEFT_OUT = re.compile(r"random \(uniform splits\)|, by agreement")
 MAIN_LAYER, RANDOM = "layer 2 (--layer 1)", "random (uniform trees)"
+# Labels of the table of recall.
+LABELS = ("NP", "VP", "PP", "S", "SBAR", "ADJP", "ADVP")
 
 
 def spread(values: Iterable[float], digits: int = 1) -> str:
@@ -119,7 +121,17 @@ def adaptation_settings(files: Results) -> Table:
 
 def parsing(files: Results) -> Table:
     """English: a row for each model and layer by both rules, then baselines and published systems."""
-    header = ["trees", "model", "seeds", "read", "F1", "max", "F1, at most 10 words", UNBIASED, "NP", "PP", "file"]
+    header = ["trees", "model", "seeds", "read", "F1", "max", "F1, at most 10 words", UNBIASED, "file"]
+    table = [[row.get(column, "") for column in header] for row in _parsed(files)]
+    for row in published_figures(PARSING):
+        wsj, short = row.get("wsj", {}), row.get("wsj10", row.get("sample10", {}))
+        figures = [_published(wsj), _maximum(wsj), _published(short) or _maximum(short)]
+        table.append([f"{row['system']} (published)", "", "", "", *figures, "", citation(row)])
+    return header, table
+
+
+def _parsed(files: Results) -> list[dict[str, str]]:
+    """The cells of all measured rows by column, with recall by label; baselines, which have no model, at the end."""
     rows: dict[tuple, dict[str, str]] = {}
     for name, results in sorted(files.items(), key=lambda item: item[1].get("sentences_read") != "no"):
         is_biased = results["protocol"]["branching_bias"] == "right"
@@ -136,7 +148,8 @@ def parsing(files: Results) -> Table:
                 read = results.get("sentences_read") or ""
             # The same seed was trained twice on different machines, so that its name does not tell the runs apart.
             place = name if "/best" in "".join(m["model"] for m in models) else ""
-            row = rows.setdefault((not models, trees, names, seeds, read, place), {})
+            cells = {"trees": trees, "model": names, "seeds": seeds, "read": read}
+            row = rows.setdefault((not models, trees, names, seeds, read, place), cells)
             f1 = scores["sentence_f1"]
             if not is_biased:
                 row[UNBIASED] = _f1(f1)
@@ -144,39 +157,36 @@ def parsing(files: Results) -> Table:
                 row |= {"F1": _f1(f1), "max": per_cent(f1["max"]) if f1["standard_deviation"] is not None else ""}
                 if results["max_words"] == 10:
                     row["F1, at most 10 words"] = _f1(results["summary"]["short"][trees]["sentence_f1"])
-                recall = scores["label_recall"]
-                row |= {label: per_cent(recall[label]["mean"]) for label in ("NP", "PP") if label in recall}
+                row |= {label: per_cent(recall["mean"]) for label, recall in scores["label_recall"].items()}
             if models:
                 row["file"] = " ".join(dict.fromkeys(f"{row.get('file', '')} {name}".split()))
-    table = [
-        [*key[1:5], *(row.get(column, "") for column in header[4:])]
-        for key, row in sorted(rows.items(), key=lambda item: item[0][0])
+    return [row for _, row in sorted(rows.items(), key=lambda item: item[0][0])]
+
+
+def _unread(files: Results) -> list[dict[str, str]]:
+    """The rows for several seeds, averages and released models that have not read the sentences."""
+    return [
+        row
+        for row in _parsed(files)
+        if row["read"] == "no"
+        and row["trees"].startswith((MAIN_LAYER, "induced", "ensemble"))
+        and ("±" in row.get("F1", "") or "-" in row["model"] or row["trees"].startswith("ensemble"))
     ]
-    for row in published_figures(PARSING):
-        wsj, short = row.get("wsj", {}), row.get("wsj10", row.get("sample10", {}))
-        figures = [_published(wsj), _maximum(wsj), _published(short) or _maximum(short)]
-        table.append([f"{row['system']} (published)", "", "", "", *figures, "", "", "", citation(row)])
-    return header, table
 
 
 def unread_sentences(files: Results) -> Table:
-    """The rows of `parsing` for several seeds, averages and released models that have not read the sentences."""
-    header, rows = parsing(files)
-    columns = [
-        header.index(name) for name in ("trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED)
-    ]
-    read, f1 = header.index("read"), header.index("F1")
-    chosen = [
-        row
-        for row in rows
-        if (
-            row[read] == "no"
-            and row[0].startswith((MAIN_LAYER, "induced", "ensemble"))
-            and ("±" in row[f1] or "-" in row[1] or row[0].startswith("ensemble"))
-        )
-        or row[0] == "right branching"
-    ]
-    return [header[column] for column in columns], [[row[column] for column in columns] for row in chosen]
+    """The rows of `parsing` for sentences that were not read, and right branching."""
+    header = ["trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED]
+    rows = _unread(files) + [row for row in _parsed(files) if row["trees"] == "right branching"]
+    return header, [[row.get(column, "") for column in header] for row in rows]
+
+
+def label_recall(files: Results) -> Table:
+    """Recall of gold constituents by label on sentences that were not read, then that of baselines."""
+    header = ["trees", "model", "seeds", "F1", *LABELS]
+    measured = [row for row in _unread(files) if not row["trees"].startswith("ensemble")]
+    baselines = [row for row in _parsed(files) if not row["model"] and row["trees"] != "upper bound"]
+    return header, [[row.get(column, "") for column in header] for row in measured + baselines]
 
 
 def _f1(figure: Mapping) -> str:

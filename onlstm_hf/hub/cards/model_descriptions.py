@@ -94,8 +94,8 @@ def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
         example="print(model.parse({sentence}, tokenizer))",
         published=f"Published for the paper's model ({test['parameters']} parameters): test {test['perplexity']}.",
         published_parsing="Published for the paper's language model on another test set, section 23 of the full "
-        f"treebank (mean of five seeds, as measured by Shen et al. 2019): {f1['wsj']['mean']} on all sentences; "
-        f"on WSJ10, {f1['wsj10']['mean']}.",
+        "treebank (mean of five seeds, as measured by Htut, Cho & Bowman 2018): "
+        f"{f1['wsj']['mean']} on all sentences; on WSJ10, {f1['wsj10']['mean']}.",
         caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
         "the score comes from the right-branching rule by which distances become trees "
         '(`branching_bias="none"` is the rule without it, `hard=True` that of the gates). It is meant for research '
