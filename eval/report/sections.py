@@ -4,18 +4,19 @@ A function takes the results files of its task by name (`{"lm_kneser_ney": {...}
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from eval.report.agreement import ALL
+from eval.report.agreement import ALL, permutation_p
 from eval.report.by_task.logic import logic_table
 from eval.report.by_task.narrative_cloze import cloze_table
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.results_files import short_name
-from eval.report.tasks import GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING
+from eval.report.tasks import ABLATIONS, CHARACTERS, GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING, TEXT8
 from onlstm_hf.hub.cards.published import citation, published_figures
 from onlstm_hf.utils.training_stages import epochs_of, training_stages
 
@@ -66,18 +67,19 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
     rows: dict[str, dict[str, str]] = {}
     adapted: dict[str, list[tuple[float, str]]] = {}
     for name, results in files.items():
+        in_rows = f", in {results['batch_size']} rows" if results.get("batch_size", 1) > 1 else ""
         for model in results.get("models", [results]):
-            row = rows.setdefault(short_name(model["model"]), {"parameters": f"{model['num_parameters']:,}"})
+            label = short_name(model["model"]) + in_rows
+            row = rows.setdefault(label, {"parameters": f"{model['num_parameters']:,}"})
             row["file"] = f"{row.get('file', '')} {name}".strip()
             row["epochs"] = _epochs_of_release(model["model"])
-            for text, score in model["scores"].items():
-                part = {"valid.txt": "validation", "test.txt": "test"}.get(Path(text).name, "")
-                row[part] = f"{score['perplexity']:.2f}"
-                if part == "test" and "unknown_words" in score:
-                    row["unknown words"] = per_cent(score["unknown_words"])
+            row |= _perplexities(model["scores"])
             if adaptation := model["adaptation"]:
                 scores = {Path(text).name: score["perplexity"] for text, score in adaptation["scores"].items()}
-                adapted.setdefault(short_name(model["model"]), []).append((scores["test.txt"], adaptation["method"]))
+                adapted.setdefault(label, []).append((scores["test.txt"], adaptation["method"]))
+        if mixture := results.get("mixture"):
+            names = ", ".join(f"{short_name(part['model'])} {part['weight']:.2f}" for part in mixture["weights"])
+            rows[f"mixture{in_rows}: {names}"] = _perplexities(mixture["scores"]) | {"file": name}
     for name, found in adapted.items():
         rows[name]["test, adapted"] = "{:.2f} ({})".format(*min(found))
     for name, seeds in trained.items():
@@ -90,14 +92,63 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
         row.setdefault("unknown words", per_cent(seeds[-1].get("test_unknown_words")))
     for published in published_figures(LANGUAGE_MODELLING):
         row = rows.setdefault(f"{published['system']} (published)", {"file": citation(published)})
-        part = {"valid": "validation", "test": "test"}[published["text"].split()[-1]]
-        row |= {part: f"{published['perplexity']:.2f}"}
+        for part, perplexity in published["perplexity"].items():
+            row[{"valid": "validation", "test": "test"}[part]] = f"{perplexity:.2f}"
         row |= {column: str(published[column]) for column in ("parameters", "epochs") if column in published}
         if published.get("counted"):
             row["parameters"] += " (own count)"
         if adaptation := published.get("adapted"):
             row["test, adapted"] = f"{adaptation['perplexity']:.2f} ({adaptation['method']})"
     return header, [[name, *(row.get(column, "") for column in header[1:])] for name, row in rows.items()]
+
+
+def _perplexities(scores: Mapping[str, Mapping]) -> dict[str, str]:
+    """The cells of validation and test text, and of the latter's unknown words."""
+    cells = {}
+    for text, score in scores.items():
+        part = {"valid.txt": "validation", "test.txt": "test"}.get(Path(text).name, "")
+        cells[part] = f"{score['perplexity']:.2f}"
+        if part == "test" and "unknown_words" in score:
+            cells["unknown words"] = per_cent(score["unknown_words"])
+    return cells
+
+
+def characters(trained: Mapping[str, Sequence[dict]]) -> Table:
+    """Bits per character of the test text: runs in the folder `characters/`, then published systems."""
+    rows = []
+    for name, seeds in trained.items():
+        if name.startswith("characters/"):
+            bits = spread((math.log2(seed["test_perplexity"]) for seed in seeds), 3)
+            cells = [f"{seeds[0]['parameters']:,}", epochs_of(training_stages(seeds[0])), bits, f"{name}/"]
+            rows.append([name.partition("/")[2], *cells])
+    for row in published_figures(CHARACTERS):
+        rows.append([f"{row['system']} (published)", "", "", f"{row['bits_per_character']}", citation(row)])
+    return ["model", "parameters", "epochs", "bits per character", "file"], rows
+
+
+def text8() -> Table:
+    """Perplexity of the words of text8, of published systems."""
+    rows = [
+        [f"{row['system']} (published)", f"{row['perplexity']}", citation(row)] for row in published_figures(TEXT8)
+    ]
+    return ["model", "perplexity", "file"], rows
+
+
+def ablations(trained: Mapping[str, Sequence[dict]]) -> Table:
+    """The PRPN without some of its parts: runs in the folder `ablations/` beside the paper's figures."""
+    header = ["model", "parameters", "epochs", "validation", "test", "F1", "test, published", "by", "file"]
+    rows = []
+    for row in published_figures(ABLATIONS):
+        name = f"ablations/{row['run']}"
+        cells, seeds = [""] * 5, trained.get(name, ())
+        if seeds:
+            columns = [[seed[f"{part}_perplexity"] for seed in seeds] for part in ("validation", "test")]
+            f1 = spread(100 * seed["parsing"]["sentence_f1"] for seed in seeds if "parsing" in seed)
+            epochs = epochs_of(training_stages(seeds[0]))
+            cells = [f"{seeds[0]['parameters']:,}", epochs, *(spread(column, 2) for column in columns), f1]
+        published = [f"{row['perplexity']:.2f}", citation(row)]
+        rows.append([row["system"], *cells, *published, f"{name}/" if seeds else ""])
+    return header, rows
 
 
 def _epochs_of_release(name: str) -> str:
@@ -213,8 +264,12 @@ def agreement(files: Results) -> Table:
         if "agreement" in results:
             row = rows.setdefault(name.removesuffix("_no_bias"), {"parsers": len(results["agreement"]["parsers"])})
             rule = {"right": "", "none": ", unbiased"}[results["protocol"]["branching_bias"]]
+            parsers = results["agreement"]["parsers"]
             for kind, correlation in results["agreement"]["rank_correlation"][ALL].items():
-                row[kind + rule] = "" if correlation is None else f"{correlation:.2f}"
+                if correlation is not None:
+                    ranked = [parser for parser in parsers if kind in ("all", parser["trees"])]
+                    p = permutation_p([p["sentence_f1"] for p in ranked], [p[ALL] for p in ranked])
+                    row[kind + rule] = f"{correlation:.2f} (p {p:.2f})"
     header = ["parsers", *kinds, "all, unbiased"]
     return ["file", *header], [[name, *(str(row.get(column, "")) for column in header)] for name, row in rows.items()]
 
