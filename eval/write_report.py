@@ -46,9 +46,9 @@ INTRODUCTION = """\
 `python eval/write_report.py` generates this file. `file` names a file of `eval/results/`: it holds the command that
 reproduces the row, its date, machine and versions, and all figures that are left out here. Commands read data from the
 folder that the environment variable `ONLSTM_SHARED` names. Published rows come from
-`onlstm_hf/hub/cards/published.yaml`, with the place where a figure stands. It was read there, unless the row says
-`not verified`; `computed` ones were computed from trees that the source holds. Several seeds have mean ± standard
-deviation.
+`onlstm_hf/hub/cards/published.yaml`, with the place where a figure stands (`in a summary`: notes of others on the
+source). It was read there, unless the row says `not verified`; `computed` ones were computed from trees that the
+source holds. Several seeds have mean ± standard deviation.
 [docs/speed.md](docs/speed.md) has the figures of speed."""
 # Heading, name of the table, and the sentence below the heading.
 LAYOUT = """\

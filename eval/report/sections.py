@@ -13,6 +13,7 @@ from statistics import mean, stdev
 from eval.report.agreement import ALL, permutation_p
 from eval.report.by_task.logic import logic_table
 from eval.report.by_task.narrative_cloze import cloze_table
+from eval.report.by_task.parsing import PUBLISHED as PUBLISHED_PARSING
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.results_files import short_name
@@ -233,11 +234,16 @@ def unread_sentences(files: Results) -> Table:
 
 
 def label_recall(files: Results) -> Table:
-    """Recall of gold constituents by label on sentences that were not read, then that of baselines."""
+    """Recall by label on sentences that were not read, of baselines, and of the papers' models."""
     header = ["trees", "model", "seeds", "F1", *LABELS]
     measured = [row for row in _unread(files) if not row["trees"].startswith("ensemble")]
     baselines = [row for row in _parsed(files) if not row["model"] and row["trees"] != "upper bound"]
-    return header, [[row.get(column, "") for column in header] for row in measured + baselines]
+    published = [
+        {"trees": f"{row['system']} (published)", "F1": _published(row["wsj"])}
+        | {label: f"{recall:.1f}" for label, recall in row["recall"].items()}
+        for row in PUBLISHED_PARSING
+    ]
+    return header, [[row.get(column, "") for column in header] for row in measured + baselines + published]
 
 
 def _f1(figure: Mapping) -> str:
