@@ -98,7 +98,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--units",
         choices=["words", "tokens"],
         default="words",
-        help="whether the leaves of the trees are words or the tokenizer's tokens, which can be parts of words "
+        help="leaves of the trees: words or the tokenizer's tokens, which can be parts of words "
         "(default: %(default)s)",
     )
     parser.add_argument(
@@ -195,7 +195,7 @@ def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
         for batch in sentences.batches_with_progress(options.batch_size, wait=True):
             trees, by_layer = model.parse_by_layer(batch, tokenizer, progress=False, **_parse_options(options))
             for index, tree in enumerate(trees):
-                distances = [of_layer[index].distances for of_layer in by_layer.values()]
+                distances = [trees_of_layer[index].distances for trees_of_layer in by_layer.values()]
                 number = output.num_sentences + index + 1
                 save_figure(distances_to_svg(tree, distances, list(by_layer)), output.answers / f"{number}.svg")
             output.record(batch)

@@ -75,18 +75,19 @@ def parse_corpus(
     tasks = job.tasks
     if files is not None:
         reader.files = job.files
-    if job.mended:
+    if changed := job.changed_files:
+        names = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
         print(
-            f"{len(job.mended)} of {len(job.files)} files changed ({', '.join(job.mended[:3])}"
-            f"{', ...' if len(job.mended) > 3 else ''}): {len(job.again)} complete tasks of {tasks} run again",
+            f"{len(changed)} of {len(job.files)} files changed ({names}): {len(job.repeated_tasks)} complete tasks of "
+            f"{tasks} run again",
             file=sys.stderr,
         )
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
     progress_folder = Path(records.resolve_paths("progress")) if records.is_local() and progress else None
     if progress_folder is not None:
         progress_folder.mkdir(exist_ok=True)
-        for told_before in progress_folder.iterdir():
-            told_before.unlink()
+        for old_report in progress_folder.iterdir():
+            old_report.unlink()
     step = ParseDocuments(model, options, engine.threads, trust_remote_code, progress_folder)
     executor = engine.executor([reader, step, row_writer(folder, output_format, options.columns)], tasks, records)
     if engine.name == "slurm":

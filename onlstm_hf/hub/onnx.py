@@ -106,7 +106,7 @@ def _name(key: pytree.KeyEntry) -> str:
 
 
 def _product(inputs, dimensions):
-    # What PyTorch makes of the cumulative product of a PRPN's gates, and has no translation for.
+    # PyTorch makes this of the cumulative product of a PRPN's gates, and has no translation for it.
     from onnxscript import opset20
 
     return opset20.ReduceProd(inputs, dimensions, keepdims=0)

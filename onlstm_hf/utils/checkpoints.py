@@ -113,8 +113,8 @@ def load_checkpoint(
 def checkpoint_hash(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
     """A hash of a model's configuration and weights and of its tokenizer, wherever they were loaded from."""
     is_fast = tokenizer.is_fast
-    of_tokenizer = tokenizer.backend_tokenizer.to_str() if is_fast else tokenizer_fingerprint(tokenizer)
-    digest = hashlib.sha256(f"{model.config.to_json_string()}\n{of_tokenizer}\n".encode())
+    tokenizer_content = tokenizer.backend_tokenizer.to_str() if is_fast else tokenizer_fingerprint(tokenizer)
+    digest = hashlib.sha256(f"{model.config.to_json_string()}\n{tokenizer_content}\n".encode())
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
         digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())

@@ -21,7 +21,7 @@ from accelerate.state import AcceleratorState, GradientState
 from pyarrow import parquet
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from eval import benchmark_speed, compare_page
+from eval import benchmark_speed, compare_page, time_page
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.export import export_checkpoint
@@ -37,7 +37,7 @@ TREES = (
     "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
     "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
 )
-# Of the README's sentence.
+# The tree of the README's sentence.
 GOLD_TREE = (
     "(S (NP (NP the president) (PP of (NP the company))) (VP said (SBAR (S he (VP will (VP sell (NP his shares)))))))"
 )
@@ -68,6 +68,7 @@ PARSERS = {
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf page": command_line.build_parser,
     "python eval/compare_page.py": compare_page.build_parser,
+    "python eval/time_page.py": time_page.build_parser,
     "python training/record_growth.py": record_growth.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,

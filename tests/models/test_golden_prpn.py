@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from onlstm_hf import PRPNForCausalLM, convert_original_state_dict, tree_from_distances
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.models.dropout import ElementDropout
+from onlstm_hf.models.modeling_prpn import ElementDropout
 from tests.helpers.native_operators import needs_operator
 
 built = needs_operator(native.OPERATOR)
@@ -197,7 +197,7 @@ def test_a_training_step_in_float32_is_exact_for_weights_within_their_rounding(g
     assert_equal(learned(exact, golden), computed)
 
 
-# What `sums_of_products` is with MKL on an Intel CPU with AVX-512, as the golden files' was.
+# `sums_of_products` with MKL on an Intel CPU with AVX-512, as on the machine of the golden files.
 SUMS_OF_PRODUCTS = [490.3087968826294, 649.9801042079926, 1067.3149633407593, 1218.3194937705994]
 
 
