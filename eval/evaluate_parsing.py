@@ -10,8 +10,8 @@
 
 Unless options or models say otherwise, words and scores are those of the PRPN and ON-LSTM papers
 (onlstm_hf/trees/treebank.py and onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any
-weights from the files of them that training runs leave (onlstm_hf/trees/tree_files.py). Of several checkpoints, such
-as one model trained with several seeds, the table has mean, standard deviation, minimum and maximum.
+weights from the files of them that training runs leave (onlstm_hf/trees/tree_files.py). For several
+checkpoints, such as one model trained with several seeds, the table has mean, standard deviation, minimum and maximum.
 """
 
 import argparse

@@ -1,16 +1,12 @@
 """The folder of a corpus that is parsed by tasks: what it was begun with, and what the complete tasks say."""
 
-import hashlib
 import json
 from collections import Counter
 from typing import NamedTuple
 
-import torch
 from datatrove.io import DataFolder
 from datatrove.utils.stats import MetricStats, PipelineStats
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..utils.tokenizer_check import tokenizer_fingerprint
 from ..version import __version__
 from .inputs import CorpusFiles
 from .parse_documents import STEP_NAME
@@ -119,18 +115,6 @@ def _write_manifest(output: DataFolder, manifest: dict) -> None:
     with output.open(f"{MANIFEST}.new", "w") as file:
         json.dump(manifest, file, indent=2, ensure_ascii=False)
     output.mv(f"{MANIFEST}.new", MANIFEST)
-
-
-def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of a model's configuration and weights and its tokenizer, wherever they were loaded from."""
-    config = {name: value for name, value in model.config.to_diff_dict().items() if name != "transformers_version"}
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-    digest.update((tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else "").encode())
-    digest.update(tokenizer_fingerprint(tokenizer).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:

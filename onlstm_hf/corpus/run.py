@@ -10,10 +10,10 @@ from datatrove.io import DataFolder, get_datafolder
 from datatrove.pipeline.base import PipelineStep
 
 from ..parsing.precision import parsing_dtype
-from ..utils.checkpoints import load_checkpoint
+from ..utils.checkpoints import checkpoint_hash, load_checkpoint
 from .executors import Engine
 from .inputs import CorpusFiles
-from .job import RUN_FOLDER, begin_job, count_sentences, model_fingerprint, recorded_settings
+from .job import RUN_FOLDER, begin_job, count_sentences, recorded_settings
 from .parse_documents import ParseDocuments, ParseOptions
 from .progress import CorpusProgress
 from .writers import row_writer
@@ -66,7 +66,7 @@ def parse_corpus(
         options = options._replace(dtype=recorded_settings(folder).get("dtype", dtype))
     settings = {
         "corpus": corpus,
-        "model": model_fingerprint(*load_checkpoint(model, trust_remote_code=trust_remote_code)),
+        "model": checkpoint_hash(*load_checkpoint(model, trust_remote_code=trust_remote_code)),
         **options._asdict(),
         "output_format": output_format,
     }

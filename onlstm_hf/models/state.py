@@ -430,7 +430,7 @@ def refuse_unknown(model: nn.Module, arguments: dict) -> None:
 class RecurrentGenerationMixin(GenerationMixin):
     """`generate` with the `state` in the place of a cache of keys and values.
 
-    Transformers knows a model that generates by `GenerationMixin` in the name of the class that has these methods. Of
+    Transformers knows a model that generates by `GenerationMixin` in the name of the class that has these methods. For
     remote code that has them elsewhere it makes a class of its own, which can be neither pickled nor saved.
     """
 

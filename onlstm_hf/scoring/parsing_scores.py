@@ -203,7 +203,7 @@ def mean_f1_interval(
     """Bootstrap confidence interval of the mean sentence F1 of several models on the same sentences.
 
     Models and sentences are both drawn with replacement, so that it says what other seeds and other sentences might
-    give. Of one model it is the `sentence_f1_interval` that [`score_parses`] gives with the same options. Few models
+    give. For one model it is the `sentence_f1_interval` that [`score_parses`] gives with the same options. Few models
     tell little of the others: of two or three the interval is too narrow.
 
     Raises:

@@ -181,7 +181,7 @@ def largest_movement(weights: Iterable[torch.Tensor], movements: Iterable[torch.
 @pytest.mark.parametrize("computation", ["authors", "reference", "fused", pytest.param("native", marks=built)])
 def test_a_training_step_in_float32_is_exact_for_weights_within_their_rounding(golden, computation):
     """With soft gates the recurrence magnifies the rounding of single operations to some 1e-4 in the logits, the
-    authors' as ours. What float32 computes is still the exact result for weights that it can hardly tell from the
+    authors' as ours. The result in float32 is still exact for weights that it can hardly tell from the
     given ones: one number, the length of the step towards them, explains all the differences. Gradients are not
     looked at to find it."""
     if computation == "authors":
