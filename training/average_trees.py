@@ -190,6 +190,12 @@ def layer_number(text: str) -> int | str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser().parse_args(arguments)
+    return run_program("average_trees.py", lambda: average_text(options, arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "models", nargs="+", metavar="MODEL", help="checkpoint folder, name on the Hub, or file of trees; several"
@@ -231,8 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     add_code_option(parser)
     add_implementation_option(parser)
-    options = parser.parse_args(arguments)
-    return run_program("average_trees.py", lambda: average_text(options, arguments))
+    return parser
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
-from training import quickstart, record_growth
+from training import quickstart, record_growth, train_parser
 from training.logic.pairs import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,6 +70,7 @@ PARSERS = {
     "python eval/compare_page.py": compare_page.build_parser,
     "python eval/time_page.py": time_page.build_parser,
     "python training/record_growth.py": record_growth.build_parser,
+    "python training/train_parser.py": train_parser.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,
