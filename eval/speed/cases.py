@@ -93,9 +93,9 @@ def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_tur
             ]
             for layer in layers:
                 layer.implementation = path
-            contestants[f"{path} {precision}"] = _training_pass(layers, _run_onlstm, stack, dtype, device)
+            contestants[f"{path} {precision}"] = training_pass(layers, run_onlstm, stack, dtype, device)
         layers = [nn.LSTM(*sizes) for sizes in pairwise(stack.layer_sizes)]
-        contestants[f"{LSTM} {precision}"] = _training_pass(layers, _run_lstm, stack, dtype, device)
+        contestants[f"{LSTM} {precision}"] = training_pass(layers, run_lstm, stack, dtype, device)
     contestants, left_out = leave_out_unavailable(contestants)
     seconds = take_turns(contestants, rounds, device, shortest_turn)
     case = f"recurrent stack, training, {stack}"
@@ -107,12 +107,14 @@ def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_tur
     return Outcome(case, seconds, stack.batch_size * stack.length, rows, left_out)
 
 
-def _run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
+def run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
+    """Outputs `[T, B, H]` of a layer that reads `[T, B, I]` from its first state on."""
     state = (tensor.to(inputs.device) for tensor in layer.initial_state(inputs.shape[1]))
     return layer(inputs, *state, None).outputs
 
 
-def _run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
+def run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
+    """The same; raises a `ValueError` where the CPU has no LSTM in this precision."""
     try:
         return layer(inputs)[0]
     except RuntimeError as error:
@@ -121,9 +123,18 @@ def _run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
         raise ValueError("oneDNN has no LSTM in this precision for this CPU") from error
 
 
-def _training_pass(
+def training_pass(
     layers: Sequence[nn.Module], run_layer: Callable, stack: Stack, dtype: torch.dtype | None, device: torch.device
 ) -> Callable[[], None]:
+    """Returns a function that computes outputs and all gradients of a stack of layers once.
+
+    Args:
+        layers: lowest first.
+        run_layer: outputs `[T, B, H]` of a layer and its inputs.
+        stack: shapes of the inputs and outputs.
+        dtype: of autocast, `None` for none.
+        device: where.
+    """
     modules = nn.ModuleList(layers).to(device)
     inputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[0], device=device, requires_grad=True)
     grad_outputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[-1], device=device)
