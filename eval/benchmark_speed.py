@@ -38,7 +38,7 @@ from eval.speed.cases import (
     measure_recurrence,
     measure_step,
 )
-from eval.speed.measurement import Spread, ratios
+from eval.speed.measurement import Spread, forbid_tf32, ratios
 from eval.speed.neighbours import measure_neighbours
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.trees.treebank import read_treebank
@@ -93,7 +93,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if options.threads:
         torch.set_num_threads(options.threads)
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False  # float32 is float32
+    forbid_tf32()
     size = "quick" if options.quick else options.size
     rounds = options.rounds or (2 if options.quick else 7)
     print(", ".join(f"{name}: {value}" for name, value in describe_machine(device).items()), flush=True)

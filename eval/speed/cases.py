@@ -149,7 +149,14 @@ def training_pass(
     return run
 
 
-def measure_step(size: str, rounds: int, device: torch.device, recipe: str | None = None) -> list[Outcome]:
+def measure_step(
+    size: str,
+    rounds: int,
+    device: torch.device,
+    recipe: str | None = None,
+    overrides: Sequence[str] = (),
+    paths: Sequence[str] = PATHS,
+) -> list[Outcome]:
     """A whole update as `train_lm.py` makes it, on one batch of random words.
 
     Args:
@@ -157,24 +164,27 @@ def measure_step(size: str, rounds: int, device: torch.device, recipe: str | Non
         rounds: turns of every contestant.
         device: where.
         recipe: name of a file of `training/recipes`.
+        overrides: further arguments of `train_lm.py`.
+        paths: of the recurrence; the ratios need `"reference"` and `"auto"`.
     """
     recipe = recipe or RECIPES[size]
-    overrides = OVERRIDES + (QUICK_OVERRIDES if size == "quick" else [])
+    overrides = [*OVERRIDES, *(QUICK_OVERRIDES if size == "quick" else []), *overrides]
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
         _write_random_text(text, 50 if size == "quick" else 9998)  # <eos> and <unk> come by themselves
         contestants, num_tokens = {}, 0
         for precision in PRECISIONS:
-            run = start_training(recipe, text, precision, Path(folder) / precision, overrides)
-            contestants |= step_contestants(run, PATHS, precision)
+            run = start_training(recipe, text, precision, Path(folder) / precision, overrides, device)
+            contestants |= step_contestants(run, paths, precision)
             num_tokens = next(run.batches.batches(0)).input_ids.numel()
         contestants, left_out = leave_out_unavailable(contestants)
         seconds = take_turns(contestants, rounds, device)
-    case = f"whole training step of {recipe}, {num_tokens} tokens"
-    rows = [
-        Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
-        Row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
-    ]
+    case, rows = f"whole training step of {recipe}, {num_tokens} tokens", []
+    if REFERENCE in seconds:
+        rows = [
+            Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
+            Row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
+        ]
     for precision in PRECISIONS:
         speed = [num_tokens / time for time in seconds[f"auto {precision}"]]
         rows.append(Row(case, f"{precision}, tokens a second", speed))
