@@ -407,7 +407,9 @@ def real_tokens(
 def check_state(state: ModelState | None, initial: ModelState, device: torch.device) -> ModelState:
     """The given state, or the initial one for `None`, on the device; a `ValueError` if its shapes do not fit."""
     state = initial if state is None else state
-    if state.shapes != initial.shapes:
+    # The compiler cannot compare the dictionaries `shapes` where a length is a symbol.
+    found, expected = ([tuple(tensor.shape) for tensor in pytree.tree_leaves(each)] for each in (state, initial))
+    if found != expected:
         raise ValueError(
             f"the state does not fit this model and batch: expected tensors of shapes {initial.shapes}, "
             f"got {state.shapes}"
