@@ -80,7 +80,7 @@ def package_index_text(readme: str, repository: str | None) -> str:
         return f"{picture}[{text}]({repository}/{'raw' if picture else 'blob'}/main/{path})"
 
     relative = r"(?P<picture>!?)\[(?P<text>[^\]]*)\]\((?!https?://|#)(?P<path>[^)]+)\)"
-    # What stands in fenced blocks is code, not links.
+    # Fenced blocks are code, not links.
     parts = re.split(r"(^```.*?^```$)", readme, flags=re.MULTILINE | re.DOTALL)
     parts[::2] = [re.sub(relative, replace, part) for part in parts[::2]]
     return "".join(parts)

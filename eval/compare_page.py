@@ -45,7 +45,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("treebank", help="file or folder of trees")
     parser.add_argument("--model", metavar="PATH_OR_NAME", help="checkpoint (default: see `onlstm-hf --help`)")
-    parser.add_argument("--precision", choices=("int8", "float32"), default="int8", help="of the page's weights")
+    parser.add_argument(
+        "--precision", choices=("int8", "float32"), default="int8", help="precision of the page's weights"
+    )
     parser.add_argument(
         "--every", type=positive_integer, default=1, metavar="N", help="compare every Nth sentence (default: all)"
     )

@@ -10,8 +10,8 @@
 
 Unless options or models say otherwise, words and scores are those of the PRPN and ON-LSTM papers
 (onlstm_hf/trees/treebank.py and onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any
-weights from the files of them that training runs leave (onlstm_hf/trees/tree_files.py). Of several checkpoints, such
-as one model trained with several seeds, the table has mean, standard deviation, minimum and maximum.
+weights from the files of them that training runs leave (onlstm_hf/trees/tree_files.py). For several
+checkpoints, such as one model trained with several seeds, the table has mean, standard deviation, minimum and maximum.
 """
 
 import argparse
@@ -106,8 +106,8 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         choices=TIES,
         default=["random", "right"],
-        help="which of equally good trees an average takes, a row each: any of them with the same probability, or the "
-        "one that branches most to the right or to the left (random right)",
+        help="choice among equally good trees of an average, a row each: any of them with the same probability, or "
+        "the one that branches most to the right or to the left (random right)",
     )
     parser.add_argument(
         "--agreement",
@@ -122,12 +122,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="N",
         help="sentences of at most so many words are scored by themselves, too (%(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of random baselines, ties and intervals (%(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=0, help="seed of random baselines, ties and intervals (%(default)s)"
+    )
     parser.add_argument(
         "--sentences-read",
         choices=["yes", "no"],
-        help="whether the words of the sentences are part of the text that the models were trained on, which the "
-        "results then say",
+        help="say in the results if the models have read the words of the sentences in their training text",
     )
     parser.add_argument(
         "--note", metavar="TEXT", help="a remark to print and store, for instance on the training text"
@@ -145,7 +146,7 @@ def build_parser() -> argparse.ArgumentParser:
         type=positive_integer,
         default=1,
         metavar="N",
-        help="which one, counted from 1 (%(default)s)",
+        help="number of the sentence, counted from 1 (%(default)s)",
     )
     return parser
 
@@ -354,22 +355,22 @@ def summarize_files(treebank: Treebank, parses: list[Trees], further: Trees, see
     gold, summaries = treebank.trees, {}
     for name, indices in treebank.by_file.items():
         if indices:
-            of_models = [score(trees, gold, indices, seed, num_resamples=0) for trees in parses]
+            scores_of_models = [score(trees, gold, indices, seed, num_resamples=0) for trees in parses]
             others = score_others(further, gold, indices, seed, num_resamples=0)
             summaries[name] = {
                 "num_sentences": len(indices),
                 "num_words": sum(len(gold[index].words) for index in indices),
-                "summary": summarize_rows(of_models, others, seed),
+                "summary": summarize_rows(scores_of_models, others, seed),
             }
     return summaries
 
 
 def summarize_rows(
-    of_models: Sequence[dict[str, ParsingScores]], others: dict[str, ParsingScores], seed: int
+    scores_of_models: Sequence[dict[str, ParsingScores]], others: dict[str, ParsingScores], seed: int
 ) -> dict[str, dict]:
     """`summarize` over the models that have a row, and of each ensemble and baseline by itself."""
-    names = dict.fromkeys(name for rows in of_models for name in rows)
-    scores = {name: [rows[name] for rows in of_models if name in rows] for name in names}
+    names = dict.fromkeys(name for rows in scores_of_models for name in rows)
+    scores = {name: [rows[name] for rows in scores_of_models if name in rows] for name in names}
     scores |= {name: [row] for name, row in others.items()}
     return {name: summarize(rows, seed) for name, rows in scores.items()}
 

@@ -115,8 +115,8 @@ def f1_by_strength(
     scores = {}
     for strength in strengths:
         trees = [
-            tree_from_distances(raise_at_marks(of_sentence, after_mark, strength), tree.words, branching_bias)
-            for of_sentence, after_mark, tree in zip(distances, marks, gold, strict=True)
+            tree_from_distances(raise_at_marks(sentence_distances, after_mark, strength), tree.words, branching_bias)
+            for sentence_distances, after_mark, tree in zip(distances, marks, gold, strict=True)
         ]
         scores[f"{strength:g}"] = score_parses(trees, gold, num_resamples=0).sentence_f1
     return scores

@@ -69,7 +69,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--end",
         choices=[*END],
         default="counted",
-        help="whether the <eos> after the sentence counts; models of running text such as GPT-2 rarely see one there "
+        help="count the <eos> after the sentence or not; models of running text such as GPT-2 rarely see one there "
         "(%(default)s)",
     )
     parser.add_argument(

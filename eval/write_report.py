@@ -46,18 +46,28 @@ INTRODUCTION = """\
 `python eval/write_report.py` generates this file. `file` names a file of `eval/results/`: it holds the command that
 reproduces the row, its date, machine and versions, and all figures that are left out here. Commands read data from the
 folder that the environment variable `ONLSTM_SHARED` names. Published rows come from
-`onlstm_hf/hub/cards/published.yaml`; `secondary` ones were not checked against the paper, `computed` ones were
-computed from trees that the source holds. Several seeds have mean ± standard deviation.
+`onlstm_hf/hub/cards/published.yaml`, with the place where a figure stands (`in a summary`: notes of others on the
+source). It was read there, unless the row says `not verified`; `computed` ones were computed from trees that the
+source holds. Several seeds have mean ± standard deviation.
 [docs/speed.md](docs/speed.md) has the figures of speed."""
 # Heading, name of the table, and the sentence below the heading.
 LAYOUT = """\
 ## Language modelling | language-models | Perplexity of the Penn Treebank text, read as one stream, and after \
-adaptation to the test text. `+` stands before the epochs of a model that started from another one.
+adaptation to the test text. Rows whose file is a folder read the validation text in ten rows, as the papers do. `+` \
+stands before the epochs of a model that started from another one. A mixture has the weights that suit the validation \
+text best.
 ### Adaptation | adaptation | Settings were chosen by the perplexity of validation text.
+### Ablations of the PRPN | ablations | Small runs of few epochs (docs/training.md), beside the test perplexity \
+that the paper reports for the full size.
+### Characters | characters | Bits per character of the Penn Treebank test text.
+### text8 | text8 | Perplexity of the words of its last million characters, by which the models were also chosen.
 ## Unsupervised constituency parsing | parsing | Sentence F1 in per cent: measured rows on the WSJ sample (wsj_0001 \
-to wsj_0199), published ones on section 23 and WSJ10. `read` says whether the model was trained on the words of these \
-sentences. NP and PP are recall.
-### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1.
+to wsj_0199), published ones on section 23 and, for at most 10 words, on WSJ10, those of the whole treebank. `read` \
+says whether the model was trained on the words of these sentences.
+### Recall by label | label-recall | Recall in per cent of gold constituents with a label, without whole \
+sentences, by models that have not read the sentences.
+### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1, and in \
+brackets how often chance alone gives one as far from 0.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
 ### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
 next word by four standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
@@ -118,8 +128,12 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "unseen-trees": unseen_trees(parsed),
         "language-models": lm and sections.language_models(lm, trained),
         "adaptation": lm and sections.adaptation_settings(lm),
+        "ablations": lm and sections.ablations(trained),
+        "characters": lm and sections.characters(trained),
+        "text8": lm and sections.text8(),
         "parsing": english and sections.parsing(english),
         "unread-sentences": english and sections.unread_sentences(english),
+        "label-recall": english and sections.label_recall(english),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
         "syntax": of(SYNTAX) and sections.syntax(of(SYNTAX)),

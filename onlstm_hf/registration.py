@@ -1,6 +1,6 @@
 """Makes the models of this package known to Transformers: its Auto classes, and `pipeline("constituency-parsing")`.
 
-Whoever imports this module has called it; `import onlstm_hf` does so for users.
+Importing this module registers the models; `import onlstm_hf` does so for users.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification

@@ -15,6 +15,7 @@ that the rule of splitting by distances can make, because distances will have to
 import argparse
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -72,7 +73,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     chosen = range(0, len(sentences), max(1, len(sentences) // AGREEMENT_SENTENCES))
     matrix = tree_agreement([[member.trees[index] for index in chosen] for member in members])
     agreements = mean_agreement(matrix, np.ones_like(matrix, dtype=bool)).tolist()
-    weights = agreements if options.by_agreement else [1] * len(members)
+    weights = member_weights(members, agreements, options)
     generator = np.random.default_rng(options.seed)
     averages = (
         average_trees(trees, weights, options.branching_bias, options.ties, generator)
@@ -123,6 +124,18 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     if len(members) < 2:
         raise ValueError("one layer of one model is no ensemble: give several models, or --layer all")
     return members
+
+
+def member_weights(
+    members: Sequence[Member], agreements: Sequence[float], options: argparse.Namespace
+) -> Sequence[float]:
+    """Weights of the layers of models: all the same, the agreement with the others, or the share of its type."""
+    if options.by_agreement:
+        return agreements
+    if options.by_type:
+        numbers = Counter(member.model_type for member in members)
+        return [1 / numbers[member.model_type] for member in members]
+    return [1] * len(members)
 
 
 def is_file_of_trees(name: str) -> bool:
@@ -177,6 +190,12 @@ def layer_number(text: str) -> int | str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = build_parser().parse_args(arguments)
+    return run_program("average_trees.py", lambda: average_text(options, arguments))
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "models", nargs="+", metavar="MODEL", help="checkpoint folder, name on the Hub, or file of trees; several"
@@ -200,20 +219,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--ties",
         choices=TIES,
         default="random",
-        help="which of equally good trees is taken: any of them with the same probability, or the one that branches "
+        help="choice among equally good trees: any of them with the same probability, or the one that branches "
         "most to the right or to the left (%(default)s)",
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random choice (%(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
     parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model, and average nothing")
-    parser.add_argument(
+    weights = parser.add_mutually_exclusive_group()
+    weights.add_argument(
         "--by-agreement",
         action="store_true",
         help="let each model and layer count by its mean agreement with all others, instead of all the same",
     )
+    weights.add_argument(
+        "--by-type",
+        action="store_true",
+        help="let all types of model count the same, and share that equally among the models of a type",
+    )
     add_code_option(parser)
     add_implementation_option(parser)
-    options = parser.parse_args(arguments)
-    return run_program("average_trees.py", lambda: average_text(options, arguments))
+    return parser
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from torch import nn
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
-from onlstm_hf.models.dropout import drop_connect_scale
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import run_program
@@ -50,7 +49,7 @@ def grow(
     """
     _check_sizes(small.config, config)
     large = ONLSTMForCausalLM(config).to(small.dtype)
-    scale = drop_connect_scale(small.config.weight_dropout, config.weight_dropout)
+    scale = (1 - small.config.weight_dropout) / (1 - config.weight_dropout)  # of drop-connect in evaluation
     with torch.no_grad():
         # The decoder reads the last layer with the embedding: their units lie in the same places.
         inputs = unit_places(small.model.layers[-1], large.model.layers[-1])
@@ -68,18 +67,18 @@ def grow(
 
 
 def chunk_places(old: ONLSTMLayer, new: ONLSTMLayer) -> torch.Tensor:
-    """Which chunks of the new layer are those of the old one: in the same order, spread evenly from the first on."""
+    """Chunks of the new layer that hold the old ones: in the same order, spread evenly from the first on."""
     num_old, num_new = old.size // old.chunk_size, new.size // new.chunk_size
     return torch.arange(num_old) * num_new // num_old
 
 
 def unit_places(old: ONLSTMLayer, new: ONLSTMLayer) -> torch.Tensor:
-    """Which units of the new layer are those of the old one: the first ones of their chunks."""
+    """Units of the new layer that hold the old ones: the first ones of their chunks."""
     return (chunk_places(old, new)[:, None] * new.chunk_size + torch.arange(old.chunk_size)).flatten()
 
 
 def gate_places(old: ONLSTMLayer, new: ONLSTMLayer) -> torch.Tensor:
-    """Which gates of the new layer are those of the old one: two master gates of chunks, then four gates of units."""
+    """Gates of the new layer that hold the old ones: two master gates of chunks, then four gates of units."""
     chunks, units = chunk_places(old, new), unit_places(old, new)
     num_chunks = new.size // new.chunk_size
     masters = [chunks + number * num_chunks for number in range(2)]

@@ -80,7 +80,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("output", type=Path, help="JSON file to write")
     parser.add_argument("--every", type=int, default=40, metavar="N", help="updates between snapshots (%(default)s)")
     parser.add_argument("--title", default="Toy English", help="name of the text on the page (%(default)s)")
-    parser.add_argument("--about", default=TOY_ENGLISH, help="what the page says of the run (%(default)s)")
+    parser.add_argument("--about", default=TOY_ENGLISH, help="description of the run on the page (%(default)s)")
     return parser
 
 

@@ -89,7 +89,7 @@ class GrammarInduction(Task):
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
         data = self.recipe.data
         lines = [text_of(item, data.text_column) for item in load_texts(data, "train")]
-        self.text = EncodedSentences.of_text(lines, self.tokenizer)
+        self.text = EncodedSentences.from_lines(lines, self.tokenizer)
         self.votes = SpanVotes.read(data.votes, self.text.words, data.vote_branching_bias) if data.votes else None
         self.treebank = load_gold_trees(data, treebank_preprocessing(data, model.config))
         self.fingerprints = {"training text": fingerprint(lines)}
@@ -135,7 +135,7 @@ class GrammarInduction(Task):
 
     def _gold_parses(self, model: PreTrainedModel) -> list:
         words = [tree.words for tree in self.treebank]
-        sentences = EncodedSentences.of_words(words, self.tokenizer)
+        sentences = EncodedSentences.from_words(words, self.tokenizer)
         with evaluation_mode(model):
             return parse_sentences(model, sentences, self.recipe.run.eval_batch_size)
 

@@ -66,7 +66,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--num", type=positive_integer, metavar="N", help=f"examples to generate (default: {defaults})"
     )
-    parser.add_argument("--seed", type=int, default=0, help="of the random choices (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
     return parser
 
 

@@ -103,7 +103,7 @@ def cached_log_probabilities(
         (1 - weight) p_model(x | h_t) + weight sum_i [x_(i+1) = x] exp(flatness h_t . h_i) / sum_i exp(flatness h_t . h_i)
 
     with `i` over the last `size` positions before `t`, and that of the model alone where there are none. The model runs
-    once for all settings. What is held at any time are scores of `[batch_size, chunk_length, size + chunk_length]`,
+    once for all settings. Memory holds scores of `[batch_size, chunk_length, size + chunk_length]` at a time,
     however long the text is.
 
     Args:

@@ -188,8 +188,8 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     """
     given = {option: values for option in OPTIONS if (values := getattr(options, option)) is not None}
     if options.adapt is None:
-        of_adaptation = ("training_text",) if options.mix else ("tune", "tune_tokens", "training_text")
-        for option in (*given, *(name for name in of_adaptation if getattr(options, name))):
+        adaptation_options = ("training_text",) if options.mix else ("tune", "tune_tokens", "training_text")
+        for option in (*given, *(name for name in adaptation_options if getattr(options, name))):
             raise ValueError(f"--{option.replace('_', '-')} is a setting of --adapt, which is not given")
         return None
     method = METHODS[options.adapt]

@@ -53,7 +53,9 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
     reading.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help="write words in lower case")
     reading.add_argument("--digits", choices=DIGITS, help="write N for runs of digits or for numbers, or keep them")
     reading.add_argument(
-        "--function-tag-separators", metavar="CHARACTERS", help="what follows one of them in a label is left out"
+        "--function-tag-separators",
+        metavar="CHARACTERS",
+        help="characters that end a label: the rest of it is left out",
     )
 
 

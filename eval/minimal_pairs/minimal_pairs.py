@@ -50,7 +50,7 @@ _CITATION = """\
 }
 """
 
-# Which two of the sentences each comparison is about; the first should be the more probable one.
+# Pairs of sentences that are compared; the first should be the more probable one.
 _WHOLE = "grammatical vs. ungrammatical"
 _COMPARISONS = {
     2: {_WHOLE: (0, 1)},

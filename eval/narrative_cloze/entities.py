@@ -1,4 +1,4 @@
-"""Which arguments of a document's events are the same entity: an approximation of coreference without a model.
+"""Entities among the arguments of a document's events: an approximation of coreference without a model.
 
 Noun phrases are one entity where their heads have one lemma. Names are known by their last word, those of companies
 by their first ("Ford" of "Ford Motor Co."). A pronoun of the third person is the nearest subject of an earlier event

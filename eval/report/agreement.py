@@ -1,6 +1,7 @@
 """Agreement of models and layers, and its rank correlation with F1 against gold trees."""
 
 from collections.abc import Sequence
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,8 @@ from onlstm_hf.scoring.agreement import mean_agreement
 # Groups of parsers that a parser is compared with.
 SAME_LAYER, OWN_LAYERS, ALL = "same layer of other models", "other layers of its model", "all others"
 FEWEST_RANKS = 3
+# Of more parsers than these, not all orders are tried.
+MOST_RANKS_IN_ALL_ORDERS = 7
 
 
 def agreement_summary(parsers: Sequence[dict], agreement: np.ndarray) -> dict:
@@ -51,6 +54,22 @@ def _rank_correlation(f1: pd.Series, agreement: pd.Series) -> float | None:
         return None
     correlation = f1[known].rank().corr(agreement[known].rank())
     return None if np.isnan(correlation) else float(correlation)
+
+
+def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided p of Spearman's rank correlation: the share of orders that give one as far from 0.
+
+    All orders count where they are few, else this one and 9,999 random ones (seeded).
+    """
+    ranks, others = (pd.Series(values).rank().to_numpy() for values in (first, second))
+    ranks, others = ranks - ranks.mean(), others - others.mean()
+    if len(ranks) <= MOST_RANKS_IN_ALL_ORDERS:
+        orders = np.array(list(permutations(range(len(ranks)))))
+    else:
+        generator = np.random.default_rng(0)
+        orders = np.stack([np.arange(len(ranks)), *(generator.permutation(len(ranks)) for _ in range(9999))])
+    correlations = np.abs(others[orders] @ ranks)
+    return float((correlations >= np.abs(others @ ranks) - 1e-9).mean())
 
 
 def agreement_table(summary: dict) -> tuple[list[str], list[list[str]]]:

@@ -13,7 +13,9 @@ from eval.report.tasks import LANGUAGE_MODELLING
 from onlstm_hf.hub.cards.published import published_figures
 from onlstm_hf.text.word_alignment import kept_words
 
-PUBLISHED = published_figures(LANGUAGE_MODELLING)
+# The systems beside which a model is shown; RESULTS.md has all.
+SHOWN = ("Kneser-Ney 5-grams", "AWD-LSTM", "PRPN", "ON-LSTM")
+PUBLISHED = [row for row in published_figures(LANGUAGE_MODELLING) if row["system"] in SHOWN]
 # The columns of the table, and how many decimal places they have.
 UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
 
@@ -81,7 +83,9 @@ def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = Tr
                 for name, function in {"mean": mean, "standard deviation": stdev}.items()
             ]
     published = [
-        [f"{row['system']}, {row['text']} (published)", "", *[str(row["perplexity"])] * 2, "", ""] for row in PUBLISHED
+        [f"{row['system']}, Penn Treebank {part} (published)", "", *[str(perplexity)] * 2, "", ""]
+        for row in PUBLISHED
+        for part, perplexity in row["perplexity"].items()
     ]
     header = ["text", "tokens", "perplexity", "per word", "bits per character", "unknown words"]
     table = format_table(header, [*rows, *([[], *published] if is_english else [])])

@@ -4,18 +4,20 @@ A function takes the results files of its task by name (`{"lm_kneser_ney": {...}
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from eval.report.agreement import ALL
+from eval.report.agreement import ALL, permutation_p
 from eval.report.by_task.logic import logic_table
 from eval.report.by_task.narrative_cloze import cloze_table
+from eval.report.by_task.parsing import PUBLISHED as PUBLISHED_PARSING
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.results_files import short_name
-from eval.report.tasks import GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING
+from eval.report.tasks import ABLATIONS, CHARACTERS, GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING, TEXT8
 from onlstm_hf.hub.cards.published import citation, published_figures
 from onlstm_hf.utils.training_stages import epochs_of, training_stages
 
@@ -26,6 +28,8 @@ UNBIASED = "F1, unbiased rule"
 # Rows of the results files that the tables leave out.
 LEFT_OUT = re.compile(r"random \(uniform splits\)|, by agreement")
 MAIN_LAYER, RANDOM = "layer 2 (--layer 1)", "random (uniform trees)"
+# Labels of the table of recall.
+LABELS = ("NP", "VP", "PP", "S", "SBAR", "ADJP", "ADVP")
 
 
 def spread(values: Iterable[float], digits: int = 1) -> str:
@@ -64,18 +68,19 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
     rows: dict[str, dict[str, str]] = {}
     adapted: dict[str, list[tuple[float, str]]] = {}
     for name, results in files.items():
+        in_rows = f", in {results['batch_size']} rows" if results.get("batch_size", 1) > 1 else ""
         for model in results.get("models", [results]):
-            row = rows.setdefault(short_name(model["model"]), {"parameters": f"{model['num_parameters']:,}"})
+            label = short_name(model["model"]) + in_rows
+            row = rows.setdefault(label, {"parameters": f"{model['num_parameters']:,}"})
             row["file"] = f"{row.get('file', '')} {name}".strip()
             row["epochs"] = _epochs_of_release(model["model"])
-            for text, score in model["scores"].items():
-                part = {"valid.txt": "validation", "test.txt": "test"}.get(Path(text).name, "")
-                row[part] = f"{score['perplexity']:.2f}"
-                if part == "test" and "unknown_words" in score:
-                    row["unknown words"] = per_cent(score["unknown_words"])
+            row |= _perplexities(model["scores"])
             if adaptation := model["adaptation"]:
                 scores = {Path(text).name: score["perplexity"] for text, score in adaptation["scores"].items()}
-                adapted.setdefault(short_name(model["model"]), []).append((scores["test.txt"], adaptation["method"]))
+                adapted.setdefault(label, []).append((scores["test.txt"], adaptation["method"]))
+        if mixture := results.get("mixture"):
+            names = ", ".join(f"{short_name(part['model'])} {part['weight']:.2f}" for part in mixture["weights"])
+            rows[f"mixture{in_rows}: {names}"] = _perplexities(mixture["scores"]) | {"file": name}
     for name, found in adapted.items():
         rows[name]["test, adapted"] = "{:.2f} ({})".format(*min(found))
     for name, seeds in trained.items():
@@ -88,14 +93,63 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
         row.setdefault("unknown words", per_cent(seeds[-1].get("test_unknown_words")))
     for published in published_figures(LANGUAGE_MODELLING):
         row = rows.setdefault(f"{published['system']} (published)", {"file": citation(published)})
-        part = {"valid": "validation", "test": "test"}[published["text"].split()[-1]]
-        row |= {part: f"{published['perplexity']:.2f}"}
+        for part, perplexity in published["perplexity"].items():
+            row[{"valid": "validation", "test": "test"}[part]] = f"{perplexity:.2f}"
         row |= {column: str(published[column]) for column in ("parameters", "epochs") if column in published}
         if published.get("counted"):
             row["parameters"] += " (own count)"
         if adaptation := published.get("adapted"):
             row["test, adapted"] = f"{adaptation['perplexity']:.2f} ({adaptation['method']})"
     return header, [[name, *(row.get(column, "") for column in header[1:])] for name, row in rows.items()]
+
+
+def _perplexities(scores: Mapping[str, Mapping]) -> dict[str, str]:
+    """The cells of validation and test text, and of the latter's unknown words."""
+    cells = {}
+    for text, score in scores.items():
+        part = {"valid.txt": "validation", "test.txt": "test"}.get(Path(text).name, "")
+        cells[part] = f"{score['perplexity']:.2f}"
+        if part == "test" and "unknown_words" in score:
+            cells["unknown words"] = per_cent(score["unknown_words"])
+    return cells
+
+
+def characters(trained: Mapping[str, Sequence[dict]]) -> Table:
+    """Bits per character of the test text: runs in the folder `characters/`, then published systems."""
+    rows = []
+    for name, seeds in trained.items():
+        if name.startswith("characters/"):
+            bits = spread((math.log2(seed["test_perplexity"]) for seed in seeds), 3)
+            cells = [f"{seeds[0]['parameters']:,}", epochs_of(training_stages(seeds[0])), bits, f"{name}/"]
+            rows.append([name.partition("/")[2], *cells])
+    for row in published_figures(CHARACTERS):
+        rows.append([f"{row['system']} (published)", "", "", f"{row['bits_per_character']}", citation(row)])
+    return ["model", "parameters", "epochs", "bits per character", "file"], rows
+
+
+def text8() -> Table:
+    """Perplexity of the words of text8, of published systems."""
+    rows = [
+        [f"{row['system']} (published)", f"{row['perplexity']}", citation(row)] for row in published_figures(TEXT8)
+    ]
+    return ["model", "perplexity", "file"], rows
+
+
+def ablations(trained: Mapping[str, Sequence[dict]]) -> Table:
+    """The PRPN without some of its parts: runs in the folder `ablations/` beside the paper's figures."""
+    header = ["model", "parameters", "epochs", "validation", "test", "F1", "test, published", "by", "file"]
+    rows = []
+    for row in published_figures(ABLATIONS):
+        name = f"ablations/{row['run']}"
+        cells, seeds = [""] * 5, trained.get(name, ())
+        if seeds:
+            columns = [[seed[f"{part}_perplexity"] for seed in seeds] for part in ("validation", "test")]
+            f1 = spread(100 * seed["parsing"]["sentence_f1"] for seed in seeds if "parsing" in seed)
+            epochs = epochs_of(training_stages(seeds[0]))
+            cells = [f"{seeds[0]['parameters']:,}", epochs, *(spread(column, 2) for column in columns), f1]
+        published = [f"{row['perplexity']:.2f}", citation(row)]
+        rows.append([row["system"], *cells, *published, f"{name}/" if seeds else ""])
+    return header, rows
 
 
 def _epochs_of_release(name: str) -> str:
@@ -119,7 +173,17 @@ def adaptation_settings(files: Results) -> Table:
 
 def parsing(files: Results) -> Table:
     """English: a row for each model and layer by both rules, then baselines and published systems."""
-    header = ["trees", "model", "seeds", "read", "F1", "max", "F1, at most 10 words", UNBIASED, "NP", "PP", "file"]
+    header = ["trees", "model", "seeds", "read", "F1", "max", "F1, at most 10 words", UNBIASED, "file"]
+    table = [[row.get(column, "") for column in header] for row in _parsed(files)]
+    for row in published_figures(PARSING):
+        wsj, short = row.get("wsj", {}), row.get("wsj10", row.get("sample10", {}))
+        figures = [_published(wsj), _maximum(wsj), _published(short) or _maximum(short)]
+        table.append([f"{row['system']} (published)", "", "", "", *figures, "", citation(row)])
+    return header, table
+
+
+def _parsed(files: Results) -> list[dict[str, str]]:
+    """The cells of all measured rows by column, with recall by label; baselines, which have no model, at the end."""
     rows: dict[tuple, dict[str, str]] = {}
     for name, results in sorted(files.items(), key=lambda item: item[1].get("sentences_read") != "no"):
         is_biased = results["protocol"]["branching_bias"] == "right"
@@ -136,7 +200,8 @@ def parsing(files: Results) -> Table:
                 read = results.get("sentences_read") or ""
             # The same seed was trained twice on different machines, so that its name does not tell the runs apart.
             place = name if "/best" in "".join(m["model"] for m in models) else ""
-            row = rows.setdefault((not models, trees, names, seeds, read, place), {})
+            cells = {"trees": trees, "model": names, "seeds": seeds, "read": read}
+            row = rows.setdefault((not models, trees, names, seeds, read, place), cells)
             f1 = scores["sentence_f1"]
             if not is_biased:
                 row[UNBIASED] = _f1(f1)
@@ -144,39 +209,41 @@ def parsing(files: Results) -> Table:
                 row |= {"F1": _f1(f1), "max": per_cent(f1["max"]) if f1["standard_deviation"] is not None else ""}
                 if results["max_words"] == 10:
                     row["F1, at most 10 words"] = _f1(results["summary"]["short"][trees]["sentence_f1"])
-                recall = scores["label_recall"]
-                row |= {label: per_cent(recall[label]["mean"]) for label in ("NP", "PP") if label in recall}
+                row |= {label: per_cent(recall["mean"]) for label, recall in scores["label_recall"].items()}
             if models:
                 row["file"] = " ".join(dict.fromkeys(f"{row.get('file', '')} {name}".split()))
-    table = [
-        [*key[1:5], *(row.get(column, "") for column in header[4:])]
-        for key, row in sorted(rows.items(), key=lambda item: item[0][0])
+    return [row for _, row in sorted(rows.items(), key=lambda item: item[0][0])]
+
+
+def _unread(files: Results) -> list[dict[str, str]]:
+    """The rows for several seeds, averages and released models that have not read the sentences."""
+    return [
+        row
+        for row in _parsed(files)
+        if row["read"] == "no"
+        and row["trees"].startswith((MAIN_LAYER, "induced", "ensemble"))
+        and ("±" in row.get("F1", "") or "-" in row["model"] or row["trees"].startswith("ensemble"))
     ]
-    for row in published_figures(PARSING):
-        wsj, short = row.get("wsj", {}), row.get("wsj10", row.get("sample10", {}))
-        figures = [_published(wsj), _maximum(wsj), _published(short) or _maximum(short)]
-        table.append([f"{row['system']} (published)", "", "", "", *figures, "", "", "", citation(row)])
-    return header, table
 
 
 def unread_sentences(files: Results) -> Table:
-    """The rows of `parsing` for several seeds, averages and released models that have not read the sentences."""
-    header, rows = parsing(files)
-    columns = [
-        header.index(name) for name in ("trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED)
+    """The rows of `parsing` for sentences that were not read, and right branching."""
+    header = ["trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED]
+    rows = _unread(files) + [row for row in _parsed(files) if row["trees"] == "right branching"]
+    return header, [[row.get(column, "") for column in header] for row in rows]
+
+
+def label_recall(files: Results) -> Table:
+    """Recall by label on sentences that were not read, of baselines, and of the papers' models."""
+    header = ["trees", "model", "seeds", "F1", *LABELS]
+    measured = [row for row in _unread(files) if not row["trees"].startswith("ensemble")]
+    baselines = [row for row in _parsed(files) if not row["model"] and row["trees"] != "upper bound"]
+    published = [
+        {"trees": f"{row['system']} (published)", "F1": _published(row["wsj"])}
+        | {label: f"{recall:.1f}" for label, recall in row["recall"].items()}
+        for row in PUBLISHED_PARSING
     ]
-    read, f1 = header.index("read"), header.index("F1")
-    chosen = [
-        row
-        for row in rows
-        if (
-            row[read] == "no"
-            and row[0].startswith((MAIN_LAYER, "induced", "ensemble"))
-            and ("±" in row[f1] or "-" in row[1] or row[0].startswith("ensemble"))
-        )
-        or row[0] == "right branching"
-    ]
-    return [header[column] for column in columns], [[row[column] for column in columns] for row in chosen]
+    return header, [[row.get(column, "") for column in header] for row in measured + baselines + published]
 
 
 def _f1(figure: Mapping) -> str:
@@ -203,8 +270,12 @@ def agreement(files: Results) -> Table:
         if "agreement" in results:
             row = rows.setdefault(name.removesuffix("_no_bias"), {"parsers": len(results["agreement"]["parsers"])})
             rule = {"right": "", "none": ", unbiased"}[results["protocol"]["branching_bias"]]
+            parsers = results["agreement"]["parsers"]
             for kind, correlation in results["agreement"]["rank_correlation"][ALL].items():
-                row[kind + rule] = "" if correlation is None else f"{correlation:.2f}"
+                if correlation is not None:
+                    ranked = [parser for parser in parsers if kind in ("all", parser["trees"])]
+                    p = permutation_p([p["sentence_f1"] for p in ranked], [p[ALL] for p in ranked])
+                    row[kind + rule] = f"{correlation:.2f} (p {p:.2f})"
     header = ["parsers", *kinds, "all, unbiased"]
     return ["file", *header], [[name, *(str(row.get(column, "")) for column in header)] for name, row in rows.items()]
 

@@ -3,6 +3,9 @@
 from onlstm_hf.hub.cards.logic import LOGIC
 
 LANGUAGE_MODELLING = "language modelling"
+CHARACTERS = "character-level language modelling"
+TEXT8 = "language modelling of text8"
+ABLATIONS = "ablations of the PRPN"
 PARSING = "unsupervised constituency parsing"
 GRAMMAR = "grammar induction"
 SYNTAX = "targeted syntactic evaluation"

@@ -3,9 +3,8 @@
 import argparse
 from pathlib import Path
 
-from ..utils.files import written_folder
+from ..utils.files import check_is_new, written_folder
 from ..utils.programs import positive_integer
-from .output import check_is_new
 
 DESCRIPTION = """\
 Turns a file that the authors' scripts saved (Ordered-Neurons and PRPN of github.com/yikangshen) into a folder for

@@ -5,14 +5,15 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import sys
 from collections.abc import Callable
-from itertools import islice
+from contextlib import nullcontext
+from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..utils.files import check_is_new, written_file, written_folder
 from ..utils.programs import positive_integer
-from ..version import __version__
-from .output import check_is_new, partial_output
 from .sentences import (
     Sentence,
     Sentences,
@@ -25,8 +26,6 @@ from .sentences import (
 )
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
     from ..trees.induced_tree import InducedTree
 
 # Sentences of that many batches are sorted by length together, so that little of a batch is padding.
@@ -38,8 +37,7 @@ typed, also where the model does not know a word and reads <unk> in its place; p
 --punctuation says. The formats brackets and jsonl write one line a sentence; an empty line has the tree without words,
 (). Where the input pauses, all that has come is answered.
 
-While --output FILE is written, what is done lies in the folder FILE.partial. If the command is interrupted or killed,
-the same command continues from there.
+--output FILE is there once all of it is written. For large texts use `onlstm-hf parse-corpus`, which can be resumed.
 """
 EXAMPLES = """\
 examples:
@@ -98,7 +96,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--units",
         choices=["words", "tokens"],
         default="words",
-        help="whether the leaves of the trees are words or the tokenizer's tokens, which can be parts of words "
+        help="leaves of the trees: words or the tokenizer's tokens, which can be parts of words "
         "(default: %(default)s)",
     )
     parser.add_argument(
@@ -111,8 +109,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--output",
         metavar="PATH",
-        help="write a new file (or folder of pictures) instead of standard output; the same command continues one "
-        "that was interrupted",
+        help="write a new file (or folder of pictures) instead of standard output",
     )
     parser.set_defaults(run=run)
 
@@ -142,16 +139,10 @@ def run(options: argparse.Namespace) -> None:
         write = TREE_FORMATS[options.format]
         return "".join(f"{write(tree, sentence)}\n" for tree, sentence in zip(trees, batch, strict=True))
 
-    if path is None:
-        for batch in sentences.batches_with_progress(size):
-            print(text_of(batch), end="", flush=True)
-        unknown_words.report()
-        return
-    with partial_output(path, _settings(options, model, tokenizer), sentences) as output:
-        for batch in sentences.batches_with_progress(size, wait=True):
-            output.write(text_of(batch))
-            if len(batch) == size:  # the parts of a whole output are the same wherever it was interrupted
-                output.record(batch)
+    with nullcontext(sys.stdout) if path is None else written_file(path) as file:
+        for batch in sentences.batches_with_progress(size, wait=path is not None):
+            file.write(text_of(batch))
+            file.flush()
     unknown_words.report()
 
 
@@ -191,30 +182,16 @@ def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
             save_figure(figure, path)
         return
     model, tokenizer = load_model(options, options.dtype)
-    with partial_output(path, _settings(options, model, tokenizer), sentences, is_folder=True) as output:
+    with written_folder(path) as folder:
+        numbers = count(1)
         for batch in sentences.batches_with_progress(options.batch_size, wait=True):
             trees, by_layer = model.parse_by_layer(batch, tokenizer, progress=False, **_parse_options(options))
             for index, tree in enumerate(trees):
-                distances = [of_layer[index].distances for of_layer in by_layer.values()]
-                number = output.num_sentences + index + 1
-                save_figure(distances_to_svg(tree, distances, list(by_layer)), output.answers / f"{number}.svg")
-            output.record(batch)
+                distances = [trees_of_layer[index].distances for trees_of_layer in by_layer.values()]
+                figure = distances_to_svg(tree, distances, list(by_layer))
+                save_figure(figure, folder / f"{next(numbers)}.svg")
 
 
 def _parse_options(options: argparse.Namespace) -> dict:
     names = ("layer", "branching_bias", "punctuation", "units", "batch_size", "max_length")
     return {name: getattr(options, name) for name in names}
-
-
-def _settings(options: argparse.Namespace, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict:
-    """Returns the settings that trees depend on, by the names of the options."""
-    from ..utils.checkpoints import checkpoint_hash
-
-    return {
-        "version of this package": __version__,
-        "--model or --dtype": checkpoint_hash(model, tokenizer),
-        "--format": options.format,
-        "--split-sentences": options.split_sentences and options.language,
-        **{f"--{name.replace('_', '-')}": value for name, value in _parse_options(options).items()},
-        "width of the terminal": shutil.get_terminal_size((120, 24)).columns if options.format == "tree" else None,
-    }

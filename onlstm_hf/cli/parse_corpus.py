@@ -142,12 +142,16 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="threads, and with Ray and Slurm CPUs, of a worker (default: 1; locally the cores shared out)",
     )
     engine.add_argument(
-        "--memory", type=positive_integer, default=2, metavar="GB", help="of a CPU, with Ray and Slurm (default: 2)"
+        "--memory",
+        type=positive_integer,
+        default=2,
+        metavar="GB",
+        help="memory of a CPU, with Ray and Slurm (default: 2)",
     )
     engine.add_argument(
-        "--gpus", type=int, default=0, metavar="N", help="of a worker, with Ray and Slurm (default: %(default)s)"
+        "--gpus", type=int, default=0, metavar="N", help="GPUs of a worker, with Ray and Slurm (default: %(default)s)"
     )
-    engine.add_argument("--partition", metavar="NAME", help="of Slurm")
+    engine.add_argument("--partition", metavar="NAME", help="partition of Slurm")
     engine.add_argument(
         "--time", default="24:00:00", metavar="TIME", help="limit of a task, with Slurm (default: %(default)s)"
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 BYTES_AT_A_TIME = 1 << 20
 PROGRESS_AFTER_SECONDS = 2.0
-# So many lines with several sentences are named.
+# Maximum number of lines with several sentences that are named.
 MAX_WARNINGS = 10
 # The share of unknown words above which a command says so.
 MAX_UNKNOWN = 0.1

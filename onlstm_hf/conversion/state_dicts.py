@@ -33,8 +33,8 @@ def convert_original_state_dict(
         model_type: `"onlstm"` or `"prpn"`.
         weight_dropout: the `wdrop` that an ON-LSTM was trained with. It is not stored in the tensors, and evaluation
             multiplies the recurrent weights by one minus it.
-        config_options: further fields of the configuration, such as the other dropouts or `eos_token_id`. Of a PRPN
-            the tensors do not tell `num_slots`, `resolution` and `hard`, which are 15, 0.1 and `True` if not given.
+        config_options: further fields of the configuration, such as the other dropouts or `eos_token_id`. The
+            tensors of a PRPN do not tell `num_slots`, `resolution` and `hard`, by default 15, 0.1 and `True`.
 
     Returns:
         The model, in evaluation mode.

@@ -79,7 +79,7 @@ def _original_names(num_layers: int, num_blocks: int) -> dict[str, str]:
         ("predict_network.output_projection", "predictor.ffd.1", _AFFINE),
         ("predict_network.output_norm", "predictor.ffd.2", _BATCH_NORM),
     ]
-    of_layer = [
+    layer_weights = [
         ("key_projection", "projector_summ.1", _AFFINE),
         ("input_projection", "memory_rnn.ih.0", _AFFINE),
         ("input_norm", "memory_rnn.ih.1", _LAYER_NORM),
@@ -87,15 +87,15 @@ def _original_names(num_layers: int, num_blocks: int) -> dict[str, str]:
         ("recurrent_norm", "memory_rnn.hh.1", _LAYER_NORM),
         ("cell_norm", "memory_rnn.c_norm", _LAYER_NORM),
     ]
-    of_block = [
+    block_weights = [
         ("input_projection", "0", _AFFINE),
         ("input_norm", "1", _BATCH_NORM),
         ("output_projection", "4", _AFFINE),
         ("output_norm", "5", _BATCH_NORM),
     ]
-    for layer, (ours, theirs, tensors) in product(range(num_layers), of_layer):
+    for layer, (ours, theirs, tensors) in product(range(num_layers), layer_weights):
         modules.append((f"reading_network.{layer}.{ours}", f"reader.{layer}.{theirs}", tensors))
-    for block, (ours, theirs, tensors) in product(range(num_blocks), of_block):
+    for block, (ours, theirs, tensors) in product(range(num_blocks), block_weights):
         modules.append(
             (f"predict_network.residual_blocks.{block}.{ours}", f"predictor.res.res.{block}.{theirs}", tensors)
         )

@@ -1,4 +1,4 @@
-"""Where the tasks of a corpus run: executors of datatrove."""
+"""Executors of datatrove that run the tasks of a corpus."""
 
 import multiprocessing
 import os
@@ -23,7 +23,7 @@ TRIES_OF_A_TASK = 10
 
 
 class Engine(NamedTuple):
-    """Where the tasks run, and with how much.
+    """Place and resources of the tasks.
 
     Attributes:
         name: `"local"` (processes of this machine), `"ray"` or `"slurm"`.
@@ -115,14 +115,14 @@ class WorkerPoolExecutor(LocalPipelineExecutor):
         with ProcessPoolExecutor(min(self.workers, len(ranks)), context, initializer=_begin_worker) as pool:
             try:
                 _run_tasks(lambda rank: pool.submit(self._run_for_rank, rank, local_rank=1), ranks, self.workers)
-            except KeyboardInterrupt:
-                for worker in set(multiprocessing.active_children()) - others:
-                    worker.kill()
-                raise
             except BrokenProcessPool as error:
                 raise ChildProcessError(
                     "a worker was killed, perhaps for lack of memory; the same command resumes the run"
                 ) from error
+            finally:
+                # The pool would wait for ever for its idle workers if one of them were killed with their queue's lock.
+                for worker in set(multiprocessing.active_children()) - others:
+                    worker.kill()
 
 
 class RayTasksExecutor(RayPipelineExecutor):

@@ -1,16 +1,12 @@
 """The folder of a corpus that is parsed by tasks: what it was begun with, and what the complete tasks say."""
 
-import hashlib
 import json
 from collections import Counter
 from typing import NamedTuple
 
-import torch
 from datatrove.io import DataFolder
 from datatrove.utils.stats import MetricStats, PipelineStats
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from ..utils.tokenizer_check import tokenizer_fingerprint
 from ..version import __version__
 from .inputs import CorpusFiles
 from .parse_documents import STEP_NAME
@@ -28,14 +24,14 @@ class Job(NamedTuple):
     Attributes:
         tasks: their number.
         files: paths and sizes of the files by which they are shared out: the sizes that the job was begun with.
-        mended: the files that changed after the job was begun, or after they were mended before.
-        again: the complete tasks that run again, as they had read these.
+        changed_files: the files that changed after the job was begun, or after its last run.
+        repeated_tasks: the complete tasks that run again, as they had read these.
     """
 
     tasks: int
     files: list[tuple[str, int]]
-    mended: list[str]
-    again: list[int]
+    changed_files: list[str]
+    repeated_tasks: list[int]
 
 
 def recorded_settings(output: DataFolder) -> dict:
@@ -79,33 +75,33 @@ def begin_job(
         shown = ", ".join(f"{name} is {'missing' if name in before else 'new'}" for name in others[:3])
         raise ValueError(f"{output.path} was begun with other files: {shown}; name a new folder")
     shares = [(name, size) for name, (size, _) in before.items()]
-    mended = [name for name in before if now[name][1] != before[name][1]]
-    again = _forget(output, shares, mended, known["tasks"]) if mended else []
-    if mended:
+    changed_files = [name for name in before if now[name][1] != before[name][1]]
+    repeated_tasks = _forget(output, shares, changed_files, known["tasks"]) if changed_files else []
+    if changed_files:
         manifest["files"] = {name: (size, now[name][1]) for name, (size, _) in before.items()}
         _write_manifest(output, manifest)
-    return Job(known["tasks"], shares, mended, again)
+    return Job(known["tasks"], shares, changed_files, repeated_tasks)
 
 
-def _forget(output: DataFolder, shares: list[tuple[str, int]], mended: list[str], tasks: int) -> list[int]:
+def _forget(output: DataFolder, shares: list[tuple[str, int]], changed_files: list[str], tasks: int) -> list[int]:
     """Makes complete tasks that read one of these files incomplete, and removes what they wrote; returns them."""
-    readers = {name: set() for name in mended}
+    readers = {name: set() for name in changed_files}
     for rank in range(tasks):
         for name, *_ in file_parts(shares, rank, tasks):
             readers.get(name, set()).add(rank)
     for name, ranks in readers.items():
         if not ranks:
             raise ValueError(f"{name} was empty when {output.path} was begun, and is not now; name a new folder")
-    again = []
+    repeated_tasks = []
     for rank in sorted(set().union(*readers.values())):
         completion = f"{RUN_FOLDER}/completions/{rank:05d}"
         if output.exists(completion):
-            again.append(rank)
+            repeated_tasks.append(rank)
             output.rm(completion)  # first, so that the task runs again wherever this is interrupted
         for path in [f"{RUN_FOLDER}/stats/{rank:05d}.json", *output.glob(f"{rank:05d}.*")]:
             if output.exists(path):
                 output.rm(path)
-    return again
+    return repeated_tasks
 
 
 def _read_manifest(output: DataFolder) -> dict:
@@ -119,18 +115,6 @@ def _write_manifest(output: DataFolder, manifest: dict) -> None:
     with output.open(f"{MANIFEST}.new", "w") as file:
         json.dump(manifest, file, indent=2, ensure_ascii=False)
     output.mv(f"{MANIFEST}.new", MANIFEST)
-
-
-def model_fingerprint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of a model's configuration and weights and its tokenizer, wherever they were loaded from."""
-    config = {name: value for name, value in model.config.to_diff_dict().items() if name != "transformers_version"}
-    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
-    digest.update((tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else "").encode())
-    digest.update(tokenizer_fingerprint(tokenizer).encode())
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(name.encode())
-        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
-    return digest.hexdigest()
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:

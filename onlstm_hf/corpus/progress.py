@@ -83,10 +83,10 @@ class CorpusProgress:
         self._show()
 
     def _show(self) -> None:
-        told = [json.loads(text) for path in self._folder.glob("*.json") if (text := path.read_text())]
-        sentences = sum(count for _, count in told)
+        reports = [json.loads(text) for path in self._folder.glob("*.json") if (text := path.read_text())]
+        sentences = sum(count for _, count in reports)
         rate = sentences / max(self._bar.format_dict["elapsed"], SECONDS_BETWEEN_READS)
-        self._bar.n = self._bar.initial + sum(share for share, _ in told)
-        counts = f"{sentences:,} sentences, {rate:,.0f} a second" if told else "loading the model"
+        self._bar.n = self._bar.initial + sum(share for share, _ in reports)
+        counts = f"{sentences:,} sentences, {rate:,.0f} a second" if reports else "loading the model"
         self._bar.bar_format = f"{{percentage:3.0f}}%|{{bar}}| {counts} [{{elapsed}}<{{remaining}}]"
         self._bar.refresh()

@@ -52,8 +52,8 @@ class FileReader(BaseDiskReader):
 
     A task has what begins in its share of the bytes of all files. A file that cannot be cut, as it is compressed,
     belongs to the task in whose share it begins. A document without an id has the name of its file and its place in
-    it. Its `metadata["share_read"]` is the part of the task that was read by then. What cannot be read of a damaged
-    file is a document with a reason, and the log of the task has the error.
+    it. Its `metadata["share_read"]` is the part of the task that was read by then. An unreadable part of
+    a damaged file is a document with a reason, and the log of the task has the error.
 
     Args:
         data_folder: the folder of the files.

@@ -10,10 +10,10 @@ from datatrove.io import DataFolder, get_datafolder
 from datatrove.pipeline.base import PipelineStep
 
 from ..parsing.precision import parsing_dtype
-from ..utils.checkpoints import load_checkpoint
+from ..utils.checkpoints import checkpoint_hash, load_checkpoint
 from .executors import Engine
 from .inputs import CorpusFiles
-from .job import RUN_FOLDER, begin_job, count_sentences, model_fingerprint, recorded_settings
+from .job import RUN_FOLDER, begin_job, count_sentences, recorded_settings
 from .parse_documents import ParseDocuments, ParseOptions
 from .progress import CorpusProgress
 from .writers import row_writer
@@ -66,7 +66,7 @@ def parse_corpus(
         options = options._replace(dtype=recorded_settings(folder).get("dtype", dtype))
     settings = {
         "corpus": corpus,
-        "model": model_fingerprint(*load_checkpoint(model, trust_remote_code=trust_remote_code)),
+        "model": checkpoint_hash(*load_checkpoint(model, trust_remote_code=trust_remote_code)),
         **options._asdict(),
         "output_format": output_format,
     }
@@ -75,18 +75,19 @@ def parse_corpus(
     tasks = job.tasks
     if files is not None:
         reader.files = job.files
-    if job.mended:
+    if changed := job.changed_files:
+        names = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
         print(
-            f"{len(job.mended)} of {len(job.files)} files changed ({', '.join(job.mended[:3])}"
-            f"{', ...' if len(job.mended) > 3 else ''}): {len(job.again)} complete tasks of {tasks} run again",
+            f"{len(changed)} of {len(job.files)} files changed ({names}): {len(job.repeated_tasks)} complete tasks of "
+            f"{tasks} run again",
             file=sys.stderr,
         )
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
     progress_folder = Path(records.resolve_paths("progress")) if records.is_local() and progress else None
     if progress_folder is not None:
         progress_folder.mkdir(exist_ok=True)
-        for told_before in progress_folder.iterdir():
-            told_before.unlink()
+        for old_report in progress_folder.iterdir():
+            old_report.unlink()
     step = ParseDocuments(model, options, engine.threads, trust_remote_code, progress_folder)
     executor = engine.executor([reader, step, row_writer(folder, output_format, options.columns)], tasks, records)
     if engine.name == "slurm":

@@ -50,10 +50,10 @@ CHECKPOINT_FILES = (
     "*.png",
     EVAL_RESULTS,
 )
-# What Git, the Hub and Python put into folders on their own.
+# Files that Git, the Hub and Python put into folders on their own.
 # SHA256SUMS is what a training run checks its own checkpoints by.
 NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__", "SHA256SUMS")
-# What Trainer writes beside the model: its arguments, state and logs, and the checkpoints of the run.
+# Files that Trainer writes beside the model: its arguments, state and logs, and the checkpoints of the run.
 TRAINER_FILES = (
     "training_args.bin",
     "trainer_state.json",

@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from transformers import PreTrainedModel
 
 OPSET = 20
-# The name of the metadata that say what every tensor of the state is filled with before the first token.
+# Name of the metadata with the value of every tensor of the state before the first token.
 INITIAL_STATE = "initial_state"
 
 
@@ -42,8 +42,8 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
 
     Batch size and length are free. Inputs of a language model are `input_ids` and `attention_mask`, both `(batch,
     length)` integers, and the tensors of its state, whose names begin with `state`; its outputs are those of `forward`
-    (`logits`, and the distances where it induces trees) and the new state, whose names begin with `new_state`. What
-    the state is filled with before the first token is in the metadata `initial_state`, a JSON object. A classifier
+    (`logits`, and the distances where it induces trees) and the new state, whose names begin with `new_state`. The
+    metadata `initial_state`, a JSON object, have the values before the first token. A classifier
     takes `input_ids` and `attention_mask`, one of pairs also `input_ids_pair` and `attention_mask_pair`, and gives
     `logits`.
 
@@ -106,7 +106,7 @@ def _name(key: pytree.KeyEntry) -> str:
 
 
 def _product(inputs, dimensions):
-    # What PyTorch makes of the cumulative product of a PRPN's gates, and has no translation for.
+    # PyTorch makes this of the cumulative product of a PRPN's gates, and has no translation for it.
     from onnxscript import opset20
 
     return opset20.ReduceProd(inputs, dimensions, keepdims=0)

@@ -234,7 +234,7 @@ def split_by_operators(pairs: Iterable[LogicPair], train_share: float = 0.85) ->
     splits = {}
     for part in ("train", "test"):
         for number in range(MAX_OPERATORS + 1):
-            of_number = by_operators[number]
-            border = int(train_share * len(of_number))
-            splits[f"{part}{number}"] = of_number[:border] if part == "train" else of_number[border:]
+            pairs_of_number = by_operators[number]
+            border = int(train_share * len(pairs_of_number))
+            splits[f"{part}{number}"] = pairs_of_number[:border] if part == "train" else pairs_of_number[border:]
     return splits

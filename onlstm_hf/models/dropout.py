@@ -1,18 +1,13 @@
-"""Dropout of units, words and connections (Merity, Keskar & Socher 2018), and the maps that it is applied to."""
+"""Regularisation of the AWD-LSTM (Merity, Keskar & Socher 2018): dropout of units, words, connections; penalties."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from .state import state_dtype
-
-try:  # `nn.Linear` by the fastest of the libraries that PyTorch brings
-    from onlstm_hf.fast.linear import Linear
-except ImportError:
-    Linear = nn.Linear
+from .heads import IGNORED_LABEL
+from .state import holds_numbers, is_plain, kept_entries, real_tokens, state_dtype
 
 
 class LockedDropout(nn.Module):
@@ -32,29 +27,6 @@ class LockedDropout(nn.Module):
             return inputs
         keep = torch.empty_like(inputs[:1]).bernoulli_(1 - self.probability)
         return inputs * keep.div_(1 - self.probability)
-
-
-class ElementDropout(nn.Module):
-    """Ordinary dropout, another mask for every step: `torch.nn.Dropout` at a fraction of its cost on a CPU.
-
-    Args:
-        probability: how often an element is set to 0; the rest is divided by `1 - probability`.
-    """
-
-    def __init__(self, probability: float):
-        super().__init__()
-        self.probability = probability
-
-    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        """Drops elements of `inputs`, of any shape."""
-        mask = self.mask(inputs.shape, inputs.device)
-        return inputs if mask is None else inputs * mask.to(inputs.dtype)
-
-    def mask(self, shape: Sequence[int], device: torch.device) -> torch.Tensor | None:
-        """What to multiply a tensor of that shape with, `None` where nothing is dropped."""
-        if not self.training or self.probability == 0:
-            return None
-        return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
 
 
 def dropped_words(
@@ -83,12 +55,7 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
         return weight
     if not training:
         return weight * (1 - probability)
-    return weight * kept_connections(weight, probability)
-
-
-def drop_connect_scale(before: float, after: float) -> float:
-    """By what to multiply a weight whose probability in `drop_connect` changes: in evaluation it counts as before."""
-    return (1 - before) / (1 - after)
+    return weight * kept_entries(weight.shape, probability, weight.device)
 
 
 def recurrent_map(
@@ -111,52 +78,46 @@ def recurrent_map(
         weight = drop_connect(projection.weight.to(dtype), weight_dropout, training)
         bias = projection.bias.to(dtype)
         return lambda hidden: F.linear(hidden.to(dtype), weight, bias).to(dtype)
-    if training and weight_dropout > 0 and isinstance(projection, nn.Linear) and is_ordinary(projection.weight):
+    if training and weight_dropout > 0 and isinstance(projection, nn.Linear) and holds_numbers(projection.weight):
         dropped = {"weight": drop_connect(projection.weight, weight_dropout, training)}
         return lambda hidden: torch.func.functional_call(projection, dropped, hidden.to(inputs.dtype)).to(dtype)
     scale = 1 - weight_dropout
     return lambda hidden: projection((hidden * scale).to(inputs.dtype)).to(dtype)
 
 
-def is_plain(*modules: nn.Module) -> bool:
-    """Returns whether each module is an affine map whose call only applies the weight and bias that it holds."""
-    return has_no_hooks(*modules) and all(
-        type(module) in (nn.Linear, Linear) and is_ordinary(module.weight) for module in modules
-    )
+def activation_penalties(
+    dropped: torch.Tensor,
+    raw: torch.Tensor,
+    targets: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    is_stream: bool,
+    num_items_in_batch: int | torch.Tensor | None,
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """AR and TAR of Merity et al. (2018): the mean square of the last layer's output, and that of its changes.
 
+    In a stream these are means over tokens and over neighbours. Elsewhere both are sums over the tokens that predict
+    a word, divided by their number: so batches of unlike lengths that are added up give the update of one batch.
 
-def has_no_hooks(*modules: nn.Module) -> bool:
-    """Returns whether no hook listens to the modules, and no other `forward` stands in place of theirs."""
-    return all(
-        "forward" not in vars(module)
-        and not (module._forward_hooks or module._forward_pre_hooks)
-        and not (module._backward_hooks or module._backward_pre_hooks)
-        for module in modules
-    )
-
-
-def is_ordinary(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor holds its numbers itself, unlike quantised and offloaded weights."""
-    return not hasattr(type(tensor), "__tensor_flatten__") and tensor.device.type != "meta"
-
-
-def kept_connections(weight: torch.Tensor, probability: float) -> torch.Tensor:
-    """What `drop_connect` keeps in training: booleans of the weight's shape, each false with `probability`."""
-    return kept_entries(weight.shape, probability, weight.device)
-
-
-def kept_entries(
-    shape: Sequence[int], probability: float, device: torch.device, dtype: torch.dtype = torch.bool
-) -> torch.Tensor:
-    """Booleans of any shape, each false with `probability` (to within 2^-17), or zeros and ones of another dtype.
-
-    For millions of entries `bernoulli_` takes as long on a CPU as many steps of a recurrence. Sixteen random bits are
-    enough for each, and eight for probabilities such as 0.5.
+    Args:
+        dropped, raw: `[B, T, H]`, the output after dropout, for AR, and before dropout, for TAR.
+        targets, attention_mask: `[B, T]`, -100 where nothing is predicted; 0 at padding, or `None`.
+        is_stream: whether every token predicts a word, those at the ends of rows that of the next chunk.
+        num_items_in_batch: divides the sums, as for the loss.
     """
-    count = math.prod(shape)
-    num_bits, word = (8, torch.int8) if (probability * 256).is_integer() else (16, torch.int16)
-    words = torch.randint(-(1 << 63), (1 << 63) - 1, (math.ceil(count * num_bits / 64),), device=device)
-    values = words.view(word)[:count].view(shape)
-    threshold = min(round(probability * (1 << num_bits)), (1 << num_bits) - 1)
-    kept = torch.empty(values.shape, dtype=dtype, device=device)
-    return torch.ge(values, threshold - (1 << (num_bits - 1)), out=kept)
+    dtype = torch.promote_types(dropped.dtype, torch.float32)
+    activations, raw = dropped.to(dtype).square(), raw.to(dtype)
+    changes = (raw[:, 1:] - raw[:, :-1]).square()
+    is_labelled = targets != IGNORED_LABEL
+    if is_stream:
+        activation, change = activations.mean(), changes.mean() if changes.numel() else changes.sum()
+    else:
+        pairs = is_labelled[:, :-1]
+        if attention_mask is not None:
+            pairs = pairs & real_tokens(attention_mask, targets.shape, pairs.device)[:, 1:]
+        count = (is_labelled.sum() * activations.shape[-1]).clamp(min=1)
+        activation = (activations * is_labelled.unsqueeze(-1)).sum() / count
+        change = (changes * pairs.unsqueeze(-1)).sum() / count
+    if num_items_in_batch is None:
+        return activation, change
+    share = is_labelled.sum() / num_items_in_batch
+    return activation * share, change * share

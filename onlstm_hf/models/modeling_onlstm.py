@@ -15,18 +15,14 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_onlstm import ONLSTMConfig
-from .dropout import LockedDropout, dropped_words, is_plain, kept_connections, recurrent_map
-from .heads import (
-    LanguageModelHead,
+from .dropout import LockedDropout, activation_penalties, dropped_words, recurrent_map
+from .heads import LanguageModelHead, class_labels, last_real_outputs, refuse_pair
+from .pairs import (
     PairClassifier,
     SequencePairClassificationOutput,
-    activation_penalties,
     check_classes,
-    class_labels,
     classification_loss,
     encode_by_length,
-    last_real_outputs,
-    refuse_pair,
     stacked_sides,
 )
 from .state import (
@@ -36,6 +32,8 @@ from .state import (
     RecurrentState,
     check_inputs,
     check_state,
+    is_plain,
+    kept_entries,
     loop,
     real_tokens,
     refuse_unknown,
@@ -189,7 +187,7 @@ class ONLSTMLayer(nn.Module):
         """`ordered_neurons` by a fast path, which reads the weight once and folds drop-connect into it."""
         weight, kept, scale = self.recurrent_projection.weight, None, 1 - self.weight_dropout
         if self.training:
-            kept = kept_connections(weight, self.weight_dropout) if self.weight_dropout > 0 else None
+            kept = kept_entries(weight.shape, self.weight_dropout, weight.device) if self.weight_dropout > 0 else None
             scale = 1.0
         biases = self.input_projection.bias + self.recurrent_projection.bias
         gates = fast.linear(inputs, self.input_projection.weight, biases)

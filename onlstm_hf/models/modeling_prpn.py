@@ -6,7 +6,7 @@ step and has one more for each step, oldest first: step `t` sees the window `[:,
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,18 +19,22 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
-from .dropout import ElementDropout, Linear, has_no_hooks, is_plain, recurrent_map
 from .heads import LanguageModelHead, class_labels, last_real_outputs, refuse_pair
 from .state import (
     LOOPS,
+    Linear,
     ModelState,
     RecurrentGenerationMixin,
     RecurrentPreTrainedModel,
     check_inputs,
     check_state,
+    has_no_hooks,
+    is_plain,
+    kept_entries,
     loop,
     real_tokens,
     refuse_unknown,
+    state_dtype,
 )
 
 try:  # the installed package's `parse` has more options, and pictures
@@ -53,7 +57,7 @@ STEPS_PER_BLOCK = 64
 
 
 def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resolution: float, hard: bool) -> torch.Tensor:
-    """How far each of the last `S` memories is open (the paper's section "Modeling Syntactic Structure").
+    """Gates of the last `S` memories (the paper's section "Modeling Syntactic Structure").
 
     A memory is open as far as no word after it has a larger distance than this one: `alpha_j` compares the distances
     of this word and word `j`, and the gate of memory `i` is the product of `alpha_j` over the words after it.
@@ -100,25 +104,16 @@ def attend_to_windows(
         The summaries `[B, T, H]`, and the attentions `[B, T, S]`.
     """
     num_slots, length = gates.shape[-1], keys.shape[1]
-    if not isinstance(length, int):
-        # A compiler's symbol for the length: the number of blocks would have to be known.
-        return _attend_in_block(keys, tape[:, : length + num_slots - 1], gates)
-    # Cutting the windows out of the tape would be slower than computing the scores of all pairs of a step and a memory
-    # in a block of steps, of which only a band is used.
-    blocks = []
-    for start in range(0, length, STEPS_PER_BLOCK):
-        steps = slice(start, min(start + STEPS_PER_BLOCK, length))
-        memories = tape[:, start : steps.stop + num_slots - 1]
-        blocks.append(_attend_in_block(keys[:, steps], memories, gates[:, steps]))
-    summaries, attentions = zip(*blocks, strict=True)
-    return torch.cat(summaries, dim=1), torch.cat(attentions, dim=1)
-
-
-def _attend_in_block(
-    keys: torch.Tensor, memories: torch.Tensor, gates: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same for `T` steps and all their memories, `[B, S + T - 1, H]`."""
-    band = torch.arange(gates.shape[-1], device=keys.device) + torch.arange(keys.shape[1], device=keys.device)[:, None]
+    if isinstance(length, int) and length > STEPS_PER_BLOCK:  # a compiler's symbol for the length has no blocks
+        blocks = []
+        for start in range(0, length, STEPS_PER_BLOCK):
+            end = start + STEPS_PER_BLOCK
+            blocks.append(attend_to_windows(keys[:, start:end], tape[:, start : end + num_slots], gates[:, start:end]))
+        return tuple(torch.cat(parts, dim=1) for parts in zip(*blocks, strict=True))
+    # Cutting the windows out of the tape would be slower than scoring all pairs of a step and a memory, of which only
+    # a band is used.
+    memories = tape[:, : length + num_slots - 1]
+    band = torch.arange(num_slots, device=keys.device) + torch.arange(length, device=keys.device)[:, None]
     band = band.expand(keys.shape[0], -1, -1)
     scores = torch.bmm(keys, memories.transpose(1, 2)).gather(2, band) / math.sqrt(keys.shape[-1])
     attention = attend(scores.to(gates.dtype), gates)
@@ -131,7 +126,7 @@ def _attend_in_block(
 
 @dataclass
 class PRPNState(ModelState):
-    """What a PRPN needs to go on from where it stopped.
+    """Everything that a PRPN needs to go on from where it stopped.
 
     Attributes:
         lookback: `[B, lookback, E]`, the last words' embeddings before dropout; 0 before the start of the text.
@@ -146,23 +141,9 @@ class PRPNState(ModelState):
     memories: tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
 
-class SyntacticStructure(NamedTuple):
-    """What the parsing network finds in a sequence.
-
-    Attributes:
-        distance_tape: `[B, S + T]`, the syntactic distances of the state, then those of the words.
-        reading_gates: `[B, T, S]`, how far each memory is open to the reading network, oldest first.
-        prediction_gates: `[B, T, S]`, how far to the predict network.
-    """
-
-    distance_tape: torch.Tensor
-    reading_gates: torch.Tensor
-    prediction_gates: torch.Tensor
-
-
 @dataclass
 class ParsingState(ModelState):
-    """What the parsing network alone needs to go on: the `lookback` of a `PRPNState`."""
+    """State of the parsing network alone: the `lookback` of a `PRPNState`."""
 
     lookback: torch.Tensor
 
@@ -208,9 +189,7 @@ class PRPNCausalLMOutput(ModelOutput):
             Mean cross-entropy in nats.
         logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
             Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
-        state (`PRPNState`, *optional*, returned when `use_cache=True`):
-            What the model knows after the last real token of every row, to go on from.
-        hidden_states, attentions, distances, memory_gates: see `PRPNModelOutput`.
+        state, hidden_states, attentions, distances, memory_gates: see `PRPNModelOutput`.
         cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
             The loss.
     """  # noqa: E501
@@ -225,7 +204,26 @@ class PRPNCausalLMOutput(ModelOutput):
     memory_gates: torch.FloatTensor | None = None
 
 
-# Normalisation and padding
+# Dropout, normalisation and padding
+
+
+class ElementDropout(nn.Module):
+    """Ordinary dropout, another mask for every step: `torch.nn.Dropout` with a `mask` of its own."""
+
+    def __init__(self, probability: float):
+        super().__init__()
+        self.probability = probability
+
+    def forward(self, inputs: torch.Tensor) -> torch.Tensor:
+        """Drops elements of `inputs`, of any shape."""
+        mask = self.mask(inputs.shape, inputs.device)
+        return inputs if mask is None else inputs * mask.to(inputs.dtype)
+
+    def mask(self, shape: Sequence[int], device: torch.device) -> torch.Tensor | None:
+        """Factors for a tensor of that shape, `None` where nothing is dropped."""
+        if not self.training or self.probability == 0:
+            return None
+        return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
 
 
 class DeviationNorm(nn.Module):
@@ -233,9 +231,6 @@ class DeviationNorm(nn.Module):
 
     The constant is added to the standard deviation, not to the variance as in `torch.nn.LayerNorm`. The difference
     shows where a layer's values are nearly equal, as those of an LSTM's cell after its first words.
-
-    Args:
-        size: of the last dimension, at least 2.
     """
 
     def __init__(self, size: int):
@@ -256,16 +251,12 @@ class MaskedBatchNorm(nn.Module):
 
     In training the statistics are those of the batch, over all processes where `torch.distributed` is initialised, and
     a running mean of them is kept; in evaluation they are that running mean, so that rows do not depend on each other.
-
-    Args:
-        num_channels: how many channels there are.
-        momentum: weight of a new batch in the running statistics.
-        epsilon: added to the variance.
     """
 
-    def __init__(self, num_channels: int, momentum: float = 0.1, epsilon: float = 1e-5):
+    momentum, epsilon = 0.1, 1e-5
+
+    def __init__(self, num_channels: int):
         super().__init__()
-        self.momentum, self.epsilon = momentum, epsilon
         self.weight = nn.Parameter(torch.ones(num_channels))
         self.bias = nn.Parameter(torch.zeros(num_channels))
         self.register_buffer("running_mean", torch.zeros(num_channels))
@@ -304,9 +295,8 @@ class MaskedBatchNorm(nn.Module):
 def _statistics(inputs: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Mean and biased variance `[C]` over the real positions of all processes, and how many these are."""
     dimensions = [dimension for dimension in range(inputs.dim()) if dimension != 1]
-    real = inputs.new_ones(()) if mask is None else mask.unsqueeze(1).to(inputs.dtype)
-    count = inputs.new_tensor(inputs.numel() / inputs.shape[1]) if mask is None else real.sum()
-    count = _sum_over_processes(count).clamp(min=1)
+    real = torch.ones_like(inputs[:, :1]) if mask is None else mask.unsqueeze(1).to(inputs.dtype)
+    count = _sum_over_processes(real.sum()).clamp(min=1)
     mean = _sum_over_processes((inputs * real).sum(dimensions)) / count
     centred = (inputs - mean.view((-1,) + (1,) * (inputs.dim() - 2))) * real
     return mean, _sum_over_processes(centred.square().sum(dimensions)) / count, count
@@ -318,31 +308,18 @@ def _is_distributed() -> bool:
 
 def _sum_over_processes(values: torch.Tensor) -> torch.Tensor:
     """The sum of all processes' values; its gradient is the sum of theirs."""
-    return _SumOverProcesses.apply(values) if _is_distributed() else values
+    if not _is_distributed():
+        return values
+    from torch.distributed.nn.functional import all_reduce
 
-
-class _SumOverProcesses(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, values: torch.Tensor) -> torch.Tensor:
-        total = values.clone()
-        distributed.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx, grad_total: torch.Tensor) -> torch.Tensor:
-        grad_values = grad_total.clone()
-        distributed.all_reduce(grad_values)
-        return grad_values
+    return all_reduce(values)
 
 
 class Padding:
-    """Moves padding to the end of every row, where nothing follows that it could change, and back again.
-
-    Args:
-        mask: `[B, T]` booleans, `False` at padding, or `None` where there is none.
+    """Padding of a batch: moves it to the end of every row, where it changes nothing, and back again.
 
     Attributes:
-        given_mask: the mask as it was given.
+        given_mask: `[B, T]` booleans, `False` at padding, or `None` where there is none.
         mask: the same with the padding at the end.
     """
 
@@ -352,7 +329,7 @@ class Padding:
             num_real, num_padding = mask.cumsum(dim=1), mask.logical_not().cumsum(dim=1)
             self.newest = (num_real - 1).clamp(min=0)
             self.lengths = num_real[:, -1]
-            # Where every entry goes, counted and not sorted: stable sorting is not known to every exporter.
+            # Targets of all entries, counted and not sorted: not every exporter knows stable sorting.
             targets = torch.where(mask, num_real, self.lengths.unsqueeze(1) + num_padding) - 1
             places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
             self.order = torch.zeros_like(targets).scatter(1, targets, places)
@@ -365,8 +342,8 @@ class Padding:
     def back(self, tensor: torch.Tensor) -> torch.Tensor:
         """`[B, T, ...]` with every token's entry where it was; padding has that of the last real token before it.
 
-        So the last position has what follows the row, whichever side the padding is on, as in layers that padding
-        leaves as they are. Padding before the first real token has that token's entry.
+        So the last position has what follows the row, whichever side the padding is on. Padding before the first real
+        token has that token's entry.
         """
         return tensor if self.mask is None else _taken(tensor, self.newest)
 
@@ -390,6 +367,18 @@ def _taken(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
 
 # The three networks
+
+
+def step_map(projection: nn.Module, inputs: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The function that applies a projection at every step, in the precision of the states where it is plain.
+
+    Any other module is called: one with hooks, an adapter, quantised or offloaded weights.
+    """
+    dtype = state_dtype(inputs)
+    if not is_plain(projection):
+        return lambda hidden: projection(hidden.to(inputs.dtype)).to(dtype)
+    weight, bias = projection.weight.to(dtype), projection.bias.to(dtype)
+    return lambda hidden: F.linear(hidden.to(dtype), weight, bias).to(dtype)
 
 
 class PreciseConv1d(nn.Conv1d):
@@ -549,14 +538,13 @@ class ReadingLayer(nn.Module):
         Args:
             input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input.
             key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
-            gates: `[B, T, S]`, how far each memory is open, oldest first.
-            hidden_memories, cell_memories: `[B, S, H]`, before the first step, oldest first.
+            gates, hidden_memories, cell_memories: see `forward`.
             newest_keep, key_keep: `[B, T, H]`, dropout masks of the newest hidden state in the key, and of the key.
             summary_keep: `[H]`, dropout mask of the summarised hidden state, one for all steps and rows.
             loop: `loop` or `scan` of `state.py`.
         """
-        recurrent_gates = recurrent_map(self.recurrent_projection, key_inputs)
-        key_map = recurrent_map(self.key_projection, key_inputs) if self.has_attention else None
+        recurrent_gates = step_map(self.recurrent_projection, key_inputs)
+        key_map = step_map(self.key_projection, key_inputs) if self.has_attention else None
 
         def step(windows, entries):
             (hidden_window, cell_window), (input_gates, key_inputs, gates, newest_keep, key_keep) = windows, entries
@@ -641,7 +629,7 @@ class PredictNetwork(nn.Module):
     def forward(
         self, hidden: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """What the decoder takes in, `[B, T, E]`, and the attentions `[B, T, S]`, oldest memory first.
+        """Returns the decoder's input, `[B, T, E]`, and the attentions `[B, T, S]`, oldest memory first.
 
         Args:
             hidden: `[B, T, H]`, output of the reading network.
@@ -651,27 +639,15 @@ class PredictNetwork(nn.Module):
         """
         features, attention = hidden, None
         if self.has_attention:
-            summary, attention = self.look_back(hidden, tape, gates)
-            features = torch.cat([hidden, summary], dim=-1)
-        return self.predict(features, mask), attention
-
-    def look_back(
-        self, hidden: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Summaries `[B, T, H]` of the memories, and the attentions `[B, T, S]`. Arguments as for `forward`."""
-        keys = self.dropout(self.key_projection(self.dropout(hidden))).to(tape.dtype)
-        summary, attention = attend_to_windows(keys, tape, gates)
-        return summary.to(hidden.dtype), attention
-
-    def predict(self, features: torch.Tensor, mask: torch.Tensor | None) -> torch.Tensor:
-        """`features` `[B, T, H]`, or `[B, T, 2 * H]` with the summaries, to `[B, T, E]`."""
-        batch_size, length = features.shape[:2]
-        features = features.flatten(0, 1)
-        flat_mask = None if mask is None else mask.flatten()
+            keys = self.dropout(self.key_projection(self.dropout(hidden))).to(tape.dtype)
+            summary, attention = attend_to_windows(keys, tape, gates)
+            features = torch.cat([hidden, summary.to(hidden.dtype)], dim=-1)
+        batch_size, length = hidden.shape[:2]
+        features, mask = features.flatten(0, 1), None if mask is None else mask.flatten()
         for block in self.residual_blocks:
-            features = block(features, flat_mask)
-        outputs = self.output_norm(self.output_projection(self.dropout(features)), flat_mask).tanh()
-        return outputs.view(batch_size, length, outputs.shape[-1])
+            features = block(features, mask)
+        outputs = self.output_norm(self.output_projection(self.dropout(features)), mask).tanh()
+        return outputs.view(batch_size, length, outputs.shape[-1]), attention
 
 
 # The model
@@ -769,14 +745,14 @@ class PRPNModel(PRPNPreTrainedModel):
         batch_size, length = embeddings.shape[:2]
         padding = Padding(real_tokens(attention_mask, (batch_size, length), embeddings.device))
         state = check_state(state, self.initial_state(batch_size), embeddings.device)
-        # What follows reads the very tensors that are returned, so that one can ask for their gradients.
+        # The networks read the very tensors that are returned, so that one can ask for their gradients.
         hidden_states = [embeddings]
         hidden = embeddings = padding.to_end(embeddings)
 
-        structure = self.find_structure(embeddings, state, padding.mask)
+        distance_tape, reading_gates, prediction_gates = self.find_structure(embeddings, state, padding.mask)
         attentions, memories = [], []
         for layer, layer_state in zip(self.reading_network, state.memories, strict=True):
-            output = layer(hidden, *layer_state, structure.reading_gates)
+            output = layer(hidden, *layer_state, reading_gates)
             hidden, tape = output.outputs.to(embeddings.dtype), output.hidden_tape
             if output_hidden_states:
                 hidden_states.append(padding.back(hidden))
@@ -787,7 +763,7 @@ class PRPNModel(PRPNPreTrainedModel):
                 memories.append(tuple(padding.last(tape, config.num_slots) for tape in tapes))
             if config.reading_attention:
                 attentions.append(output.attentions)
-        outputs, attention = self.predict_network(hidden, tape, structure.prediction_gates, padding.mask)
+        outputs, attention = self.predict_network(hidden, tape, prediction_gates, padding.mask)
         if config.prediction_attention:
             attentions.append(attention)
         last_hidden_state = self.output_dropout(outputs.to(embeddings.dtype))
@@ -797,63 +773,37 @@ class PRPNModel(PRPNPreTrainedModel):
             lookback = torch.cat([state.lookback.to(embeddings.dtype), embeddings], dim=1)
             new_state = PRPNState(
                 lookback=padding.last(lookback, state.lookback.shape[1]),
-                distances=padding.last(structure.distance_tape, config.num_slots),
+                distances=padding.last(distance_tape, config.num_slots),
                 memories=tuple(memories),
             )
+        distances = gates = None
+        if output_distances:
+            distances = padding.back_or_zero(distance_tape[:, -length:])
+            gates = torch.stack([padding.back_or_zero(gates).flip(-1) for gates in (reading_gates, prediction_gates)])
+        if output_attentions:
+            attentions = tuple(padding.back_or_zero(attention).flip(-1) for attention in attentions)
         return PRPNModelOutput(
             last_hidden_state=padding.back(last_hidden_state),
             state=new_state,
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
-            attentions=tuple(padding.back_or_zero(attention).flip(-1) for attention in attentions)
-            if output_attentions
-            else None,
-            distances=padding.back_or_zero(structure.distance_tape[:, -length:]) if output_distances else None,
-            memory_gates=torch.stack(
-                [
-                    padding.back_or_zero(gates).flip(-1)
-                    for gates in (structure.reading_gates, structure.prediction_gates)
-                ]
-            )
-            if output_distances
-            else None,
+            attentions=attentions if output_attentions else None,
+            distances=distances,
+            memory_gates=gates,
         )
-
-    def distances(
-        self,
-        input_ids: torch.LongTensor,
-        attention_mask: torch.Tensor | None = None,
-        state: PRPNState | ParsingState | None = None,
-    ) -> tuple[torch.Tensor, ParsingState]:
-        """The syntactic distances of a text, without reading it: the parsing network does not need the others.
-
-        Args:
-            input_ids: `(batch_size, sequence_length)`.
-            attention_mask: the same shape, 0 at padding on either side.
-            state: where to go on from; the start of a text when not given.
-
-        Returns:
-            The distances `(batch_size, sequence_length)`, 0 at padding, and the state to go on from.
-        """
-        check_inputs(self.embeddings, input_ids, None)
-        embeddings = self.embeddings(input_ids)
-        padding = Padding(real_tokens(attention_mask, input_ids.shape, embeddings.device))
-        if state is None:
-            state = self.initial_state(len(input_ids))
-        embeddings = padding.to_end(embeddings)
-        lookback = state.lookback.to(embeddings)
-        distances, _ = self.parsing_network(embeddings, lookback, padding.mask)
-        lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
-        return padding.back_or_zero(distances), ParsingState(lookback)
 
     def find_structure(
         self, embeddings: torch.Tensor, state: PRPNState, mask: torch.Tensor | None
-    ) -> SyntacticStructure:
-        """What the parsing network makes of words, and what that opens to the other two.
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Runs the parsing network, and opens the memories to the other two.
 
         Args:
             embeddings: `[B, T, E]`, padding at the end.
             state: where to go on from.
             mask: `[B, T]` booleans, `False` at padding, or `None`.
+
+        Returns:
+            `[B, S + T]`, the syntactic distances of the state, then those of the words; and how far each memory is
+            open to the reading network and to the predict network, `[B, T, S]` each, oldest first.
         """
         config = self.config
         if self.parsing_network is None:
@@ -865,11 +815,10 @@ class PRPNModel(PRPNPreTrainedModel):
         newest_first = tape.unfold(1, config.num_slots, 1)[:, 1:].contiguous().flip(-1)
         if self.parsing_network is None:
             is_open = newest_first.isfinite().to(distances.dtype).flip(-1)
-            return SyntacticStructure(tape, is_open, is_open)
-        gates = (
-            memory_gates(own, newest_first, config.resolution, config.hard) for own in (distances, next_distances)
-        )
-        return SyntacticStructure(tape, *(gate.flip(-1) for gate in gates))
+            return tape, is_open, is_open
+        reading_gates = memory_gates(distances, newest_first, config.resolution, config.hard)
+        prediction_gates = memory_gates(next_distances, newest_first, config.resolution, config.hard)
+        return tape, reading_gates.flip(-1), prediction_gates.flip(-1)
 
 
 # The heads
@@ -951,20 +900,16 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
 
     @property
     def induces_trees(self) -> bool:
-        """Whether there is a parsing network."""
+        """Returns whether there is a parsing network."""
         return self.config.parsing_network
 
     def parse(self, sentences, tokenizer=None, *, hard: bool = False, **options):
         """Returns the constituency trees that the model induces; arguments as for `ParsingMixin.parse`, and:
 
         Args:
-            sentences: see there.
-            tokenizer: see there.
-            hard: make the trees of the gates, at infinite temperature, instead of splitting at the largest distance.
-                A word's gate is then open to the words back to the last one with a larger distance, and to no others;
-                these dependency ranges never overlap in part (the paper's appendix). It is the `branching_bias`
-                `"ranges"`.
-            options: further ones of `ParsingMixin.parse`.
+            hard: make the trees of the gates at infinite temperature, the `branching_bias` `"ranges"`. A word's gate
+                is then open to the words back to the last one with a larger distance, and to no others; these
+                dependency ranges never overlap in part (the paper's appendix).
 
         Raises:
             ValueError: as there, or if `hard` meets another `branching_bias`.
@@ -985,25 +930,31 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         """The distances that `parse` builds trees from; only the parsing network is run.
 
         Args:
-            input_ids: `(batch_size, sequence_length)`.
-            attention_mask: the same shape, 0 at padding.
-            state: where to go on from.
+            input_ids, attention_mask, state: see `PRPNModel`.
             layer: `None`, as one parsing network serves all layers.
 
         Returns:
-            The distances `(batch_size, sequence_length)`, and the state to go on from.
+            The distances `(batch_size, sequence_length)`, 0 at padding, and the state to go on from.
 
         Raises:
             ValueError: if a layer is given, or the model has no parsing network.
         """
-        parsing_network = self.model.parsing_network
-        if parsing_network is None:
+        model = self.model
+        if model.parsing_network is None:
             raise ValueError("this PRPN induces no trees: it has no parsing network (parsing_network=False)")
         if layer is not None:
             raise ValueError(
                 f"layer {layer} has no distances of its own: a PRPN has one parsing network; leave it out"
             )
-        return self.model.distances(input_ids, attention_mask, state)
+        check_inputs(model.embeddings, input_ids, None)
+        embeddings = model.embeddings(input_ids)
+        padding = Padding(real_tokens(attention_mask, input_ids.shape, embeddings.device))
+        state = model.initial_state(len(input_ids)) if state is None else state
+        embeddings = padding.to_end(embeddings)
+        lookback = state.lookback.to(embeddings)
+        distances, _ = model.parsing_network(embeddings, lookback, padding.mask)
+        lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
+        return padding.back_or_zero(distances), ParsingState(lookback)
 
     @staticmethod
     def distances_by_layer(output: PRPNCausalLMOutput) -> torch.Tensor:
@@ -1045,9 +996,6 @@ class PRPNForSequenceClassification(PRPNPreTrainedModel):
                 numbers `(batch_size,)` or `(batch_size, num_labels)`.
             kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
                 whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
-
-        Raises:
-            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
         """
         refuse_pair(self, input_ids_pair, token_type_ids)
         if input_ids is not None:

@@ -17,18 +17,14 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_rnn import RNNConfig
-from .dropout import LockedDropout, drop_connect, dropped_words, is_plain, recurrent_map
-from .heads import (
-    LanguageModelHead,
+from .dropout import LockedDropout, activation_penalties, drop_connect, dropped_words, recurrent_map
+from .heads import LanguageModelHead, class_labels, last_real_outputs, refuse_pair
+from .pairs import (
     PairClassifier,
     SequencePairClassificationOutput,
-    activation_penalties,
     check_classes,
-    class_labels,
     classification_loss,
     encode_by_length,
-    last_real_outputs,
-    refuse_pair,
     stacked_sides,
 )
 from .state import (
@@ -38,6 +34,7 @@ from .state import (
     RecurrentState,
     check_inputs,
     check_state,
+    is_plain,
     loop,
     real_tokens,
     refuse_unknown,

@@ -10,11 +10,11 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
 from .configuration_tree_lstm import TreeLSTMConfig
-from .heads import (
+from .heads import class_labels
+from .pairs import (
     PairClassifier,
     SequencePairClassificationOutput,
     check_classes,
-    class_labels,
     classification_loss,
     stacked_sides,
 )

@@ -5,7 +5,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from itertools import chain, repeat
-from pathlib import Path
 from typing import ClassVar
 
 import torch
@@ -13,19 +12,34 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import CONFIG_NAME, logging
+from transformers.utils import logging
 
-try:  # beside the installed package, whose own classes carry their code along; a copy is copied by Transformers
-    from onlstm_hf.utils.checkpoint_size import check_size
-    from onlstm_hf.utils.remote_code import write_code
+try:  # checkpoints of the installed package are checked when they load, and carry the code of their model
+    from onlstm_hf.utils.checkpoint_size import check_before_loading
+    from onlstm_hf.utils.remote_code import save_with_code
 except ImportError:
-    check_size = write_code = None
+    check_before_loading = save_with_code = None
+
+try:  # a loop over time that an exported graph keeps as a loop
+    from onlstm_hf.fast.scan import scan_operator
+except ImportError:
+    scan_operator = None
+
+try:  # `nn.Linear` by the fastest of the libraries that PyTorch brings
+    from onlstm_hf.fast.linear import Linear
+except ImportError:
+    Linear = nn.Linear
+
+try:  # random masks at a fraction of the cost
+    from onlstm_hf.fast.random_masks import kept_entries
+except ImportError:
+
+    def kept_entries(shape, probability: float, device: torch.device, dtype: torch.dtype = torch.bool) -> torch.Tensor:
+        """Booleans of any shape, each false with `probability`, or zeros and ones of another dtype."""
+        return (torch.rand(shape, device=device) >= probability).to(dtype)
+
 
 logger = logging.get_logger(__name__)
-# Arguments of `from_pretrained` that say where the files are.
-LOADING_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
-# Arguments of `save_pretrained` that `push_to_hub` takes.
-HUB_OPTIONS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
 
 
 class RecurrentConfig(PreTrainedConfig):
@@ -141,14 +155,6 @@ class ModelState:
     def batch_size(self) -> int:
         return pytree.tree_leaves(self)[0].shape[0]
 
-    @property
-    def shapes(self) -> dict:
-        """The shape of every tensor, by field and nested as the tensors are."""
-        return {
-            field.name: pytree.tree_map(lambda tensor: tuple(tensor.shape), getattr(self, field.name))
-            for field in fields(self)
-        }
-
     def __getitem__(self, row: int) -> "ModelState":
         """The state of one row of the batch, as a batch of one: pipelines take the outputs of a batch apart."""
         return self.map(lambda tensor: tensor[row].unsqueeze(0))
@@ -215,24 +221,9 @@ def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...
 
 
 def scan(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
-    """Computes `loop` as one operator of an exported graph, which then does not fix the number of steps.
-
-    Outside a graph it is the loop itself: the operator would compile the step for every shape, and its gradient fails
-    (PyTorch 2.13) after so many shapes that sizes become symbols.
-    """
-    if not torch.compiler.is_compiling():
-        return loop(step, state, sequences)
-    from torch._higher_order_ops.scan import scan as torch_scan
-
-    given = [entries for entries in sequences if entries is not None]
-
-    def step_on_given(state, entries):
-        remaining = iter(entries)
-        state, outputs = step(state, tuple(None if entry is None else next(remaining) for entry in sequences))
-        # The operator does not allow a tensor that is both state and output.
-        return state, pytree.tree_map(torch.clone, outputs)
-
-    return torch_scan(step_on_given, state, given)
+    """Computes `loop`, as one operator of a graph that the installed package exports."""
+    is_exported = scan_operator is not None and torch.compiler.is_compiling()
+    return (scan_operator if is_exported else loop)(step, state, sequences)
 
 
 # Names of implementations that run the equations as they are written.
@@ -242,6 +233,28 @@ LOOPS = {"reference": loop, "scan": scan}
 def state_dtype(tensor: torch.Tensor) -> torch.dtype:
     """The dtype of states and gates for inputs of the tensor's dtype: float64 for float64, else float32."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def is_plain(*modules: nn.Module) -> bool:
+    """Returns whether each module is an affine map whose call only applies the weight and bias that it holds."""
+    return has_no_hooks(*modules) and all(
+        type(module) in (nn.Linear, Linear) and holds_numbers(module.weight) for module in modules
+    )
+
+
+def has_no_hooks(*modules: nn.Module) -> bool:
+    """Returns whether no hook listens to the modules, and no other `forward` stands in place of theirs."""
+    return all(
+        "forward" not in vars(module)
+        and not (module._forward_hooks or module._forward_pre_hooks)
+        and not (module._backward_hooks or module._backward_pre_hooks)
+        for module in modules
+    )
+
+
+def holds_numbers(tensor: torch.Tensor) -> bool:
+    """Returns whether a tensor holds its numbers itself, unlike quantised and offloaded weights."""
+    return not hasattr(type(tensor), "__tensor_flatten__") and tensor.device.type != "meta"
 
 
 # The base class of all models
@@ -269,40 +282,21 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _is_stateful = True
 
     @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *model_args, config=None, **options):
-        """As in Transformers. Where this package is installed, a configuration that asks for many more weights than
-        the checkpoint's files have is refused before memory is taken for them.
-
-        Raises:
-            ValueError: if configuration and files do not belong together.
+    def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **options):
+        """As in Transformers. The installed package refuses a configuration that asks for many more weights than the
+        checkpoint's files have, before memory is taken for them.
         """
-        is_named = pretrained_model_name_or_path is not None and options.get("state_dict") is None
-        if check_size is not None and is_named and options.get("gguf_file") is None and not model_args:
-            hub_options = {name: options[name] for name in LOADING_OPTIONS if name in options}
-            is_config = isinstance(config, RecurrentConfig)
-            check_size(pretrained_model_name_or_path, cls, config=config if is_config else None, **hub_options)
-        return super().from_pretrained(pretrained_model_name_or_path, *model_args, config=config, **options)
+        if check_before_loading is not None:
+            check_before_loading(cls, pretrained_model_name_or_path, *arguments, **options)
+        return super().from_pretrained(pretrained_model_name_or_path, *arguments, **options)
 
-    def save_pretrained(
-        self,
-        save_directory: str | os.PathLike,
-        is_main_process: bool = True,
-        state_dict: dict[str, torch.Tensor] | None = None,
-        push_to_hub: bool = False,
-        **options,
-    ) -> None:
-        """As in Transformers, with the code of the model beside its weights, so that they load without this package.
-
-        With `push_to_hub` the repository is `repo_id`, by default the folder's name in the user's namespace.
-        """
-        hub_options = {name: options.pop(name) for name in HUB_OPTIONS if name in options} if push_to_hub else {}
-        super().save_pretrained(save_directory, is_main_process, state_dict, **options)
-        # An adapter is saved without a configuration. Transformers itself copies code that came with a checkpoint.
-        is_whole = is_main_process and Path(save_directory, CONFIG_NAME).is_file()
-        if is_whole and write_code is not None and not self.is_remote_code():
-            write_code(type(self), save_directory)
-        if push_to_hub and is_main_process:
-            self.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)
+    def save_pretrained(self, save_directory: str | os.PathLike, *arguments, **options) -> None:
+        """As in Transformers. The installed package saves the code of the model, too, so that it loads without it."""
+        save = super().save_pretrained
+        if save_with_code is not None:
+            save_with_code(self, save, save_directory, *arguments, **options)
+        else:
+            save(save_directory, *arguments, **options)
 
     @property
     def parse_layer(self) -> int | None:
@@ -407,12 +401,10 @@ def real_tokens(
 def check_state(state: ModelState | None, initial: ModelState, device: torch.device) -> ModelState:
     """The given state, or the initial one for `None`, on the device; a `ValueError` if its shapes do not fit."""
     state = initial if state is None else state
-    # The compiler cannot compare the dictionaries `shapes` where a length is a symbol.
-    found, expected = ([tuple(tensor.shape) for tensor in pytree.tree_leaves(each)] for each in (state, initial))
+    expected, found = ([tuple(tensor.shape) for tensor in pytree.tree_leaves(one)] for one in (initial, state))
     if found != expected:
         raise ValueError(
-            f"the state does not fit this model and batch: expected tensors of shapes {initial.shapes}, "
-            f"got {state.shapes}"
+            f"the state does not fit this model and batch: expected tensors of shapes {expected}, got {found}"
         )
     return state.to(device)
 
@@ -438,7 +430,7 @@ def refuse_unknown(model: nn.Module, arguments: dict) -> None:
 class RecurrentGenerationMixin(GenerationMixin):
     """`generate` with the `state` in the place of a cache of keys and values.
 
-    Transformers knows a model that generates by `GenerationMixin` in the name of the class that has these methods. Of
+    Transformers knows a model that generates by `GenerationMixin` in the name of the class that has these methods. For
     remote code that has them elsewhere it makes a class of its own, which can be neither pickled nor saved.
     """
 

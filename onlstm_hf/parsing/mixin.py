@@ -157,7 +157,7 @@ class ParsingMixin:
         progress: bool | None = None,
         **distance_options,
     ) -> Iterator[tuple[list[str], list[list[float]]]]:
-        """What the trees of some layers are made from, of one sentence after the other.
+        """Yields the distances that the trees of some layers are made from, one sentence after the other.
 
         The model reads every sentence once. Sentences are read as the work goes on, a window of them at a time, so
         that memory is bounded for any number of them.
@@ -225,8 +225,8 @@ class ParsingMixin:
                 with evaluation_mode(self):  # not while a sentence is yielded: the mode is that of the whole thread
                     for batch in batches(window, batch_size):
                         rows = [window[index] for index in batch]
-                        of_batch = self._unit_distances(rows, start_ids, max_length, layers, **distance_options)
-                        distances.update(zip(batch, of_batch, strict=True))
+                        batch_distances = self._unit_distances(rows, start_ids, max_length, layers, **distance_options)
+                        distances.update(zip(batch, batch_distances, strict=True))
                         bar.update(len(batch))
                 for index, sentence in enumerate(window):
                     yield sentence, distances.pop(index)
@@ -281,7 +281,7 @@ class ParsingMixin:
         return self.name_layers(layer, self.parse_layers(sentences, tokenizer, layers, **options))
 
     def name_layers(self, layer: int | None, by_layer: Sequence[Any]) -> tuple[Any, dict[str, Any]]:
-        """What one layer has, and what every layer has by the layer's name in a figure.
+        """Returns the entry of one layer, and the entries of all layers by the layer's name in a figure.
 
         Args:
             layer: the layer that makes the tree; the configuration's `parse_layer` by default.

@@ -24,7 +24,7 @@ LENGTH_LIMITS = (10, 20, 30, 40)
 
 @dataclass(frozen=True)
 class LabelRecall:
-    """Recall of the gold constituents with one label, the whole sentence included."""
+    """Recall of the gold constituents with one label, whole sentences left out."""
 
     correct: int
     total: int
@@ -63,7 +63,8 @@ class ParsingScores:
             sentences.
         evalb_precision, evalb_recall, evalb_f1: what the program EVALB prints for unlabelled trees without unary
             brackets: the same with the whole sentences, over sentences of two words or more.
-        label_recall: recall of the gold constituents by label, the whole sentence included; labels by name.
+        label_recall: recall of the gold constituents by label; labels by name. Whole sentences are left out: every
+            tree has them.
         average_depth: how many predicted constituents a word is in, mean over the words, then over sentences.
         by_length: sentence F1 by sentence length, from one word on; lengths that do not occur are left out.
         f1_of_sentences: the F1 of each sentence by the authors' rule, whose mean is `sentence_f1`, of shape
@@ -153,8 +154,9 @@ def score_parses(
         if gold_tree.words:
             depths.append(sum(end - start for start, end in predicted_spans) / len(gold_tree.words))
         for label, start, end in set(gold_tree.constituents):
-            total_by_label[label] += 1
-            correct_by_label[label] += (start, end) in predicted_spans
+            if end - start < len(gold_tree.words):
+                total_by_label[label] += 1
+                correct_by_label[label] += (start, end) in predicted_spans
 
     inner_counts = (counts - (lengths > 1)[:, None]).T  # the whole sentence, which every tree has, is left out
     precision, recall, f1 = authors_rule(*inner_counts)
@@ -201,7 +203,7 @@ def mean_f1_interval(
     """Bootstrap confidence interval of the mean sentence F1 of several models on the same sentences.
 
     Models and sentences are both drawn with replacement, so that it says what other seeds and other sentences might
-    give. Of one model it is the `sentence_f1_interval` that [`score_parses`] gives with the same options. Few models
+    give. For one model it is the `sentence_f1_interval` that [`score_parses`] gives with the same options. Few models
     tell little of the others: of two or three the interval is too narrow.
 
     Raises:

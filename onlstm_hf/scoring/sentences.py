@@ -135,6 +135,6 @@ def _read_batch(
     else:
         distances = [[] for _ in sequences]
     return [
-        (row[:length], [of_layer[: length - 1] for of_layer in by_layer])
+        (row[:length], [row_of_layer[: length - 1] for row_of_layer in by_layer])
         for row, by_layer, length in zip(rows.tolist(), distances, lengths.tolist(), strict=True)
     ]

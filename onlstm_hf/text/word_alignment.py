@@ -1,4 +1,4 @@
-"""Which word each token belongs to, for any tokenizer of Transformers: word-level or subword, fast or slow.
+"""Words of the tokens, for any tokenizer of Transformers: word-level or subword, fast or slow.
 
 A model gives a syntactic distance for each token, a tree is drawn over words; these functions say where the words are.
 """

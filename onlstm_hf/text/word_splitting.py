@@ -77,7 +77,7 @@ SPLITS = ("whitespace", "treebank", "characters")
 # Works on the words that another one has split a text into.
 _WITHOUT_PUNCTUATION = pre_tokenizers.Split(Regex(r"^[^\p{L}\p{M}\p{N}]+$"), behavior="removed")
 
-# What `digits_to_n` replaces: (pattern, replacement) pairs. The percent sign is an N too in the Penn Treebank text.
+# (pattern, replacement) pairs of `digits_to_n`. The percent sign is an N too in the Penn Treebank text.
 _NUMBER_RULES = {
     "whitespace": [(rf"(?<!\S)(?:\.?{_NUMBER}\.?|%)(?!\S)", "N")],
     "treebank": [

@@ -120,23 +120,23 @@ class _Chart:
         self.left_widths = np.ones(scores.shape, dtype=np.int64)
         for width in range(2, num_words + 1):
             starts, ends, seconds = slice(num_words - width + 1), slice(width, None), slice(1, num_words - width + 2)
-            sums = self._of_parts(width, 0, num_words, self.by_start, self.by_end)
+            sums = self._combine_parts(width, 0, num_words, self.by_start, self.by_end)
             best, own = sums.max(axis=1), scores.diagonal(width, 1, 2)
             self.by_start[:, width, starts] = own + best
             self.by_end[:, width, ends] = own + (self.by_start[:, width - 1, seconds] if by_papers_rule else best)
             is_best = sums >= best[:, None] - self.tolerance
             if ties == "random":
-                trees = self._of_parts(width, 0, num_words, self.trees_by_start, self.trees_by_end)
+                trees = self._combine_parts(width, 0, num_words, self.trees_by_start, self.trees_by_end)
                 trees = np.logaddexp.reduce(np.where(is_best, trees, -np.inf), axis=1)
                 self.trees_by_start[:, width, starts] = trees
-                of_right_parts = self.trees_by_start[:, width - 1, seconds] if by_papers_rule else trees
-                self.trees_by_end[:, width, ends] = of_right_parts
+                right_parts = self.trees_by_start[:, width - 1, seconds] if by_papers_rule else trees
+                self.trees_by_end[:, width, ends] = right_parts
             elif ties == "right":
                 self.left_widths[:, width, starts] = 1 + is_best.argmax(axis=1)
             else:
                 self.left_widths[:, width, starts] = width - 1 - is_best[:, ::-1].argmax(axis=1)
 
-    def _of_parts(
+    def _combine_parts(
         self, width: int, first: int, last: int, by_start: np.ndarray, by_end: np.ndarray, rows: slice = slice(None)
     ) -> np.ndarray:
         """Sums of the values of both parts, for the spans of a width between two places of the sentences.
@@ -176,10 +176,10 @@ class _Chart:
         The probability of a split is proportional to its number of best trees. So each tree has the same probability.
         """
         rows, width = slice(row, row + 1), end - start
-        sums = self._of_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]
+        sums = self._combine_parts(width, start, end, self.by_start, self.by_end, rows)[0, :, 0]
         best = np.flatnonzero(sums >= sums.max() - self.tolerance)
         if len(best) == 1:
             return 1 + int(best[0])
-        log_numbers = self._of_parts(width, start, end, self.trees_by_start, self.trees_by_end, rows)[0, best, 0]
+        log_numbers = self._combine_parts(width, start, end, self.trees_by_start, self.trees_by_end, rows)[0, best, 0]
         shares = np.exp(log_numbers - log_numbers.max())
         return 1 + int(generator.choice(best, p=shares / shares.sum()))

@@ -216,7 +216,7 @@ def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree],
 
 
 def _left_of_columns(layers: Sequence[Layer]) -> float:
-    """Where the words begin, right of the numbers of all scales."""
+    """Left edge of the words, right of the numbers of all scales."""
     labels = [label for layer in layers for _, label in layer.ticks]
     if not labels:
         return MARGIN
@@ -284,7 +284,7 @@ def _svg_to_png(svg: str) -> bytes:
 
 
 class _Place(NamedTuple):
-    """Where a word or constituent is in a drawing: its place along the words, and its level above them."""
+    """Position of a word or constituent in a drawing: its place along the words, and its level above them."""
 
     center: float
     level: int

@@ -216,7 +216,7 @@ class InducedTree:
             word whether the model read its unknown token instead; `brackets` as `to_bracket` writes them; `spans`, a
             dictionary for each constituent of two words or more, by start, the longer of two first: its `text`,
             `start` and `end` in characters and `word_start` and `word_end` in words; `distances`, a number for each
-            word, `None` for a punctuation mark. What a tree does not know is `None`.
+            word, `None` for a punctuation mark. Unknown values are `None`.
         """
         spans = []
         for word_start, word_end in self.spans():

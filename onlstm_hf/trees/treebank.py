@@ -26,7 +26,7 @@ ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
 
 @dataclass(frozen=True)
 class Preprocessing:
-    """Which leaves of a treebank are words, and how words and labels are written.
+    """Rules for a treebank: which leaves are words, and how words and labels are written.
 
     The defaults are the protocol of the papers on the Wall Street Journal: no punctuation, currency signs and empty
     elements, lower case, and `N` for each run of digits (`1.5` becomes `N.N`).

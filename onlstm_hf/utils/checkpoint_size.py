@@ -18,6 +18,19 @@ from transformers.utils import SAFE_WEIGHTS_INDEX_NAME, SAFE_WEIGHTS_NAME, cache
 SLACK = 10
 # Models up to these sizes are not compared: they take little memory, whatever their files have.
 SMALL_TENSORS, SMALL_WEIGHTS = 1_000, 1_000_000
+# Arguments of `from_pretrained` that say where the files are.
+LOADING_OPTIONS = ("cache_dir", "force_download", "local_files_only", "revision", "subfolder", "token")
+
+
+def check_before_loading(
+    model_class: type[PreTrainedModel], name: str | os.PathLike | None, *arguments, config=None, **options
+) -> None:
+    """Runs `check_size` where `model_class.from_pretrained` with these arguments will read safetensors files."""
+    if name is None or arguments or options.get("state_dict") is not None or options.get("gguf_file") is not None:
+        return
+    hub_options = {option: options[option] for option in LOADING_OPTIONS if option in options}
+    config = config if isinstance(config, model_class.config_class) else None
+    check_size(name, model_class, config=config, **hub_options)
 
 
 def check_size(

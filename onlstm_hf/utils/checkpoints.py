@@ -1,6 +1,7 @@
 """Loading of checkpoints for the command line and the evaluation scripts, with checks and clear errors."""
 
 import hashlib
+import json
 import logging
 import os
 import re
@@ -112,12 +113,13 @@ def load_checkpoint(
 
 def checkpoint_hash(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
     """A hash of a model's configuration and weights and of its tokenizer, wherever they were loaded from."""
-    is_fast = tokenizer.is_fast
-    of_tokenizer = tokenizer.backend_tokenizer.to_str() if is_fast else tokenizer_fingerprint(tokenizer)
-    digest = hashlib.sha256(f"{model.config.to_json_string()}\n{of_tokenizer}\n".encode())
-    for name, tensor in model.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
-        digest.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy())
+    config = {name: value for name, value in model.config.to_diff_dict().items() if name != "transformers_version"}
+    digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
+    digest.update((tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else "").encode())
+    digest.update(tokenizer_fingerprint(tokenizer).encode())
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tensor.dtype} {list(tensor.shape)}".encode())
+        digest.update(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

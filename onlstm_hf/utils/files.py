@@ -29,6 +29,18 @@ def check_is_text_file(path: str | os.PathLike) -> None:
         raise FileNotFoundError(f"there is no file {path}")
 
 
+def check_is_new(path: Path) -> None:
+    """Raises an error if something of this name exists, or the folder that it would be written into does not.
+
+    Raises:
+        FileExistsError, FileNotFoundError: as the cause is.
+    """
+    if path.exists():
+        raise FileExistsError(f"{path} exists already; choose another name or remove it")
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+
+
 def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
     with open(path, "rb") as file:
         yield from file

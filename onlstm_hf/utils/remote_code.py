@@ -5,10 +5,14 @@ of remote code follows them. They are copied as they are.
 """
 
 import json
+import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+import torch
+from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import CONFIG_NAME, logging
 
@@ -23,6 +27,9 @@ PIPELINES = {
         "type": "text",
     }
 }
+
+# Arguments of `save_pretrained` that `push_to_hub` takes.
+HUB_OPTIONS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
 
 logger = logging.get_logger(__name__)
 
@@ -78,6 +85,32 @@ def refer_to(references: dict[str, dict], config: str) -> str:
     """The text of a `config.json` with these references in the place of others."""
     entries = {name: value for name, value in json.loads(config).items() if name not in REFERENCES}
     return json.dumps(entries | references, indent=2, sort_keys=True) + "\n"
+
+
+def save_with_code(
+    model: PreTrainedModel,
+    save: Callable,
+    save_directory: str | os.PathLike,
+    is_main_process: bool = True,
+    state_dict: dict[str, torch.Tensor] | None = None,
+    push_to_hub: bool = False,
+    **options,
+) -> None:
+    """Saves a model with its code beside its weights, and pushes both.
+
+    Args:
+        model: the model. Code that came with a checkpoint is copied by Transformers itself.
+        save: its `save_pretrained` of Transformers.
+        save_directory, is_main_process, state_dict, options: see there.
+        push_to_hub: whether to push to `repo_id`, by default the folder's name in the user's namespace.
+    """
+    hub_options = {name: options.pop(name) for name in HUB_OPTIONS if name in options} if push_to_hub else {}
+    save(save_directory, is_main_process, state_dict, **options)
+    # An adapter is saved without a configuration.
+    if is_main_process and Path(save_directory, CONFIG_NAME).is_file() and not model.is_remote_code():
+        write_code(type(model), save_directory)
+    if push_to_hub and is_main_process:
+        model.push_to_hub(hub_options.pop("repo_id", Path(save_directory).name), **hub_options)
 
 
 def write_code(model_class: type, folder: str | Path) -> None:

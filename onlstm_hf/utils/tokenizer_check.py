@@ -1,4 +1,4 @@
-"""Which tokenizer a model was made with: a fingerprint in its configuration, and a warning where another is used."""
+"""Fingerprint of a model's tokenizer in its configuration, and a warning where another tokenizer is used."""
 
 import hashlib
 from weakref import WeakKeyDictionary

@@ -14,7 +14,7 @@ def training_stages(results: Mapping[str, Any]) -> list[dict]:
 
     Returns:
         for each stage `goes_on`, whether it began with the weights of another run; `epochs`, `updates`, the `seconds`
-        that it took, and the `validation` and `test` perplexity at its end. What is not known is `None`, such as the
+        that it took, and the `validation` and `test` perplexity at its end. Unknown values are `None`, such as the
         epochs of a run that was given the number of its updates.
 
     Raises:

@@ -5,12 +5,12 @@ import time
 import pytest
 
 from tests.helpers.corpus_runs import TASKS, tables
+from tests.helpers.loopback import ADDRESS, kill_all, start_process
 from tests.helpers.requirements import library
-from tests.helpers.two_hosts import kill_all, loopback_hosts, namespace_hosts
 
 library("ray")
 
-# In a process of its own, as it must be on one of the hosts. It imports what it needs while the nodes start.
+# A process of its own, as on one of the hosts. It imports what it needs while the nodes start.
 PROGRAM = """
 import sys
 import time
@@ -39,27 +39,15 @@ HEAD = ["--head", f"--port={PORT}", "--no-monitor", "--include-dashboard=false"]
 
 
 @pytest.fixture
-def hosts():
-    """Two hosts with a network of their own; where that is not permitted, this machine twice."""
-    try:
-        with namespace_hosts() as hosts:
-            yield hosts
-    except PermissionError:
-        yield loopback_hosts()
-
-
-@pytest.fixture
-def nodes(hosts, tmp_path):
-    """A node of Ray with one CPU on each of the hosts, which are about to be there."""
+def nodes(tmp_path):
+    """Two nodes of Ray with one CPU each, which are about to be there."""
     command = [sys.executable, "-m", "ray.scripts.scripts", "start", "--num-cpus=1", "--block"]
     command.append("--include-log-monitor=false")
     started = []
     try:
-        for number, (host, place) in enumerate(
-            zip(hosts, (HEAD, [f"--address={hosts[0].address}:{PORT}"]), strict=True)
-        ):
-            own = f"--node-ip-address={host.address}"
-            started.append(host.start([*command, *place, own], str(tmp_path / f"node_{number}.txt"), ENVIRONMENT))
+        for number, place in enumerate((HEAD, [f"--address={ADDRESS}:{PORT}"])):
+            own = [*command, *place, f"--node-ip-address={ADDRESS}"]
+            started.append(start_process(own, str(tmp_path / f"node_{number}.txt"), ENVIRONMENT))
         yield started
     finally:
         for node in started:
@@ -76,11 +64,11 @@ def wait_for(nodes, folder):
 
 
 @pytest.mark.slow
-def test_the_death_of_a_node_costs_no_row(hosts, nodes, corpus, checkpoint, undisturbed, tmp_path, project_root):
+def test_the_death_of_a_node_costs_no_row(nodes, corpus, checkpoint, undisturbed, tmp_path, project_root):
     output, printed, nodes_are_there = tmp_path / "output", tmp_path / "run.txt", tmp_path / "nodes_are_there"
     command = [sys.executable, "-c", PROGRAM, str(corpus), str(output), checkpoint, str(nodes_are_there)]
-    environment = {**ENVIRONMENT, "RAY_ADDRESS": f"{hosts[0].address}:{PORT}", "PYTHONPATH": str(project_root)}
-    run = hosts[0].start(command, str(printed), environment)
+    environment = {**ENVIRONMENT, "RAY_ADDRESS": f"{ADDRESS}:{PORT}", "PYTHONPATH": str(project_root)}
+    run = start_process(command, str(printed), environment)
     try:
         wait_for(nodes, tmp_path)
         nodes_are_there.touch()

@@ -81,7 +81,7 @@ def test_leaves_of_nltk_trees_are_words_whatever_they_contain(parsing_f1):
                            nltk.Tree("VP", [nltk.Tree("VB", ["sleeps"]), nltk.Tree("RB", ["never"])])])  # fmt: skip
     predicted = nltk.Tree("X", [nltk.Tree("X", ["new york", "(the city)"]), nltk.Tree("X", ["sleeps", "never"])])
     scores = parsing_f1.compute(predictions=[predicted], references=[gold])
-    assert scores["sentence_f1"] == pytest.approx(1) and scores["label_recall"].keys() == {"S", "NP", "VP"}
+    assert scores["sentence_f1"] == pytest.approx(1) and scores["label_recall"].keys() == {"NP", "VP"}
 
 
 def test_trees_of_another_parser_are_scored_with_marks_kept(parsing_f1):
@@ -103,7 +103,7 @@ def test_preprocessing_applies_to_gold_strings(parsing_f1):
     scores = parsing_f1.compute(
         predictions=["((The old cat) (sat (on it)) .)"], references=[GOLD], preprocessing=AS_WRITTEN
     )
-    assert scores["corpus_f1"] == 1 and set(scores["label_recall"]) == {"S", "NP-SBJ", "VP", "PP"}
+    assert scores["corpus_f1"] == 1 and set(scores["label_recall"]) == {"NP-SBJ", "VP", "PP"}
 
 
 def test_flat_one_word_and_very_deep_trees(parsing_f1):

@@ -27,7 +27,7 @@ class Launches(TorchDispatchMode):
 
 
 class StandInGraph:
-    """What `torch.cuda.CUDAGraph` and the context manager `torch.cuda.graph` do."""
+    """Stand-in for `torch.cuda.CUDAGraph` and the context manager `torch.cuda.graph`."""
 
     recorded = replayed = 0
     error: Exception | None = None

@@ -12,9 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-KINDS = (
-    *("data", "compiler", "browser", "axe", "node", "instructions", "libraries", "common", "quantizers", "namespaces"),
-)
+KINDS = (*("data", "compiler", "browser", "axe", "node", "instructions", "libraries", "common", "quantizers"),)
 
 
 def missing(kind: str, reason: str) -> NoReturn:
@@ -23,7 +21,7 @@ def missing(kind: str, reason: str) -> NoReturn:
     Args:
         kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
             Node, instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that
-            quantise, network namespaces.
+            quantise.
         reason: what is missing, and how to get it.
     """
     if kind not in KINDS:

@@ -1,97 +1,40 @@
-"""Sharing with the real client and a Hub on the loopback interface: all or nothing, and the same model back."""
+"""Sharing on a Hub in memory: checked first, all or nothing, and the same model back."""
 
 import json
 import shutil
-from functools import partial
 from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import build_word_tokenizer
+from onlstm_hf.cli.main import main
 from onlstm_hf.hub.export import export_checkpoint
-from onlstm_hf.hub.push import push_model
-from tests.helpers.hub_client import (
-    classify_pair,
-    client_processes,
-    hide_package,
-    list_files,
-    load_each_way,
-    load_metric,
-    load_model,
-    push_by_methods,
-    run_command,
-    run_commands_in,
-    score_trees,
-    upload_space,
-)
-from tests.helpers.hub_server import Fault, HubServer
+from onlstm_hf.hub.push import push_dataset, push_model
+from tests.helpers.hub import Hub
+from tests.helpers.isolated_process import use_without_package
 from tests.helpers.logic_checkpoints import save_logic_run
 from tests.helpers.tiny_models import KINDS
 from tests.hub.test_model_cards import CHECKPOINTS
 from tests.integration.test_readme import blocks, commands
 
-METRICS = sorted((Path(__file__).resolve().parents[2] / "eval").glob("*/app.py"))
 CARD = "---\nlicense: apache-2.0\nlibrary_name: transformers\n---\n\n# A tiny model\n"
+SENTENCE = "the company said it expects to report a loss"
 names = (f"ada/tiny-{number}" for number in count())
-# Weights that the server has not seen: those that it has are not uploaded again.
-scales = count(3)
 
 
-@pytest.fixture(scope="module")
-def hub():
-    with HubServer() as server:
-        yield server
-
-
-@pytest.fixture(autouse=True)
-def no_faults_are_left(hub):
-    hub.faults.clear()
-    yield
-    assert [fault for fault in hub.faults if fault.times and fault.times < 50] == []
-
-
-@pytest.fixture(scope="module")
-def start_client(hub, tmp_path_factory):
-    variables = {
-        "HF_ENDPOINT": hub.url,
-        "HF_HOME": str(tmp_path_factory.mktemp("home")),
-        "HF_TOKEN": "hf_writer",
-        "HF_HUB_OFFLINE": "0",
-        # The server speaks LFS alone. With hf_xet, version 2 of the client uploads through Xet without asking whether
-        # the Hub has it.
-        "HF_HUB_DISABLE_XET": "1",
-        "HF_HUB_DISABLE_PROGRESS_BARS": "1",
-        "HF_UPDATE_DOWNLOAD_COUNTS": "0",
-        "NO_PROXY": "127.0.0.1,localhost",
-    }
-    with client_processes(**variables) as start:
-        yield start
-
-
-@pytest.fixture(scope="module")
-def client(start_client):
-    return start_client()
-
-
-@pytest.fixture(scope="module")
-def client_without_package(start_client):
-    call = start_client()
-    call(hide_package)
-    return call
-
-
-@pytest.fixture(scope="module")
-def offline_client_without_package(start_client):
-    call = start_client(HF_HUB_OFFLINE=True)
-    call(hide_package)
-    return call
+@pytest.fixture
+def hub(monkeypatch):
+    hub = Hub()
+    monkeypatch.setattr("onlstm_hf.hub.push.HfApi", hub.client)
+    return hub
 
 
 def make_checkpoint(folder: Path, scale: float = 1.0) -> Path:
-    tokenizer = build_word_tokenizer(["the company said it expects to report a loss"])
+    tokenizer = build_word_tokenizer([SENTENCE])
     model = KINDS["onlstm"].make(vocab_size=len(tokenizer), eos_token_id=0, bos_token_id=0, pad_token_id=2)
     with torch.no_grad():
         model.lm_head.bias.mul_(scale)
@@ -112,10 +55,10 @@ def second(tmp_path_factory):
 
 
 @pytest.fixture
-def shared(hub, client, first):
+def shared(hub, first):
     """The name of a repository that has the first checkpoint."""
     name = next(names)
-    assert client(run_command, "push", str(first), name).code == 0
+    push_model(first, name)
     return name
 
 
@@ -124,8 +67,11 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def seen(hub: HubServer, name: str, **options) -> dict[str, bytes]:
-    return {path: content for path, content in hub.files(name, **options).items() if path != ".gitattributes"}
+def download(hub: Hub, name: str, folder: Path) -> Path:
+    for path, content in hub.files(name).items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return folder
 
 
 # Released checkpoints
@@ -133,90 +79,67 @@ def seen(hub: HubServer, name: str, **options) -> dict[str, bytes]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
-def test_each_released_checkpoint_can_be_shared_and_loads_each_way(
-    folder, hub, client, client_without_package, offline_client_without_package, tmp_path
-):
+def test_each_released_checkpoint_can_be_shared_and_loads_with_and_without_the_package(folder, hub, tmp_path):
     name = f"ada/released-{folder.name}"
-    outcome = client(run_command, "push", str(folder), name)
-    assert (outcome.code, outcome.errors) == (0, "")
+    push_model(folder, name)
     assert len(hub.repositories["model", name].commits) == 2  # that of the new repository, and one with everything
     card = hub.files(name)["README.md"].decode()
     assert f'path = "{name}"' in card and f"# released-{folder.name}\n" in card
     export_checkpoint(folder, tmp_path / "exported")
-    uploaded, exported = seen(hub, name), contents(tmp_path / "exported")
-    assert {**uploaded, "README.md": b""} == {**exported, "README.md": b""}
-    assert client(list_files, name) == sorted([".gitattributes", *exported])
+    assert {**hub.files(name), "README.md": b""} == {**contents(tmp_path / "exported"), "README.md": b""}
 
-    expected = client(load_each_way, str(folder))
-    assert client(load_each_way, name) == expected
-    carried = client_without_package(load_each_way, name, True)
-    assert offline_client_without_package(load_each_way, name, True) == carried
-    for part in ("module", "pipeline"):
-        if part in expected:
-            assert expected.pop(part).startswith("onlstm_hf.")
-            assert carried.pop(part).startswith("transformers_modules.ada.")
-    assert carried.pop("logits") == pytest.approx(expected.pop("logits"), abs=1e-4)
-    assert carried == expected
+    downloaded = download(hub, name, tmp_path / "downloaded")
+    model, tokenizer = (kind.from_pretrained(downloaded) for kind in (AutoModelForCausalLM, AutoTokenizer))
+    with torch.no_grad():
+        logits = model(**tokenizer(SENTENCE, return_tensors="pt")).logits[0]
+    found = use_without_package({"it": ("downloaded", SENTENCE)}, modules=tmp_path / "modules", folder=tmp_path)
+    report = found["reports"]["it"]["first"]
+    torch.testing.assert_close(torch.tensor(report["logits"]), logits, rtol=0, atol=1e-4)
+    if model.induces_trees:
+        assert report["brackets"] == model.parse(SENTENCE, tokenizer).to_bracket()
 
 
 # Pushing
 
 
-def test_one_commit_makes_the_repository_the_folder(hub, client, shared, first, second, tmp_path):
-    assert seen(hub, shared) == contents(first)
+def test_one_commit_makes_the_repository_the_folder(hub, shared, first, second, tmp_path):
+    assert hub.files(shared) == contents(first)
     folder = shutil.copytree(second, tmp_path / "folder")
     (folder / "LICENSE").write_text("Apache-2.0")
-    assert client(run_command, "push", str(folder), shared).code == 0
-    assert seen(hub, shared) == contents(folder)
-    assert client(run_command, "push", str(second), shared).code == 0  # LICENSE goes
-    assert seen(hub, shared) == contents(second)
+    assert push_model(folder, shared).endswith("/commit/2")
+    assert hub.files(shared) == contents(folder)
+    push_model(second, shared)  # LICENSE goes
+    assert hub.files(shared) == contents(second)
     assert len(hub.repositories["model", shared].commits) == 4
 
 
-def test_what_is_pushed_is_what_is_exported(hub, client, shared, second, tmp_path):
+def test_pushed_files_are_the_exported_ones(hub, shared, second, tmp_path):
     folder = shutil.copytree(second, tmp_path / "folder")
     forget_the_code(folder)
-    assert client(run_command, "push", str(folder), shared).code == 0
+    push_model(folder, shared)
     export_checkpoint(folder, tmp_path / "exported")
-    assert seen(hub, shared) == contents(tmp_path / "exported") == contents(second)
+    assert hub.files(shared) == contents(tmp_path / "exported") == contents(second)
 
 
-def test_a_pinned_revision_stays_what_it_was(hub, client, shared, first, second):
-    pinned = hub.repositories["model", shared].branches["main"]
-    assert client(run_command, "push", str(second), shared).code == 0
-    old, new = client(load_model, str(first)), client(load_model, str(second))
-    assert old["logits"] != new["logits"]
-    assert client(load_model, shared)["logits"] == pytest.approx(new["logits"])
-    report = client(partial(load_model, revision=pinned), shared)
-    assert report["logits"] == pytest.approx(old["logits"])
-
-
-def test_the_methods_of_transformers_share_a_model_with_its_code(client, client_without_package, first):
-    name = next(names)
-    client(push_by_methods, str(first), name)
-    assert {path.name for path in first.glob("*.py")} <= set(client(list_files, name))
-    report = client_without_package(load_each_way, name, True)
-    assert report["logits"] == pytest.approx(client(load_model, str(first))["logits"], abs=1e-5)
-    assert report["brackets"].count("(") == 8
+def test_the_methods_of_transformers_share_a_model_with_its_code(first, tmp_path, monkeypatch):
+    model, uploaded = AutoModelForCausalLM.from_pretrained(first), []
+    monkeypatch.setattr(type(model), "push_to_hub", lambda model, *name, **options: uploaded.append((name, options)))
+    model.save_pretrained(tmp_path / "tiny", push_to_hub=True, repo_id="ada/tiny", private=True)
+    model.save_pretrained(tmp_path / "other", push_to_hub=True)
+    assert uploaded == [(("ada/tiny",), {"private": True}), (("other",), {})]
+    assert {path.name for path in first.glob("*.py")} <= contents(tmp_path / "tiny").keys()
 
 
 @pytest.mark.parametrize("kind", ["onlstm", "tree_lstm"])
-def test_a_classifier_of_pairs_is_shared_with_the_card_of_its_results(
-    hub, client, client_without_package, tmp_path, kind
-):
+def test_a_classifier_of_pairs_is_shared_with_the_card_of_its_results(hub, tmp_path, kind):
     name = next(names)
     save_logic_run(tmp_path, kind)
     best, results = tmp_path / "best", tmp_path / "results.json"
-    outcome = client(run_command, "push", str(best), name, "--results", str(results))
-    assert (outcome.code, outcome.errors) == (0, "")
-    uploaded = seen(hub, name)
+    push_model(best, name, results=results)
+    uploaded = hub.files(name)
     card = uploaded.pop("README.md").decode()
     assert uploaded == {**contents(best), "results.json": results.read_bytes()}
     assert "text-classification" in card and f'path = "{name}"' in card and "| 12 or more | 1 | 0.0 |" in card
-
-    expected, report = client(classify_pair, str(best), False), client_without_package(classify_pair, name, True)
-    assert report["module"].startswith("transformers_modules.ada.")
-    assert report["scores"] == pytest.approx(expected["scores"], abs=1e-5)
 
 
 def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_apart_or_with_other_results(tmp_path):
@@ -229,10 +152,11 @@ def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_a
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
 
 
-def test_the_guide_shares_as_it_is_written(hub, client, tmp_path, project_root):
+def test_the_guide_shares_as_it_is_written(hub, tmp_path, project_root, monkeypatch, capsys):
     for folder in ("model_cards", "eval"):
         (tmp_path / folder).symlink_to(project_root / folder)
     save_logic_run(tmp_path / "runs" / "logic_onlstm", "onlstm")
+    monkeypatch.chdir(tmp_path)
     pushes = [
         [word.replace("user/", "ada/") for word in program[1:]]
         for _, content in blocks("docs/sharing.md", "bash")
@@ -240,25 +164,25 @@ def test_the_guide_shares_as_it_is_written(hub, client, tmp_path, project_root):
         if program[0] == "onlstm-hf" and program[1].startswith("push")
     ]
     assert len(pushes) == 2
-    for arguments, outcome in zip(pushes, client(run_commands_in, str(tmp_path), pushes), strict=True):
-        assert (outcome.code, outcome.errors) == (0, ""), arguments
+    for arguments in pushes:
+        assert main(arguments) == 0, capsys.readouterr().err
         assert hub.repositories["model", arguments[2]].private == ("--private" in arguments)
+        assert f"hub.test/{arguments[2]}/commit/1" in capsys.readouterr().out
 
 
-def test_a_branch_and_a_private_repository(hub, client, first, second):
+def test_a_branch_and_a_private_repository(hub, first, second):
     name = next(names)
-    assert client(run_command, "push", str(first), name, "--private").code == 0
-    assert client(run_command, "push", str(second), name, "--revision", "second").code == 0
+    push_model(first, name, private=True)
+    push_model(second, name, revision="second")
     assert hub.repositories["model", name].private
-    assert seen(hub, name) == contents(first)
-    assert seen(hub, name, revision="second") == contents(second)
+    assert hub.files(name) == contents(first)
+    assert hub.files(name, revision="second") == contents(second)
 
 
-def test_a_public_repository_is_not_taken_for_a_private_one(hub, client, shared, second):
-    before = hub.files(shared)
-    outcome = client(run_command, "push", str(second), shared, "--private")
-    assert outcome.code == 1 and "exists and is public" in outcome.errors
-    assert hub.files(shared) == before
+def test_a_public_repository_is_not_taken_for_a_private_one(hub, shared, first, second):
+    with pytest.raises(ValueError, match="exists and is public"):
+        push_model(second, shared, private=True)
+    assert hub.files(shared) == contents(first)
 
 
 @pytest.mark.parametrize(
@@ -269,96 +193,43 @@ def test_a_public_repository_is_not_taken_for_a_private_one(hub, client, shared,
         ("hf_writer", "eve/denied", "403 Forbidden"),
     ],
 )
-def test_without_the_right_to_write_nothing_is_made(hub, client, first, token, name, message):
-    outcome = client(run_command, "push", str(first), name, "--token", token)
-    assert outcome.code == 1 and message in outcome.errors
-    assert seen(hub, name) == {}
+def test_without_the_right_to_write_nothing_is_made(hub, first, token, name, message):
+    with pytest.raises(OSError, match=message):
+        push_model(first, name, token=token)
+    assert hub.repositories == {}
 
 
 @pytest.mark.parametrize(
-    ("fault", "wait"),
+    ("method", "error", "message"),
     [
-        (Fault("POST", "/preupload/", 429, headers={"Retry-After": "7"}), 7),
-        (Fault("POST", "/objects/batch", 500), 1),
-        (Fault("PUT", "/lfs/upload/", 500), 1),
-        (Fault("PUT", "/lfs/upload/", "cut"), 1),
-        (Fault("POST", "/lfs/verify", 503), 1),
+        ("create_repo", OSError("500 Server Error"), "500 Server Error"),
+        ("repo_info", ConnectionError("the connection ended"), "the connection ended"),
+        ("create_commit", RuntimeError("the upload failed"), "the upload failed"),
     ],
-    ids=lambda value: f"{value.pattern} {value.action}" if isinstance(value, Fault) else None,
 )
-def test_a_fault_that_passes_is_waited_for(hub, client, shared, tmp_path, fault, wait):
-    folder = make_checkpoint(tmp_path / "folder", scale=next(scales))
-    hub.faults.append(fault)
-    outcome = client(run_command, "push", str(folder), shared)
-    assert outcome.code == 0, outcome.errors
-    assert any(waited == pytest.approx(wait, abs=1) for waited in outcome.waits)
-    assert seen(hub, shared) == contents(folder)
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        (Fault("POST", "/repos/create", 500), "500"),
-        (Fault("POST", "/preupload/", 404), "404"),
-        (Fault("POST", "/commit/", 409), "409"),
-        (Fault("POST", "/commit/", 429, headers={"Retry-After": "7"}), "429"),
-        (Fault("POST", "/commit/", 500), "500"),
-        (Fault("POST", "/commit/", "cut"), "isconnected"),
-        (Fault("PUT", "/lfs/upload/", 500, times=50), "500"),
-    ],
-    ids=lambda value: f"{value.pattern} {value.action}" if isinstance(value, Fault) else None,
-)
-def test_a_fault_that_stays_leaves_the_repository_as_it_was(hub, client, shared, tmp_path, fault, message):
-    folder = make_checkpoint(tmp_path / "folder", scale=next(scales))
-    before = hub.files(shared)
-    hub.faults.append(fault)
-    outcome = client(run_command, "push", str(folder), shared)
-    assert outcome.code == 1 and f"the upload to {shared} did not succeed" in outcome.errors
-    assert message in outcome.errors
-    assert hub.files(shared) == before
+def test_a_failed_upload_leaves_the_repository_as_it_was(hub, shared, first, second, method, error, message):
+    hub.faults[method] = error
+    with pytest.raises(OSError, match=f"the upload to {shared} did not succeed: {message}. Push again"):
+        push_model(second, shared)
+    assert hub.files(shared) == contents(first)
     hub.faults.clear()
-    assert client(run_command, "push", str(folder), shared).code == 0
-    assert seen(hub, shared) == contents(folder)
+    push_model(second, shared)
+    assert hub.files(shared) == contents(second)
 
 
-def test_a_commit_whose_answer_is_lost_is_not_made_twice(hub, client, shared, second):
-    hub.faults.append(Fault("POST", "/commit/", "lost"))
-    outcome = client(run_command, "push", str(second), shared)
-    assert outcome.code == 1 and "Push again" in outcome.errors
-    num_commits = len(hub.repositories["model", shared].commits)
-    outcome = client(run_command, "push", str(second), shared)
-    assert outcome.code == 0 and hub.repositories["model", shared].branches["main"] in outcome.output
-    assert len(hub.repositories["model", shared].commits) == num_commits
-    assert seen(hub, shared) == contents(second)
+def test_a_failure_in_a_thread_is_reported_by_its_cause(hub, shared, second):
+    error = RuntimeError("error while uploading a file")
+    error.__cause__ = OSError("503 Service Unavailable")
+    hub.faults["create_commit"] = error
+    with pytest.raises(OSError, match="503 Service Unavailable"):
+        push_model(second, shared)
 
 
-def test_another_commit_is_not_taken_for_ones_own(hub, client, shared, first, second):
-    hub.faults.append(Fault("POST", "/commit/", "overtaken"))
-    outcome = client(run_command, "push", str(second), shared)
-    assert outcome.code == 1 and f"the upload to {shared} did not succeed" in outcome.errors
-    assert seen(hub, shared) == {**contents(first), "NEWS": b"of somebody else"}
-
-
-# Loading
-
-
-def test_what_is_not_there_is_a_clear_error(client):
-    outcome = client(run_command, "parse", "--model", "ada/missing", "the company")
-    assert outcome.code == 1 and "ada/missing" in outcome.errors
-
-
-# Metrics
-
-
-def test_a_metric_that_is_uploaded_as_a_space_is_one_that_evaluate_loads(client, project_root):
-    client(upload_space, str(project_root / "eval" / "parsing_f1"), "ada/parsing_f1")
-    assert client(score_trees, "ada/parsing_f1") == pytest.approx(0.5714, abs=1e-4)
-
-
-@pytest.mark.parametrize("name", [path.parent.name for path in METRICS if path.parent.name != "parsing_f1"])
-def test_every_metric_can_be_shared(client, project_root, name):
-    client(upload_space, str(project_root / "eval" / name), f"ada/{name}")
-    assert client(load_metric, f"ada/{name}")["module"].startswith("evaluate_modules.")
+def test_another_commit_is_not_taken_for_ones_own(hub, shared, first, second):
+    hub.faults["create_commit"] = lambda: hub.repositories["model", shared].commit("main", {"NEWS": b"of others"})
+    with pytest.raises(OSError, match=f"the upload to {shared} did not succeed"):
+        push_model(second, shared)
+    assert hub.files(shared) == {**contents(first), "NEWS": b"of others"}
 
 
 # Checks before anything is sent
@@ -434,15 +305,15 @@ def test_the_name_of_the_repository_is_checked_first(tmp_path):
         push_model(tmp_path / "missing", "ada/tiny")
 
 
-def test_a_data_set_is_shared_as_it_is(hub, client, tmp_path):
+def test_a_data_set_is_shared_as_it_is(hub, tmp_path, capsys):
     name, folder = next(names), tmp_path / "data"
     folder.mkdir()
     (folder / "train.jsonl").write_text('{"text": "the cat"}\n')
-    outcome = client(run_command, "push", "--dataset", str(folder), name)
-    assert outcome.code == 1 and "has no README.md" in outcome.errors
+    with pytest.raises(FileNotFoundError, match=r"has no README.md"):
+        push_dataset(folder, name)
     (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n\n# Cats\n")
-    assert client(run_command, "push", "--dataset", str(folder), name).code == 0
-    assert seen(hub, name, repo_type="dataset") == contents(folder)
+    assert main(["push", "--dataset", str(folder), name]) == 0, capsys.readouterr().err
+    assert hub.files(name, repo_type="dataset") == contents(folder)
     (folder / "notes.docx").write_text("")
-    outcome = client(run_command, "push", "--dataset", str(folder), name)
-    assert outcome.code == 1 and "remove them: notes.docx" in outcome.errors
+    with pytest.raises(ValueError, match=r"remove them: notes.docx"):
+        push_dataset(folder, name)

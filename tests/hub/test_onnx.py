@@ -25,7 +25,7 @@ SENTENCES = [
 
 
 def session(path: Path):
-    """Of ONNX Runtime, without its remarks on the graph."""
+    """Session of ONNX Runtime, without its remarks on the graph."""
     onnxruntime = library("onnxruntime")
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3

@@ -207,7 +207,7 @@ def test_text_is_generated_with_an_adapter(adapted):
     assert generated.tolist() == merged.tolist()
 
 
-# What PEFT asks for beside the prompt: the width of the embeddings, and heads of attention, which there are not.
+# PEFT asks for these beside the prompt: the width of the embeddings, and heads of attention, of which there are none.
 def prompt_options(model) -> dict:
     return {
         "task_type": "CAUSAL_LM",

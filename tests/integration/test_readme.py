@@ -21,14 +21,14 @@ from accelerate.state import AcceleratorState, GradientState
 from pyarrow import parquet
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from eval import benchmark_speed, check_gpu, compare_page
+from eval import benchmark_speed, check_gpu, compare_page, time_page
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
-from training import quickstart, record_growth
+from training import quickstart, record_growth, train_parser
 from training.logic.pairs import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ TREES = (
     "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
     "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
 )
-# Of the README's sentence.
+# The tree of the README's sentence.
 GOLD_TREE = (
     "(S (NP (NP the president) (PP of (NP the company))) (VP said (SBAR (S he (VP will (VP sell (NP his shares)))))))"
 )
@@ -68,7 +68,9 @@ PARSERS = {
     "onlstm-hf demo": command_line.build_parser,
     "onlstm-hf page": command_line.build_parser,
     "python eval/compare_page.py": compare_page.build_parser,
+    "python eval/time_page.py": time_page.build_parser,
     "python training/record_growth.py": record_growth.build_parser,
+    "python training/train_parser.py": train_parser.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,

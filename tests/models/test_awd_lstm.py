@@ -114,7 +114,7 @@ def test_batches_of_unlike_lengths_add_up_to_the_update_of_one_batch(kind, shift
     ids=str,
 )
 def test_every_parameter_of_every_shape_of_model_learns(kind, options, input_ids):
-    """Which is also what makes it safe for distributed data parallel training."""
+    """All weights have gradients, so that distributed data parallel training is safe."""
     model = kind.make(**options).train()
     outputs = model(input_ids, labels=input_ids)
     assert len(outputs.state.layers) == model.config.num_hidden_layers

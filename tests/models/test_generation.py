@@ -93,7 +93,7 @@ class RecordingStreamer(BaseStreamer):
 
 @pytest.fixture
 def lengths_read(model):
-    """How many tokens a row the model reads in each of its calls."""
+    """Numbers of tokens a row that the model reads in its calls."""
     lengths = []
     embeddings = model.get_input_embeddings()
     handle = embeddings.register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[1]))

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 
 from onlstm_hf import PRPNForCausalLM, convert_original_state_dict, tree_from_distances
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.models.dropout import ElementDropout
+from onlstm_hf.models.modeling_prpn import ElementDropout
 from tests.helpers.native_operators import needs_operator
 
 built = needs_operator(native.OPERATOR)
@@ -181,7 +181,7 @@ def largest_movement(weights: Iterable[torch.Tensor], movements: Iterable[torch.
 @pytest.mark.parametrize("computation", ["authors", "reference", "fused", pytest.param("native", marks=built)])
 def test_a_training_step_in_float32_is_exact_for_weights_within_their_rounding(golden, computation):
     """With soft gates the recurrence magnifies the rounding of single operations to some 1e-4 in the logits, the
-    authors' as ours. What float32 computes is still the exact result for weights that it can hardly tell from the
+    authors' as ours. The result in float32 is still exact for weights that it can hardly tell from the
     given ones: one number, the length of the step towards them, explains all the differences. Gradients are not
     looked at to find it."""
     if computation == "authors":
@@ -197,7 +197,7 @@ def test_a_training_step_in_float32_is_exact_for_weights_within_their_rounding(g
     assert_equal(learned(exact, golden), computed)
 
 
-# What `sums_of_products` is with MKL on an Intel CPU with AVX-512, as the golden files' was.
+# `sums_of_products` with MKL on an Intel CPU with AVX-512, as on the machine of the golden files.
 SUMS_OF_PRODUCTS = [490.3087968826294, 649.9801042079926, 1067.3149633407593, 1218.3194937705994]
 
 

@@ -148,7 +148,7 @@ def test_evaluation_does_not_depend_on_the_rest_of_the_batch():
     ids=str,
 )
 def test_every_parameter_of_every_shape_of_model_takes_part(options):
-    """Which is also what makes it safe for distributed data parallel training."""
+    """All weights have gradients, so that distributed data parallel training is safe."""
     model = make_model(**options).train()
     input_ids = torch.randint(VOCAB_SIZE, (3, 6))
     outputs = model(input_ids, labels=input_ids, output_attentions=True)
@@ -173,7 +173,7 @@ def test_recurrent_dropout_has_one_mask_for_all_rows_and_steps():
 
 
 def test_keys_are_dropped_after_their_projection_too():
-    """Where all of a key is dropped, its bias as well, nothing but the gates tells one memory from another."""
+    """The gates alone tell memories apart where all of a key is dropped, its bias as well."""
     model = PRPN.make(input_dropout=1 - 1e-9, recurrent_dropout=0.0, output_dropout=0.0).train()
     layer, network, slots = model.model.reading_network[0], model.model.predict_network, model.config.num_slots
     for projection in (layer.key_projection, network.key_projection):
@@ -184,7 +184,7 @@ def test_keys_are_dropped_after_their_projection_too():
     output = layer(model.model.embeddings(row), *memories, gates)
     expected = gates / gates.sum(-1, keepdim=True)
     torch.testing.assert_close(output.attentions, expected)
-    _, attention = network.look_back(output.hidden_tape[:, slots:], output.hidden_tape, gates)
+    _, attention = network(output.hidden_tape[:, slots:], output.hidden_tape, gates, None)
     torch.testing.assert_close(attention, expected)
 
 

@@ -1,4 +1,4 @@
-"""The recurrent baselines. What they share with the ON-LSTM is tested with it, in test_modeling_onlstm.py."""
+"""The recurrent baselines. test_modeling_onlstm.py tests what they share with the ON-LSTM."""
 
 import pytest
 import torch

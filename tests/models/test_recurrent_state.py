@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.utils import _pytree as pytree
 
-from onlstm_hf.models.state import ModelState, RecurrentState
+from onlstm_hf.models.state import ModelState, RecurrentState, check_state
 from tests.helpers.tiny_models import MODEL_TYPES, assert_same_state, random_state
 
 
@@ -102,13 +102,19 @@ def other_state() -> OtherState:
 
 def test_a_state_may_have_any_fields(other_state):
     assert other_state.batch_size == 3
-    assert other_state.shapes == {"tape": ((3, 2, 4), (3, 4)), "distances": {"soft": (3, 5)}}
     selected = other_state.index_select(torch.tensor([2, 0]))
     assert type(selected) is OtherState
     assert torch.equal(selected.tape[0], other_state.tape[0][[2, 0]])
     assert torch.equal(selected.distances["soft"], other_state.distances["soft"][[2, 0]])
     other_state.reorder_cache(torch.tensor([2, 0]))
     assert torch.equal(other_state.distances["soft"], selected.distances["soft"])
+
+
+def test_a_state_of_other_shapes_is_refused(other_state):
+    device = torch.device("cpu")
+    assert check_state(None, other_state, device).batch_size == 3
+    with pytest.raises(ValueError, match=r"expected tensors of shapes .*\(3, 5\)\], got .*\(2, 5\)\]"):
+        check_state(other_state.index_select(torch.tensor([2, 0])), other_state, device)
 
 
 def test_every_kind_of_state_is_loaded_with_the_default_settings_of_torch(other_state, tmp_path):

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from transformers import AutoModelForSequenceClassification
 
 from onlstm_hf import RNNConfig
-from onlstm_hf.models.heads import PairClassifier
+from onlstm_hf.models.pairs import PairClassifier
 from tests.helpers.tiny_models import KINDS, PAD, pad, random_rows
 
 LABELS = ["<", ">", "=", "^", "|", "#", "v"]

@@ -1,8 +1,10 @@
 """The page in Chromium. Pictures of it are kept in `test-artifacts/`."""
 
+import base64
 import json
 import os
 import random
+import re
 import shutil
 import threading
 from pathlib import Path
@@ -10,6 +12,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from eval.time_page import SENTENCES, time_load
 from onlstm_hf.page.serving import build_server
 from onlstm_hf.page.site import write_page
 from onlstm_hf.trees.treebank import read_treebank
@@ -574,6 +577,16 @@ def test_the_page_is_printed_without_what_one_clicks(browser):
         and not browser.find(".tools")
     )
     browser.prefer("light")
+    for text in (GOLD, LONG):
+        browser.open(text=text)
+        printed = base64.b64decode(browser.driver.print_page())
+        (browser.pictures / f"print-{len(text)}.pdf").write_bytes(printed)
+        assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
+
+
+def test_the_first_tree_and_those_after_it_are_timed(address):
+    first, others = time_load(DRIVER, address)
+    assert len(others) == len(SENTENCES) and all(0 < milliseconds < 60_000 for milliseconds in (first, *others))
 
 
 def test_the_page_opens_again_without_a_network(browser):

@@ -324,6 +324,14 @@ def test_files_of_ranks_take_the_place_of_their_models(members):
     assert not any(word.encode() in content for word in WORDS if len(word) > 3)
 
 
+def test_types_of_model_count_the_same_whatever_the_number_of_their_models(members):
+    lines = Path("train.txt").read_text().splitlines()
+    trees = [AutoModelForCausalLM.from_pretrained(name).parse(lines, members) for name in ("onlstm", "prpn")]
+    stored = average("onlstm", "prpn", "prpn", "--by-type")
+    assert [member["weight"] for member in stored.model["averaged"]] == [1, 0.5, 0.5]
+    assert stored.trees() == averages_of(trees)
+
+
 def test_ranks_of_another_text_are_refused_as_members_and_written_anew_as_a_store(members, capsys):
     average("onlstm", "prpn")
     (first, *_) = sorted(Path("averages").glob("*.ranks.xz"))

@@ -78,7 +78,7 @@ def test_layers_keep_their_distances_where_each_chunk_becomes_two():
 
 
 def changed_by_two_updates(model: ONLSTMForCausalLM) -> dict[str, torch.Tensor]:
-    """Which entries of each weight two updates without dropout change."""
+    """Returns the entries of each weight that two updates without dropout change."""
     before = {name: weight.clone() for name, weight in model.named_parameters()}
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     input_ids = torch.arange(VOCAB_SIZE).repeat(2, 2)

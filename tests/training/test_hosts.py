@@ -22,9 +22,9 @@ from torch.distributed.run import main as torchrun
 from torch.nn.parallel import DistributedDataParallel
 
 from tests.helpers.forked_processes import forked_context, run_ranks
-from tests.helpers.requirements import library, missing
+from tests.helpers.loopback import ADDRESS, enter_process, kill_all
+from tests.helpers.requirements import library
 from tests.helpers.training_runs import NO_DROPOUT, assert_same_weights, command, log_of, write_texts
-from tests.helpers.two_hosts import kill_all, loopback_hosts, namespace_hosts
 from training import train_lm
 from training.language_models.text_batches import TextLines, own_texts
 from training.loop import processes
@@ -81,31 +81,30 @@ def train_as_script(arguments):
     run_script("train_lm.py", train_lm.main)
 
 
-def run_on_host(host, folder, output, options, arguments):
-    """What `torchrun` does on a host, with forks of this process in place of new ones, which would take seconds."""
+def run_on_host(folder, output, options, arguments):
+    """Acts as `torchrun` on a host, with forks of this process in place of new ones, which would take seconds."""
     os.chdir(folder)
-    host.enter(output, ENVIRONMENT)
+    enter_process(output, ENVIRONMENT)
     config, _, _ = config_from_args(parse_args([*options, "train_lm.py"]))
     config.start_method = "fork"
     elastic_launch(config, train_as_script)(arguments)
 
 
-def start_on_hosts(two, name, *overrides):
+def start_on_hosts(name, *overrides):
     """Starts a run of four processes by `torchrun`, two on each host."""
     port = free_port()
-    options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", two[0].address, "--master-port", str(port)]
+    options = ["--nnodes", "2", "--nproc-per-node", "2", "--master-addr", ADDRESS, "--master-port", str(port)]
     processes = [
         forked_context().Process(
             target=run_on_host,
             args=(
-                host,
                 os.getcwd(),
                 f"host_{rank}.txt",
                 [*options, "--node-rank", str(rank)],
                 command(name, *overrides),
             ),
         )
-        for rank, host in enumerate(two)
+        for rank in (0, 1)
     ]
     for process in processes:
         process.start()
@@ -113,24 +112,9 @@ def start_on_hosts(two, name, *overrides):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("network", ["namespaces", "loopback"])
-def test_two_hosts_are_one_process_with_all_rows_and_survive_the_death_of_one(project, network):
+def test_two_hosts_are_one_process_with_all_rows_and_survive_the_death_of_one(project):
     options = [*NO_DROPOUT, "--num_epochs", 60, "--max_steps", 60, "--save_every_steps", 10]
-    try:
-        with namespace_hosts() as two:
-            if network == "namespaces":
-                check_two_hosts(two, project, options)
-    except PermissionError as error:
-        if network == "namespaces":
-            missing("namespaces", str(error))
-        check_two_hosts(loopback_hosts(), project, options)
-    else:
-        if network == "loopback":
-            pytest.skip("the same is tested in network namespaces")
-
-
-def check_two_hosts(two, project, options):
-    survivor, killed = start_on_hosts(two, "run", *options)
+    survivor, killed = start_on_hosts("run", *options)
     try:
         while not Path("run/last").exists():
             assert survivor.is_alive() and killed.is_alive(), Path("host_0.txt").read_text()
@@ -139,7 +123,7 @@ def check_two_hosts(two, project, options):
         survivor.join(timeout=60)
         assert survivor.exitcode == 1
         assert len(losses_of("run")) < 60
-        for process in start_on_hosts(two, "run", *options, "--resume"):
+        for process in start_on_hosts("run", *options, "--resume"):
             process.join(timeout=300)
             assert process.exitcode == 0, Path("host_0.txt").read_text()
     finally:
@@ -150,12 +134,13 @@ def check_two_hosts(two, project, options):
     assert_same_weights("run", "undisturbed")
     train_lm.main(command("one", *options, "--batch_size", 8))
     assert losses_of("run") == pytest.approx(losses_of("one"), abs=1e-4) and len(losses_of("one")) == 60
-    assert sorted(path.name for path in Path("run").iterdir()) == ["best", "last", "log.jsonl", "results.json"]
+    written = sorted(path.name for path in Path("run").iterdir())
+    assert written == ["best", "curves.svg", "last", "log.jsonl", "results.json"]
 
 
 def run_torchrun(folder, arguments):
     os.chdir(folder)
-    loopback_hosts()[0].enter("output.txt", {**ENVIRONMENT, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+    enter_process("output.txt", {**ENVIRONMENT, "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
     torchrun(arguments)
 
 

@@ -56,15 +56,17 @@ def test_a_constant_schedule_needs_no_length():
     assert [learning_rate_factor(step, arguments, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
 
 
-@given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(0, 3))
-def test_plateaus_halve_the_rate_as_the_scheduler_of_pytorch_does(losses, patience):
-    arguments = OptimizationArguments(schedule="plateau", plateau_patience=patience)
+@given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(0, 3), st.sampled_from([0.5, 0.1]))
+def test_plateaus_lower_the_rate_as_the_scheduler_of_pytorch_does(losses, patience, factor):
+    arguments = OptimizationArguments(schedule="plateau", plateau_patience=patience, plateau_factor=factor)
     optimizer = torch.optim.SGD([nn.Parameter(torch.zeros(1))], lr=1.0)
-    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, factor=0.5, patience=patience, threshold=0)
+    scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(
+        optimizer, factor=factor, patience=patience, threshold=0, eps=0
+    )
     for count, loss in enumerate(losses, start=1):
         scheduler.step(loss)
-        factor = learning_rate_factor(0, arguments, None, losses[:count])
-        assert factor == pytest.approx(optimizer.param_groups[0]["lr"])
+        rate = learning_rate_factor(0, arguments, None, losses[:count])
+        assert rate == pytest.approx(optimizer.param_groups[0]["lr"])
 
 
 @given(st.lists(st.integers(0, 6).map(float), min_size=1, max_size=20), st.integers(1, 6))

@@ -220,8 +220,8 @@ RECIPES = sorted(
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_of_the_project_are_complete_but_for_the_data(project_root, name):
     path = project_root / "training" / "recipes" / f"{name}.yaml"
-    data = ["--dataset", "d"] if name == "quickstart" else ["--train_files", "a", "--validation_files", "b"]
-    recipe = parse(path, *data)
+    own = {"quickstart": ["--dataset", "d"], "onlstm_wikipedia": []}  # the latter names its dataset
+    recipe = parse(path, *own.get(name, ["--train_files", "a", "--validation_files", "b"]))
     if recipe.model.init_from is None:
         check_model_arguments(recipe.model)
     assert f"training/recipes/{name}.yaml" in path.read_text() or name == "quickstart"
@@ -251,6 +251,26 @@ def test_the_full_recipes_have_the_settings_of_the_papers(project_root, name, co
     assert paper.layer_sizes == [1150, 1150, 400]
     expected = NT_ASGD | {"batch_size": batch_size, "num_epochs": num_epochs}
     assert {name: recipe.fields()[name] for name in expected} == expected
+
+
+def test_recipes_of_the_prpn_paper_have_its_settings(project_root):
+    """Sections 6.1 and 6.2 of Shen et al. (2018); the text8 model is the one of characters with these changes."""
+    characters, text8 = (read_recipe(project_root, name) for name in ("prpn_char_ptb", "prpn_text8"))
+    expected = {
+        "embedding_size": 128, "hidden_size": 1024, "num_hidden_layers": 2, "num_slots": 20, "lookback": 10,
+        "resolution": 0.1, "hard": True, "num_residual_blocks": 1, "output_dropout": 0.0, "input_dropout": 0.25,
+        "recurrent_dropout": 0.1, "tie_word_embeddings": False,
+    }  # fmt: skip
+    assert characters.model.model == expected
+    assert text8.model.model == expected | {"output_dropout": 0.4, "input_dropout": 0.2, "recurrent_dropout": 0.2}
+    expected = {
+        "optimizer": "adam", "learning_rate": 0.003, "weight_decay": 1e-6, "adam_beta1": 0.9, "adam_beta2": 0.999,
+        "adam_epsilon": 1e-8, "max_grad_norm": 1.0, "schedule": "plateau", "plateau_factor": 0.1, "batch_size": 64,
+        "bptt_length": 100, "random_bptt": False, "independent_sentences": False,
+    }  # fmt: skip
+    changed = expected | {"adam_beta1": 0.0, "batch_size": 128}
+    for recipe, settings in ((characters, expected), (text8, changed)):
+        assert {name: recipe.fields()[name] for name in settings} == settings
 
 
 def test_the_small_recipes_differ_in_the_model_only_and_have_as_many_parameters(project_root):

@@ -390,9 +390,10 @@ def test_a_second_run_in_the_folder_is_refused_in_one_sentence(project):
 def test_the_last_lines_on_the_screen_have_the_scores_and_the_places_of_what_is_left(project, capsys):
     results = train("--resume")
     scores = [f"{name} perplexity {results[f'{name}_perplexity']:.2f}" for name in ("validation", "test")]
-    f1 = f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f}"
+    baselines = ", ".join(f"{name} {100 * f1:.1f}" for name, f1 in results["baselines"].items())
+    f1 = f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f} ({baselines})"
     *_, first, second, third = capsys.readouterr().out.splitlines()
-    assert first == ", ".join([*scores, f1])
+    assert first == ", ".join([*scores, f1]) and "right branching" in baselines
     assert [second.split(), third.split()] == [["checkpoint", "run/best"], ["results", "run/results.json"]]
     results = run(train_logic, "--output_dir", "logic", "--resume")
     last = capsys.readouterr().out.splitlines()[-3:]

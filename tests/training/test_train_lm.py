@@ -21,6 +21,7 @@ from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import PRESETS, Preprocessing, gold_trees_from_brackets
 from tests.helpers.forked_processes import forked_context, run_ranks
+from tests.helpers.loopback import enter_process
 from tests.helpers.requirements import library
 from tests.helpers.training_runs import (
     GOLD_TREES,
@@ -33,7 +34,6 @@ from tests.helpers.training_runs import (
     weights_of,
     write_texts,
 )
-from tests.helpers.two_hosts import loopback_hosts
 from training import train_lm
 from training.language_models.model_setup import build_model
 from training.language_models.recipe import ModelArguments, parse_recipe
@@ -765,7 +765,7 @@ def test_a_run_that_is_killed_anywhere_and_resumed_is_the_run_that_was_not(
 
 def launch_by_accelerate(folder, arguments):
     os.chdir(folder)
-    loopback_hosts()[0].enter("output.txt", {"ACCELERATE_USE_CPU": "true"})
+    enter_process("output.txt", {"ACCELERATE_USE_CPU": "true"})
     launch_command(launch_command_parser().parse_args(arguments))
 
 

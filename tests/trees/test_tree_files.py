@@ -65,7 +65,7 @@ def test_distances_have_four_digits_where_these_tell_them_apart(path):
     assert rows[1]["words"] == list(SENTENCES[0])
 
 
-# What `str.splitlines` takes for the end of a line, and a file of trees does not.
+# `str.splitlines` takes these for the end of a line, and a file of trees does not.
 LINE_SEPARATORS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 

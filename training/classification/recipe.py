@@ -13,6 +13,7 @@ class ClassifierOptimizationArguments(UpdateArguments):
     optimizer: ClassVar[str] = "adam"
     average_from_start: ClassVar[bool] = False
     schedule: ClassVar[str] = "plateau"
+    plateau_factor: ClassVar[float] = 0.5
     warmup_steps: ClassVar[int] = 0
 
     learning_rate: float = with_default(UpdateArguments, "learning_rate", 0.001)

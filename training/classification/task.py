@@ -53,7 +53,7 @@ class Classification(Task):
 
     @abstractmethod
     def test_results(self, model: PreTrainedModel) -> dict[str, Any]:
-        """What `results.json` has of this task alone, with the scores of the best model as `test`."""
+        """Entries of `results.json` for this task alone, with the scores of the best model as `test`."""
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         self.tokenizer = self.build_tokenizer()

@@ -37,13 +37,13 @@ class EncodedSentences(NamedTuple):
     ids: list[list[int]]
 
     @classmethod
-    def of_text(cls, lines: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
+    def from_lines(cls, lines: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
         """The sentences of a text, a line each; blank ones are left out."""
         encoded = [encode_sentence(tokenizer, line)[:2] for line in lines if line.strip()]
         return cls([tuple(words) for words, _ in encoded], [ids for _, ids in encoded])
 
     @classmethod
-    def of_words(cls, sentences: Iterable[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
+    def from_words(cls, sentences: Iterable[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
         """Sentences that are split into words."""
         words = [tuple(sentence) for sentence in sentences]
         return cls(words, [encode_words(tokenizer, sentence)[0] for sentence in words])

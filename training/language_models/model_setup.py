@@ -17,7 +17,6 @@ from transformers import (
 
 import onlstm_hf
 from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
-from onlstm_hf.models.dropout import drop_connect_scale
 from onlstm_hf.utils.checkpoint_size import check_size
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
@@ -157,7 +156,7 @@ def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
     """
     if weight_dropout == model.config.weight_dropout:
         return
-    scale = drop_connect_scale(weight_dropout, model.config.weight_dropout)
+    scale = (1 - weight_dropout) / (1 - model.config.weight_dropout)  # drop-connect multiplies by it in evaluation
     for layer in model.base_model.layers:
         if not hasattr(layer, "recurrent_projection"):
             kind = type(layer).__name__

@@ -97,13 +97,14 @@ class OptimizationArguments(UpdateArguments):
     )
     schedule: Literal["constant", "cosine", "warmup_stable_decay", "plateau"] = recorded(
         "Learning rate after warm-up; cosine falls to 0 at the end, warmup_stable_decay is constant until the last "
-        "decay_steps and falls to 0 in a line, plateau halves it where validation does not improve.",
+        "decay_steps and falls to 0 in a line, plateau lowers it where validation does not improve.",
         "constant",
     )
     decay_steps: int = recorded("warmup_stable_decay: updates of the decay, the last ones of the run.", 0, at_least=0)
     plateau_patience: int = recorded(
-        "plateau: checks without improvement before the one that halves the rate.", 2, at_least=0
+        "plateau: checks without improvement before the one that lowers the rate.", 2, at_least=0
     )
+    plateau_factor: float = recorded("plateau: what the rate is multiplied by then.", 0.5, above=0, below=1)
     warmup_steps: int = recorded("Steps of linear warm-up.", 0, at_least=0)
     nonmonotone_interval: int = recorded(
         "nt-asgd: average once validation is worse than the best of all but the last n.", 5, at_least=1

@@ -84,7 +84,7 @@ def learning_rate_factor(
     if arguments.schedule == "constant":
         return 1.0
     if arguments.schedule == "plateau":
-        return 0.5 ** num_plateaus(validation_losses, arguments.plateau_patience)
+        return arguments.plateau_factor ** num_plateaus(validation_losses, arguments.plateau_patience)
     if arguments.schedule == "warmup_stable_decay":
         return min(1.0, max(0, total_steps - step) / max(1, arguments.decay_steps))
     done = (step - arguments.warmup_steps) / max(1, total_steps - arguments.warmup_steps)

@@ -272,9 +272,9 @@ class TrainingRun:
         for number, batch in enumerate(batches, start=1):
             is_last = number == len(batches)
             with nullcontext() if is_last else self.accelerator.no_sync(self.model):
-                loss, of_batch = self.task.loss(self.trained_model, batch, num_items, self.accelerator.device)
+                loss, batch_losses = self.task.loss(self.trained_model, batch, num_items, self.accelerator.device)
                 self.accelerator.backward(loss)
-            losses = {name: losses.get(name, 0.0) + value.detach() for name, value in of_batch.items()}
+            losses = {name: losses.get(name, 0.0) + value.detach() for name, value in batch_losses.items()}
         self.accelerator.clip_grad_norm_(self.model.parameters(), arguments.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()

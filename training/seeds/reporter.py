@@ -54,10 +54,10 @@ def figures(results: dict) -> dict[str, float]:
 
 def results_table(results: dict[int, dict]) -> str:
     """A row for each seed, and their mean, standard deviation (of a sample), minimum and maximum."""
-    of_seeds = {seed: figures(content) for seed, content in results.items()}
-    header = list(next(iter(of_seeds.values())))
-    columns = [[found[name] for found in of_seeds.values()] for name in header]
-    rows: dict[object, list[float]] = {seed: list(found.values()) for seed, found in of_seeds.items()}
+    figures_by_seed = {seed: figures(content) for seed, content in results.items()}
+    header = list(next(iter(figures_by_seed.values())))
+    columns = [[found[name] for found in figures_by_seed.values()] for name in header]
+    rows: dict[object, list[float]] = {seed: list(found.values()) for seed, found in figures_by_seed.items()}
     rows["mean"] = [mean(column) for column in columns]
     if len(results) > 1:
         rows["s.d."] = [stdev(column) for column in columns]

@@ -5,13 +5,10 @@ from pathlib import Path
 
 from eval.extras import import_extra
 from eval.report.tasks import LOGICAL_INFERENCE
-from onlstm_hf.hub.cards.published import published_figures
+from onlstm_hf.hub.cards.published import citation, published_figures
 
 PUBLISHED = published_figures(LOGICAL_INFERENCE)
-PUBLISHED_NOTE = (
-    f"published: {PUBLISHED[0]['source']}, taken from a list of reference figures and not checked against the paper; "
-    "trained on at most 6 operators, too"
-)
+PUBLISHED_NOTE = f"published: {citation(PUBLISHED[0])}; trained on at most 6 operators, too"
 
 
 def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:

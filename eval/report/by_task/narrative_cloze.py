@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 
 from eval.report.tasks import NARRATIVE_CLOZE
-from onlstm_hf.hub.cards.published import published_figures
+from onlstm_hf.hub.cards.published import citation, published_figures
 
 BASELINE = "bigram"
 COLUMNS = {"recall": "recall at 25", "verb_recall": "verb recall at 25", "recall_without_rare": "without rare words"}
@@ -40,7 +40,7 @@ def cloze_table(runs: Sequence[dict], names: Sequence[str] = ()) -> tuple[list[s
     for row in published:
         gain = _gain(row["system"], row["recall"], baselines[row["arguments"]])
         figures = [f"{row['recall']:.1f}", "", "", gain]
-        source = [f"{row['source']} ({row['seen']})"] if names else []
+        source = [citation(row)] if names else []
         rows.append([f"{row['system']} (published)", row["arguments"], "", *figures, *source])
     return ["model", "arguments", "seeds", *COLUMNS.values(), "gain over bigrams", *(["run"] if names else [])], rows
 

@@ -136,7 +136,8 @@ def _parsing_section(
 ) -> dict:
     """The values for the card's section on parsing."""
     scores = parsing["all"][main_row(config)]
-    recall, labels = scores["label_recall"], PENN_LABELS
+    recall, of_right_branching = (rows["label_recall"] for rows in (scores, parsing["all"]["right branching"]))
+    labels = PENN_LABELS
     if treebank.dataset != WSJ_SAMPLE:
         labels = sorted(recall, key=lambda label: -recall[label]["total"])[: len(PENN_LABELS)]
     return {
@@ -150,7 +151,9 @@ def _parsing_section(
             for row in parsing["all"]
         ],
         "label_recall": ", ".join(
-            f"{label} {100 * recall[label]['recall']:.1f} %" for label in labels if label in recall
+            f"{label} {100 * recall[label]['recall']:.1f} % ({100 * of_right_branching[label]['recall']:.1f} %)"
+            for label in labels
+            if label in recall
         ),
         "depth": f"{scores['average_depth']:.1f}",
     }

@@ -65,15 +65,15 @@ def describe_model(config: PreTrainedConfig) -> ModelDescription:
 
 
 def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
-    validation, test = (published_perplexity("ON-LSTM", part) for part in ("valid", "test"))
+    published = published_perplexity("ON-LSTM")
     f1 = published_f1("ON-LSTM, layer 2")
     return ModelDescription(
         kind=f"An ON-LSTM ({ORDERED_NEURONS_LINK})",
         ability="It predicts the next word, and its forget gates give a constituency tree of each sentence, although "
         "it was never shown {tree}.",
         example="print(model.parse({sentence}, tokenizer))",
-        published=f"Published for the paper's {test['parameters'].replace(' ', '-')}-parameter model: "
-        f"validation {validation['perplexity']}, test {test['perplexity']}.",
+        published=f"Published for the paper's {published['parameters'].replace(' ', '-')}-parameter model: "
+        f"validation {published['perplexity']['valid']}, test {published['perplexity']['test']}.",
         published_parsing="Published for the paper's model on another test set, section 23 of the full treebank "
         f"(layer 2, mean of five seeds): {f1['wsj']['mean']} on all sentences, {f1['wsj10']['mean']} on WSJ10.",
         caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
@@ -86,16 +86,17 @@ def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
 
 
 def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
-    test, f1 = published_perplexity("PRPN", "test"), published_f1("PRPN-LM")
+    published, f1 = published_perplexity("PRPN"), published_f1("PRPN-LM")
     return ModelDescription(
         kind="A PRPN ([Shen, Lin, Huang & Courville, ICLR 2018](https://arxiv.org/abs/1711.02013))",
         ability="It predicts the next word, and its parsing network gives a constituency tree of each sentence, "
         "although it was never shown {tree}.",
         example="print(model.parse({sentence}, tokenizer))",
-        published=f"Published for the paper's model ({test['parameters']} parameters): test {test['perplexity']}.",
+        published=f"Published for the paper's model ({published['parameters']} parameters by our count): "
+        f"test {published['perplexity']['test']}.",
         published_parsing="Published for the paper's language model on another test set, section 23 of the full "
-        f"treebank (mean of five seeds, as measured by Shen et al. 2019): {f1['wsj']['mean']} on all sentences; "
-        f"on WSJ10, {f1['wsj10']['mean']}.",
+        "treebank (mean of five seeds, as measured by Htut, Cho & Bowman 2018): "
+        f"{f1['wsj']['mean']} on all sentences; on WSJ10, {f1['wsj10']['mean']}.",
         caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
         "the score comes from the right-branching rule by which distances become trees "
         '(`branching_bias="none"` is the rule without it, `hard=True` that of the gates). It is meant for research '
@@ -111,7 +112,7 @@ def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
 
 
 def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
-    validation, test = (published_perplexity("AWD-LSTM", part) for part in ("valid", "test"))
+    published = published_perplexity("AWD-LSTM")
     return ModelDescription(
         kind=f"{CELLS[config.cell_type]} with the regularisation of the AWD-LSTM "
         "([Merity, Keskar & Socher, ICLR 2018](https://arxiv.org/abs/1708.02182))",
@@ -119,8 +120,8 @@ def _describe_rnn(config: PreTrainedConfig) -> ModelDescription:
         "its `parse` says so.",
         example='inputs = tokenizer({beginning}, return_tensors="pt")\n'
         "print(tokenizer.decode(model.generate(**inputs, max_new_tokens=20)[0]))",
-        published=f"Published for the AWD-LSTM of {test['parameters']} parameters: "
-        f"validation {validation['perplexity']}, test {test['perplexity']}.",
+        published=f"Published for the AWD-LSTM of {published['parameters']} parameters: "
+        f"validation {published['perplexity']['valid']}, test {published['perplexity']['test']}.",
         published_parsing=None,
         caution="It is meant for research and teaching: do not use it where a text generator is needed.",
         tags=("awd-lstm", config.cell_type),

@@ -22,20 +22,15 @@ def published_figures(task: str) -> list[dict]:
 
 
 def citation(row: Mapping) -> str:
-    """Returns the source of a figure; in brackets the place where it was read, or how it got here otherwise."""
-    known = row["place"] if row.get("verified") else None if row["seen"] == "paper" else row["seen"]
-    return row["source"] if known is None else f"{row['source']} ({known})"
+    """Returns the source of a figure and the place where it stands, and whether nobody has read it there."""
+    if row.get("computed"):
+        return f"{row['source']} (computed)"
+    return f"{row['source']}, {row['place']}" + ("" if row["verified"] else " (not verified)")
 
 
-def published_perplexity(system: str, part: str) -> dict:
-    """The row of a system on the Penn Treebank text.
-
-    Args:
-        system: its name in the file.
-        part: "valid" or "test".
-    """
-    rows = published_figures("language modelling")
-    return next(row for row in rows if (row["system"], row["text"]) == (system, f"Penn Treebank {part}"))
+def published_perplexity(system: str) -> dict:
+    """The row of a system on the Penn Treebank text, by its name in the file."""
+    return next(row for row in published_figures("language modelling") if row["system"] == system)
 
 
 def published_f1(system: str) -> dict:

@@ -206,7 +206,7 @@ def test_from_trees_to_a_table(tmp_path, capsys):
     assert evaluate_scripts.main(arguments) == 0
     results = json.loads(output.read_text())
     assert [model["system"] for model in results["models"]] == ["unigram", "bigram", "LSTM"]
-    # There are only two different events, and the model can make no others.
+    # The model can make only two different events.
     assert all(model["scores"]["recall"] == 1 for model in results["models"])
     assert results["documents"]["test"]["num_events"] == 6 and results["arguments"] == "nouns"
 

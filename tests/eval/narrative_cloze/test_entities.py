@@ -17,7 +17,7 @@ BOB, MR_BOB = "(NNP Bob) (NNP Lee)", "(NNP Mr.) (NNP Lee)"
 MRS_KIM, ACME = "(NNP Mrs.) (NNP Kim)", "(NNP Acme) (NNP Boat) (NNP Corp.)"
 SOLD, SAID, ARE = "(VBD sold)", "(VBD said)", "(VBP are)"
 
-# By what they show: the clauses of a document, and subject, object and prepositional object of each event.
+# For each case, the clauses of a document, and subject, object and prepositional object of each event.
 DOCUMENTS = {
     "one head is one entity, a plural as well; what is in one event is a singleton": (
         [clause("(DT a) (NN boat)", "(VBZ lies)"), clause("(NNS men)", SOLD, "(DT the) (NNS boats)")],

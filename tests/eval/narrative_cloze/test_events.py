@@ -11,7 +11,7 @@ from tests.helpers.requirements import library
 
 library("lemminflect")
 
-# By what they show: a tree, and its events as verb, subject, object, prepositional object, preposition.
+# For each case, a tree, and its events as verb, subject, object, prepositional object, preposition.
 SENTENCES = {
     "objects, and the phrase that the verb asks for": (
         """( (S (NP-SBJ (DT The) (NN cook)) (VP (VBD put) (NP (DT the) (NN soup)) (PP-TMP (IN at) (NP (NN noon)))

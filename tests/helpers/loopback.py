@@ -1,0 +1,35 @@
+"""Processes that find one another on the loopback interface, as those of several hosts do in a network."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from multiprocessing.process import BaseProcess
+
+import psutil
+
+ADDRESS = "127.0.0.1"
+_INTERFACE = {"GLOO_SOCKET_IFNAME": "lo"}
+
+
+def start_process(command: Sequence[str], output: str, environment: Mapping[str, str]) -> subprocess.Popen:
+    """Starts a command whose output goes to the file `output`."""
+    with open(output, "w") as file:
+        return subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment, **_INTERFACE})
+
+
+def enter_process(output: str, environment: Mapping[str, str]) -> None:
+    """Sets this process up as `start_process` does it with one that it starts."""
+    os.environ |= {**environment, **_INTERFACE}
+    with open(output, "w") as file:
+        for descriptor in (1, 2):
+            os.dup2(file.fileno(), descriptor)
+    sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1, closefd=False) for number in (1, 2))
+
+
+def kill_all(process: subprocess.Popen | BaseProcess) -> None:
+    """Ends a process and all that it started, at once and without a word to them."""
+    root = psutil.Process(process.pid)
+    for one in [*root.children(recursive=True), root]:
+        one.kill()
+    process.wait() if isinstance(process, subprocess.Popen) else process.join()

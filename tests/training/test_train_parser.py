@@ -1,0 +1,113 @@
+"""From text to one parser: voters, a grammar that listens to them, their average, and the model that learns it."""
+
+import json
+from argparse import Namespace
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from onlstm_hf.trees.tree_files import read_tree_file
+from tests.helpers.training_runs import GOLD_TREES, write_texts
+from training import train_parser
+
+SHARED = """
+bptt_length: 8
+batch_size: 2
+optimizer: adamw
+learning_rate: 0.01
+num_epochs: 1
+num_threads: 1
+output_dir: runs
+"""
+SIZES = "embedding_size: 8, hidden_size: 12"
+RECIPES = {
+    "onlstm": f"model: {{{SIZES}, num_hidden_layers: 2, chunk_size: 4}}\n{SHARED}",
+    "prpn": f"model_type: prpn\nmodel: {{{SIZES}, num_hidden_layers: 1, num_slots: 4, lookback: 2}}\n{SHARED}",
+    "student": f"tree_batch_size: 4\n{SHARED}",
+    "grammar": "model: {num_nonterminals: 3, num_preterminals: 4, hidden_size: 8}\nnum_epochs: 1\noutput_dir: runs\n",
+}
+PERPLEXITY_OF_START = 100.0
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_texts(train=120, valid=12)
+    Path("gold.mrg").write_text(GOLD_TREES)
+    for name, recipe in RECIPES.items():
+        Path(f"{name}.yaml").write_text(recipe)
+
+
+def arguments(*more):
+    return [
+        *("--output_dir", "out", "--voters", "onlstm.yaml", "prpn.yaml", "--student", "student.yaml"),
+        *("--seeds", "1", "--train_files", "train.txt", "--validation_files", "valid.txt"),
+        *map(str, more),
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("project")
+def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
+    command = arguments("--grammar", "grammar.yaml", "--gold_trees", "gold.mrg", "--weights", 5, "--margins", 0.2)
+    assert train_parser.main([*command, "--trial_steps", "2", "--num_threads", "1"]) == 0
+    averaged = read_tree_file("out/averaged/averaged.jsonl.xz").model["averaged"]
+    assert Counter(member["model_type"] for member in averaged) == {"onlstm": 1, "prpn": 1, "neural_grammar": 1}
+    assert {member["weight"] for member in averaged} == {1}
+    grammar = json.loads(Path("out/grammar/seed_1/results.json").read_text())
+    assert len(grammar["votes"]) == 2 and "parsing" in grammar
+    choice = json.loads(Path("out/choice.json").read_text())
+    results = json.loads(Path("out/parser/seed_1/results.json").read_text())
+    assert {name: results["recipe"][name] for name in choice["chosen"]} == choice["chosen"]
+    assert results["recipe"]["init_from"] == "out/onlstm/seed_1/best"
+    assert results["target_trees"]["of_training_text"] and "parsing" in results
+    assert "parser\nseed" in capfd.readouterr().out
+
+    # The same command trains nothing again.
+    kept = {path: path.stat().st_mtime_ns for path in Path("out").rglob("best/model.safetensors")}
+    assert len(kept) == 5
+    assert train_parser.main([*command, "--trial_steps", "2", "--num_threads", "1"]) == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+@pytest.mark.usefixtures("project")
+def test_a_stage_that_fails_ends_the_command_with_what_to_do(capfd):
+    assert train_parser.main([*arguments(), "--hidden_sise", "3"]) == 1
+    assert "hidden_sise" in capfd.readouterr().err
+    Path("onlstm.yaml").write_text(RECIPES["onlstm"].replace("chunk_size: 4", "chunk_size: 5"))
+    assert train_parser.main(arguments()) == 1
+    assert "train_seeds.py ended with exit code 1; the same command continues" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("perplexities", "agreements", "chosen"),
+    [
+        ([101, 102, 104], [50, 52, 55], 1),  # the best agreement among those that keep the perplexity
+        ([101, 102, 103], [50, 52, 55], 2),
+        ([110, 108, 109], [50, 52, 55], 1),  # of none that keeps it, the one that loses least
+    ],
+)
+def test_weight_and_margin_are_chosen_without_gold_trees(tmp_path, monkeypatch, perplexities, agreements, chosen):
+    start = tmp_path / "start" / "best"
+    start.mkdir(parents=True)
+    scores = {"validation_perplexity": PERPLEXITY_OF_START}
+    (start.parent / "results.json").write_text(json.dumps(scores))
+    weights, tried = [1.0, 3.0, 10.0], []
+
+    def train_student(averaged, start, trial, *_):
+        tried.append(trial.weight)
+        index = weights.index(trial.weight)
+        return {
+            "validation_perplexity": perplexities[index],
+            "target_trees": {"held_out_tree_f1": agreements[index]},
+        }
+
+    monkeypatch.setattr(train_parser, "train_student", train_student)
+    options = Namespace(
+        **{"weights": weights, "margins": [0.1], "seeds": [1], "trial_steps": 4},
+        **{"max_perplexity_loss": 0.031, "output_dir": tmp_path},
+    )
+    trial = train_parser.choose(Path("averaged"), start, options, [])
+    assert tried == weights and (trial.weight, trial.margin) == (weights[chosen], 0.1)
+    assert json.loads((tmp_path / "choice.json").read_text())["chosen"]["tree_loss_weight"] == weights[chosen]

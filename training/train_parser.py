@@ -1,0 +1,260 @@
+"""Trains a parser from text alone: several models, the average of their trees, and one model that learns it.
+
+    python training/train_parser.py --output_dir runs/parser --train_files train.txt --validation_files valid.txt \\
+        --voters training/recipes/onlstm_ptb_small.yaml training/recipes/prpn_ptb_small.yaml \\
+        --grammar training/recipes/grammar_ptb_focused.yaml \\
+        --student training/recipes/onlstm_ptb_small_distilled.yaml --seeds 1111 2222 3333
+
+The stages are scripts of this folder, and each leaves its files in the output folder:
+    onlstm_ptb_small/seed_1111, ...   train_seeds.py: the voters, each recipe with each seed
+    voters/                           the trees that they find in the training text
+    grammar/seed_1111, ...            train_grammar.py: grammars that listen to these votes
+    averaged/                         average_trees.py: the average of all, in which each type of model counts the same
+    trials/, choice.json              train_lm.py: a few updates with each weight and margin of the ranking loss
+    parser/seed_1111, ...             train_lm.py: the student, which starts from the voters of the first recipe
+
+Gold trees are scored and never choose anything. Weight and margin are those with the best agreement with held-out
+averaged trees, among those whose validation perplexity is at most `--max_perplexity_loss` above that of the start. The
+same command continues after any interruption. Options that are not listed here are passed on to train_lm.py.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
+
+from onlstm_hf.trees.tree_files import read_tree_file
+from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.programs import positive_integer, run_program
+from onlstm_hf.utils.results_file import portable
+from training import average_trees
+from training.language_models.recipe import parse_recipe
+from training.seeds.reporter import results_table
+from training.train_grammar import TEXT_TREES
+
+FOLDER = Path(__file__).resolve().parent
+# Fields of a recipe that say how gold trees are read; a grammar takes them from the voters.
+TREEBANK_FIELDS = (
+    *("treebank_preset", "dropped_tags", "treebank_lowercase", "treebank_digits", "function_tag_separators"),
+)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A few updates of the student with one weight and margin of the ranking loss.
+
+    Attributes:
+        weight, margin: of the ranking loss.
+        perplexity: of the validation text afterwards.
+        agreement: F1 against held-out averaged trees, in per cent.
+    """
+
+    weight: float
+    margin: float
+    perplexity: float
+    agreement: float
+
+
+def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Runs all stages, and prints the tables of voters and students.
+
+    Raises:
+        ValueError, OSError: for bad input, before training begins.
+        ChildProcessError: if a stage failed.
+    """
+    recipes = {Path(name).stem: name for name in options.voters}
+    if len(recipes) < len(options.voters):
+        raise ValueError("two of the voters' recipes have the same name")
+    parsed = parse_recipe([options.voters[0], *text_options(options), *arguments])
+    voters = {name: train_voters(name, recipe, options, arguments) for name, recipe in recipes.items()}
+    files = {name: trees_of_text(folders, options) for name, folders in voters.items()}
+    if options.grammar is not None:
+        treebank = [
+            part
+            for name in TREEBANK_FIELDS
+            if (value := getattr(parsed.data, name)) is not None
+            for part in (f"--{name}", *([value] if isinstance(value, str) else [json.dumps(value)]))
+        ]
+        tokenizer = next(iter(voters.values()))[0]
+        files["grammar"] = train_grammars(files, tokenizer, treebank, options)
+    averaged = average(files, options)
+    starts = next(iter(voters.values()))
+    chosen = choose(averaged, starts[0], options, arguments)
+    for seed, start in zip(options.seeds, starts, strict=True):
+        train_student(averaged, start, chosen, f"parser/seed_{seed}", ["--seed", seed], options, arguments)
+    for name in (*recipes, "parser"):
+        results = {seed: read_results(options.output_dir / name / f"seed_{seed}") for seed in options.seeds}
+        print(f"\n{name}\n{results_table(results)}")
+
+
+def text_options(options: argparse.Namespace) -> list[str]:
+    """The files of text and gold trees, as options of train_lm.py."""
+    given = {"train_files": options.train_files, "validation_files": options.validation_files}
+    given |= {"test_files": options.test_files, "gold_trees": options.gold_trees and [options.gold_trees]}
+    return [part for name, values in given.items() if values for part in (f"--{name}", *values)]
+
+
+def run_script(name: str, *arguments: Any) -> None:
+    """Runs a script of this folder in a process of its own.
+
+    Raises:
+        ChildProcessError: if it failed.
+    """
+    arguments = [str(argument) for argument in arguments]
+    print(f"\npython training/{name} {' '.join(arguments)}", flush=True)
+    code = subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode
+    if code:
+        raise ChildProcessError(f"{name} ended with exit code {code}; the same command continues")
+
+
+def read_results(folder: Path) -> dict:
+    """The results of a finished run."""
+    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+
+
+def train_voters(name: str, recipe: str, options: argparse.Namespace, arguments: Sequence[str]) -> list[Path]:
+    """The checkpoints of one recipe, by seed."""
+    folder = options.output_dir / name
+    at_once = ["--at-once", options.at_once]
+    run_script(
+        "train_seeds.py",
+        *(recipe, "--seeds", *options.seeds, *at_once, "--output_dir", folder, *text_options(options), *arguments),
+    )
+    return [folder / f"seed_{seed}" / "best" for seed in options.seeds]
+
+
+def trees_of_text(checkpoints: Sequence[Path], options: argparse.Namespace) -> list[Path]:
+    """The files of the trees that checkpoints find in the training text."""
+    folder = options.output_dir / "voters"
+    folder.mkdir(parents=True, exist_ok=True)
+    names = [str(path) for path in checkpoints]
+    arguments = [*names, "--files", *options.train_files, "--output-dir", str(folder), "--only-ranks"]
+    parsed = average_trees.build_parser().parse_args(arguments)
+    return [average_trees.parsed_text(name, parsed)[1] for name in names]
+
+
+def train_grammars(
+    files: dict[str, list[Path]], tokenizer: Path, treebank: Sequence[str], options: argparse.Namespace
+) -> list[Path]:
+    """The files of the trees that grammars find, which have listened to those of other models."""
+    number = sum(map(len, files.values()))
+    votes = [f"{path}={number / len(files) / len(own):g}" for own in files.values() for path in own]
+    gold = ["--gold_trees", options.gold_trees, *treebank] if options.gold_trees else []
+    folders = [options.output_dir / "grammar" / f"seed_{seed}" for seed in options.seeds]
+    for seed, folder in zip(options.seeds, folders, strict=True):
+        run_script(
+            "train_grammar.py",
+            *(options.grammar, "--train_files", *options.train_files, "--tokenizer", tokenizer, "--votes", *votes),
+            *(*gold, "--seed", seed, "--output_dir", folder, "--resume"),
+        )
+    return [folder / TEXT_TREES for folder in folders]
+
+
+def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
+    """The file of the averaged trees."""
+    folder = options.output_dir / "averaged"
+    path, names = folder / average_trees.AVERAGED, [str(path) for own in files.values() for path in own]
+    if path.exists():
+        members = read_tree_file(path).model.get("averaged", [])
+        if Counter(member["model"] for member in members) == Counter(map(portable, names)):
+            return path
+    run_script("average_trees.py", *names, "--files", *options.train_files, "--by-type", "--output-dir", folder)
+    return path
+
+
+def choose(averaged: Path, start: Path, options: argparse.Namespace, arguments: Sequence[str]) -> Trial:
+    """The trial with the best agreement among those that keep the perplexity; of none, the one with the lowest."""
+    trials = []
+    for weight in options.weights:
+        for margin in options.margins:
+            trial, name = Trial(weight, margin, 0.0, 0.0), f"trials/weight_{weight:g}_margin_{margin:g}"
+            steps = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
+            results = train_student(averaged, start, trial, name, steps, options, arguments)
+            trials.append(
+                Trial(weight, margin, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"])
+            )
+    limit = (1 + options.max_perplexity_loss) * read_results(start.parent)["validation_perplexity"]
+    fitting = [trial for trial in trials if trial.perplexity <= limit]
+    if fitting:
+        chosen = max(fitting, key=lambda trial: trial.agreement)
+    else:
+        chosen = min(trials, key=lambda trial: trial.perplexity)
+    for trial in trials:
+        print(
+            f"weight {trial.weight:g}, margin {trial.margin:g}: validation perplexity {trial.perplexity:.2f} "
+            f"(at most {limit:.2f}), agreement {trial.agreement:.1f}{', chosen' if trial == chosen else ''}"
+        )
+    write_json(
+        options.output_dir / "choice.json",
+        {
+            "chosen": {"tree_loss_weight": chosen.weight, "tree_margin": chosen.margin},
+            "largest_perplexity": limit,
+            "trials": [vars(trial) for trial in trials],
+        },
+    )
+    return chosen
+
+
+def train_student(
+    averaged: Path,
+    start: Path,
+    trial: Trial,
+    name: str,
+    own: Sequence[Any],
+    options: argparse.Namespace,
+    arguments: Sequence[str],
+) -> dict:
+    """Trains a checkpoint on towards the averaged trees, and returns its results."""
+    folder = options.output_dir / name
+    loss = ("--tree_loss_weight", trial.weight, "--tree_margin", trial.margin)
+    run_script(
+        "train_lm.py",
+        *(options.student, "--init_from", start, "--target_trees", averaged, *loss, *text_options(options)),
+        *(*arguments, *own, "--output_dir", folder, "--resume"),
+    )
+    return read_results(folder)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The arguments of the script."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--output_dir", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
+        "--voters",
+        nargs="+",
+        required=True,
+        metavar="RECIPE",
+        help="of train_lm.py; the first is the student's",
+    )
+    parser.add_argument("--grammar", metavar="RECIPE", help="recipe of train_grammar.py (default: no grammar)")
+    parser.add_argument("--student", required=True, metavar="RECIPE", help="recipe of train_lm.py for the last stage")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1111, 2222, 3333], metavar="SEED")
+    parser.add_argument("--at-once", type=positive_integer, default=1, metavar="N", help="voters trained at once")
+    parser.add_argument("--train_files", nargs="+", required=True, metavar="FILE", help="the text, a sentence a line")
+    parser.add_argument("--validation_files", nargs="+", required=True, metavar="FILE")
+    parser.add_argument("--test_files", nargs="+", metavar="FILE")
+    parser.add_argument("--gold_trees", metavar="FILE", help="trees to report F1 on")
+    parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 3.0, 10.0], metavar="X", help="%(default)s")
+    parser.add_argument("--margins", type=float, nargs="+", default=[0.1, 0.3], metavar="X", help="%(default)s")
+    parser.add_argument("--trial_steps", type=positive_integer, default=40, metavar="N", help="updates (%(default)s)")
+    parser.add_argument("--max_perplexity_loss", type=float, default=0.03, metavar="SHARE", help="%(default)s")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the script and returns its exit code."""
+    options, others = build_parser().parse_known_args(arguments)
+    return run_program("train_parser.py", lambda: train_parser(options, others))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
