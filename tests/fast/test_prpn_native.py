@@ -14,8 +14,8 @@ from onlstm_hf.fast.prpn.contract import ReadingWeights
 from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
 from onlstm_hf.fast.recurrence.native_library import NativeOperator
 from onlstm_hf.fast.recurrence.tensor_tuples import flatten
-from tests.fast.test_prpn import arguments, leaves
 from tests.helpers.native_operators import needs_operator, use_instruction_set
+from tests.helpers.reading_problems import arguments, leaves
 from tests.helpers.recurrences import read_sequence
 from tests.helpers.requirements import is_required
 
