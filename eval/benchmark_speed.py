@@ -4,11 +4,13 @@
     python eval/benchmark_speed.py --cases recurrence step --size small --threads 2
     python eval/benchmark_speed.py --cases step --recipe prpn_lm_ptb
     python eval/benchmark_speed.py --cases parsing --treebank wsj.mrg
+    python eval/benchmark_speed.py --cases neighbours --threads 2 --rounds 5
     python eval/benchmark_speed.py --cases --loss-curves train.txt
 
-Cases: `recurrence` (training pass of a recurrent stack, also by torch.nn.LSTM), `step` (whole update of train_lm.py)
-and `parsing`. All contestants take turns in every round. A ratio compares two times of the same round; its median and
-quartiles over the rounds are printed.
+Cases: `recurrence` (training pass of a recurrent stack, also by torch.nn.LSTM), `step` (whole update of train_lm.py),
+`parsing`, and only where it is asked for `neighbours` (training passes on a CPU beside processes that keep it busy).
+All contestants take turns in every round. A ratio compares two times of the same round; its median and quartiles over
+the rounds are printed.
 """
 
 import argparse
@@ -36,14 +38,16 @@ from eval.speed.cases import (
     measure_recurrence,
     measure_step,
 )
-from eval.speed.measurement import Spread, ratios
+from eval.speed.measurement import Spread, forbid_tf32, ratios
+from eval.speed.neighbours import measure_neighbours
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import describe_machine, write_results
 
-CASES = ("recurrence", "step", "parsing")
+CASES = ("recurrence", "step", "parsing", "neighbours")
+DEFAULT_CASES = CASES[:-1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,7 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--cases", nargs="*", choices=CASES, default=CASES, metavar="CASE", help=f"of {', '.join(CASES)} (all)"
+        "--cases",
+        nargs="*",
+        choices=CASES,
+        default=DEFAULT_CASES,
+        metavar="CASE",
+        help=f"of {', '.join(CASES)} (all but the last)",
     )
     parser.add_argument("--size", choices=["full", "small"], default="full", help="size of the models (%(default)s)")
     parser.add_argument("--recipe", metavar="NAME", help="a recipe of training/recipes, for the case step")
@@ -84,7 +93,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if options.threads:
         torch.set_num_threads(options.threads)
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False  # float32 is float32
+    forbid_tf32()
     size = "quick" if options.quick else options.size
     rounds = options.rounds or (2 if options.quick else 7)
     print(", ".join(f"{name}: {value}" for name, value in describe_machine(device).items()), flush=True)
@@ -94,6 +103,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
         "recurrence": lambda: measure_recurrence(size, rounds, device),
         "step": lambda: measure_step(size, rounds, device, options.recipe),
         "parsing": lambda: measure_parsing(size, rounds, device, read_sentences(options, size)),
+        "neighbours": lambda: measure_neighbours(size, rounds),
     }
     for case, measure in measures.items():
         if case in options.cases:
@@ -135,14 +145,15 @@ def print_outcome(outcome: Outcome) -> dict:
 
 
 def contestants_table(outcome: Outcome) -> str:
-    """The speed of every contestant, also relative to the reference and to the LSTM layers of the same precision."""
+    """The speed of every contestant, also relative to the reference and to LSTM layers of its precision or sizes."""
     seconds, rows = outcome.seconds, []
-    reference = next(name for name in seconds if name.startswith(REFERENCE))
+    reference = next((times for name, times in seconds.items() if name.startswith(REFERENCE)), None)
     for name, times in seconds.items():
         speed = Spread.of(outcome.num_tokens / time for time in times)
-        lstm = seconds.get(f"{LSTM} {name.split()[-1]}")
-        relative = "" if lstm is None else str(Spread.of(ratios(times, lstm)))
-        rows.append([name, str(speed), str(Spread.of(ratios(seconds[reference], times))), relative])
+        lstm = seconds.get(f"{LSTM} {name.partition(' ')[2]}")
+        faster = "" if reference is None else str(Spread.of(ratios(reference, times)))
+        slower = "" if lstm is None else str(Spread.of(ratios(times, lstm)))
+        rows.append([name, str(speed), faster, slower])
     return format_table(["path", "tokens/s", f"speed / {REFERENCE}", f"time / {LSTM}"], rows)
 
 

@@ -202,7 +202,7 @@ def write_toy_corpus(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for split, trees_of_split in splits.items():
-        rows = ({"text": " ".join(_words(tree)), "tree": tree} for tree in trees_of_split)
+        rows = ({"text": " ".join(tree_words(tree)), "tree": tree} for tree in trees_of_split)
         _write(folder / f"{split}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
     _write(folder / "README.md", _dataset_card(splits, seed, max_words))
     return folder
@@ -279,7 +279,7 @@ def _distinct_trees(seed: int, max_words: int) -> Iterator[str]:
     num_failures = 0
     while num_failures < 2000:
         tree = grammar.draw(rng)
-        words = tuple(_words(tree))
+        words = tuple(tree_words(tree))
         if words in seen or not MIN_WORDS <= len(words) <= max_words:
             num_failures += 1
         else:
@@ -288,7 +288,8 @@ def _distinct_trees(seed: int, max_words: int) -> Iterator[str]:
             yield tree
 
 
-def _words(tree: str) -> list[str]:
+def tree_words(tree: str) -> list[str]:
+    """The words of a tree that `generate_toy_treebank` returned."""
     return re.findall(r"([^() ]+)\)", tree)
 
 
@@ -303,11 +304,11 @@ def _dataset_card(splits: Mapping[str, Sequence[str]], seed: int, max_words: int
     num_sentences = sum(map(len, splits.values()))
     size = next(name for name, limit in SIZE_CATEGORIES.items() if num_sentences < limit)
     table = "\n".join(
-        f"| {split} | {len(trees):,} | {sum(len(_words(tree)) for tree in trees):,} |"
+        f"| {split} | {len(trees):,} | {sum(len(tree_words(tree)) for tree in trees):,} |"
         for split, trees in splits.items()
     )
     sizes = ", ".join(f"num_{split}={len(trees)}" for split, trees in splits.items())
-    tree = min(splits["train"][:100], key=lambda tree: abs(len(_words(tree)) - 8))
+    tree = min(splits["train"][:100], key=lambda tree: abs(len(tree_words(tree)) - 8))
     return f"""---
 license: apache-2.0
 language:
@@ -337,7 +338,7 @@ All sentences are distinct: those of the validation and test splits do not occur
 Columns: `text`, the words with spaces between them; `tree`, the gold tree in brackets with the labels and
 part-of-speech tags of the Penn Treebank. For example:
 
-    {" ".join(_words(tree))}
+    {" ".join(tree_words(tree))}
     {tree}
 
 The trees are those that the sentences were drawn with; nothing was annotated by hand. The grammar and its weights are

@@ -147,7 +147,7 @@ class LanguageModeling(Task):
             shift_labels=batch.shift_labels.to(device),
             state=self.state if batch.continues else None,
             use_cache=True,
-            num_items_in_batch=num_items,
+            num_items_in_batch=torch.as_tensor(num_items),  # compiled code would be another for each number
             skip_logits=True,
         )
         self.state = output.state.detach()

@@ -93,9 +93,9 @@ def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_tur
             ]
             for layer in layers:
                 layer.implementation = path
-            contestants[f"{path} {precision}"] = _training_pass(layers, _run_onlstm, stack, dtype, device)
+            contestants[f"{path} {precision}"] = training_pass(layers, run_onlstm, stack, dtype, device)
         layers = [nn.LSTM(*sizes) for sizes in pairwise(stack.layer_sizes)]
-        contestants[f"{LSTM} {precision}"] = _training_pass(layers, _run_lstm, stack, dtype, device)
+        contestants[f"{LSTM} {precision}"] = training_pass(layers, run_lstm, stack, dtype, device)
     contestants, left_out = leave_out_unavailable(contestants)
     seconds = take_turns(contestants, rounds, device, shortest_turn)
     case = f"recurrent stack, training, {stack}"
@@ -107,12 +107,14 @@ def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_tur
     return Outcome(case, seconds, stack.batch_size * stack.length, rows, left_out)
 
 
-def _run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
+def run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
+    """Outputs `[T, B, H]` of a layer that reads `[T, B, I]` from its first state on."""
     state = (tensor.to(inputs.device) for tensor in layer.initial_state(inputs.shape[1]))
     return layer(inputs, *state, None).outputs
 
 
-def _run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
+def run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
+    """The same; raises a `ValueError` where the CPU has no LSTM in this precision."""
     try:
         return layer(inputs)[0]
     except RuntimeError as error:
@@ -121,9 +123,18 @@ def _run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
         raise ValueError("oneDNN has no LSTM in this precision for this CPU") from error
 
 
-def _training_pass(
+def training_pass(
     layers: Sequence[nn.Module], run_layer: Callable, stack: Stack, dtype: torch.dtype | None, device: torch.device
 ) -> Callable[[], None]:
+    """Returns a function that computes outputs and all gradients of a stack of layers once.
+
+    Args:
+        layers: lowest first.
+        run_layer: outputs `[T, B, H]` of a layer and its inputs.
+        stack: shapes of the inputs and outputs.
+        dtype: of autocast, `None` for none.
+        device: where.
+    """
     modules = nn.ModuleList(layers).to(device)
     inputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[0], device=device, requires_grad=True)
     grad_outputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[-1], device=device)
@@ -138,7 +149,14 @@ def _training_pass(
     return run
 
 
-def measure_step(size: str, rounds: int, device: torch.device, recipe: str | None = None) -> list[Outcome]:
+def measure_step(
+    size: str,
+    rounds: int,
+    device: torch.device,
+    recipe: str | None = None,
+    overrides: Sequence[str] = (),
+    paths: Sequence[str] = PATHS,
+) -> list[Outcome]:
     """A whole update as `train_lm.py` makes it, on one batch of random words.
 
     Args:
@@ -146,24 +164,27 @@ def measure_step(size: str, rounds: int, device: torch.device, recipe: str | Non
         rounds: turns of every contestant.
         device: where.
         recipe: name of a file of `training/recipes`.
+        overrides: further arguments of `train_lm.py`.
+        paths: of the recurrence; the ratios need `"reference"` and `"auto"`.
     """
     recipe = recipe or RECIPES[size]
-    overrides = OVERRIDES + (QUICK_OVERRIDES if size == "quick" else [])
+    overrides = [*OVERRIDES, *(QUICK_OVERRIDES if size == "quick" else []), *overrides]
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
         _write_random_text(text, 50 if size == "quick" else 9998)  # <eos> and <unk> come by themselves
         contestants, num_tokens = {}, 0
         for precision in PRECISIONS:
-            run = start_training(recipe, text, precision, Path(folder) / precision, overrides)
-            contestants |= step_contestants(run, PATHS, precision)
+            run = start_training(recipe, text, precision, Path(folder) / precision, overrides, device)
+            contestants |= step_contestants(run, paths, precision)
             num_tokens = next(run.batches.batches(0)).input_ids.numel()
         contestants, left_out = leave_out_unavailable(contestants)
         seconds = take_turns(contestants, rounds, device)
-    case = f"whole training step of {recipe}, {num_tokens} tokens"
-    rows = [
-        Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
-        Row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
-    ]
+    case, rows = f"whole training step of {recipe}, {num_tokens} tokens", []
+    if REFERENCE in seconds:
+        rows = [
+            Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
+            Row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
+        ]
     for precision in PRECISIONS:
         speed = [num_tokens / time for time in seconds[f"auto {precision}"]]
         rows.append(Row(case, f"{precision}, tokens a second", speed))

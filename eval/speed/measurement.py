@@ -85,3 +85,8 @@ def synchronize(device: torch.device) -> None:
     """Waits for all work that a GPU was given."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
+
+
+def forbid_tf32() -> None:
+    """Makes products of float32 on a GPU what their name says, for all libraries alike."""
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False

@@ -1,7 +1,5 @@
 """Cross-entropy over a vocabulary without ever holding all logits."""
 
-import math
-
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -10,6 +8,8 @@ from .linear import linear, matmul
 IGNORED_LABEL = -100
 # A product that makes logits reads and writes the whole gradient of the weight; its block has at least half its size.
 _BYTES_PER_PRODUCT = 1 << 23
+# A GPU has memory for larger blocks, and waits for Python between them.
+_BYTES_PER_PRODUCT_ON_GPU = 1 << 26
 
 
 def projected_next_token_loss(
@@ -83,7 +83,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
         grad_hidden, grad_priors = torch.empty_like(hidden_states), torch.empty_like(log_priors, dtype=dtype)
         grad_weight, grad_bias = torch.zeros_like(weight, dtype=dtype), torch.zeros_like(bias, dtype=dtype)
         total = torch.zeros((), dtype=dtype, device=hidden_states.device)
-        logits_per_block = max(_BYTES_PER_PRODUCT // hidden_states.element_size(), grad_weight.numel() // 2)
+        num_bytes = _BYTES_PER_PRODUCT if hidden_states.device.type == "cpu" else _BYTES_PER_PRODUCT_ON_GPU
+        logits_per_block = max(num_bytes // hidden_states.element_size(), grad_weight.numel() // 2)
+        minus_one = total.new_full((), -1.0)
         for rows in _row_blocks(len(hidden_states), num_components * len(weight), logits_per_block):
             inputs = hidden_states[rows].flatten(0, 1)
             log_probabilities = linear(inputs, product_weight, product_bias).log_softmax(-1, dtype=dtype)
@@ -96,7 +98,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                 grad_priors[rows] = -responsibilities
                 # The gradient of a sum is between -1 and 1: no half precision loses it.
                 grad_logits = log_probabilities.exp_()
-                grad_logits.scatter_add_(-1, targets[rows], -torch.ones_like(targets[rows], dtype=dtype))
+                grad_logits.scatter_add_(-1, targets[rows], minus_one.expand_as(targets[rows]))
                 grad_logits = grad_logits.mul_(responsibilities.unsqueeze(-1)).flatten(0, 1)
                 grad_bias += grad_logits.sum(dim=0)
                 grad_logits = grad_logits.to(hidden_states.dtype)
@@ -129,6 +131,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 def _row_blocks(num_rows: int, row_size: int, entries_per_block: int) -> list[slice]:
     """Blocks of rows as large as each other, of no more entries than that (but of one row at least)."""
-    num_blocks = math.ceil(num_rows / max(1, entries_per_block // row_size))
-    size = math.ceil(num_rows / max(1, num_blocks))
-    return [slice(start, start + size) for start in range(0, num_rows, max(1, size))]
+    num_blocks = max(1, -(-num_rows // max(1, entries_per_block // row_size)))
+    size = -(-num_rows // num_blocks)
+    # By numbers of blocks and not of rows: compiled code is another for each number that `range` is given.
+    return [slice(number * size, (number + 1) * size) for number in range(num_blocks)]

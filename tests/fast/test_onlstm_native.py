@@ -15,8 +15,8 @@ from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.fast.recurrence.fast_path import choose_path
 from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
 from onlstm_hf.fast.recurrence.native_library import NativeOperator
-from tests.fast.test_onlstm import PADDINGS, Problem, gradients, make_problem, operator_call
 from tests.helpers.native_operators import needs_operator, use_instruction_set
+from tests.helpers.onlstm_problems import PADDINGS, Problem, gradients, make_problem, operator_call
 from tests.helpers.recurrences import ordered_neurons
 from tests.helpers.requirements import is_required
 

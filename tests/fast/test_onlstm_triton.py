@@ -12,7 +12,7 @@ import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.fast.onlstm import triton as module
-from tests.fast.test_onlstm import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
+from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
 from tests.helpers.recurrences import ordered_neurons
 from tests.helpers.requirements import library
 

@@ -10,8 +10,8 @@ import torch
 
 from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.fast.recurrence.path_check import PLAIN_PATH, PathChecks, Setting
-from tests.fast.test_onlstm import gradients, make_problem
 from tests.helpers.fast_paths import record_paths
+from tests.helpers.onlstm_problems import gradients, make_problem
 from tests.helpers.recurrences import ordered_neurons
 
 CPU = torch.device("cpu")

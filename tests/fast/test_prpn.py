@@ -5,37 +5,8 @@ from hypothesis import strategies as st
 
 from onlstm_hf.fast.prpn.contract import ReadingWeights
 from onlstm_hf.models.modeling_prpn import attend, attend_to_windows
+from tests.helpers.reading_problems import arguments, leaves
 from tests.helpers.recurrences import read_sequence
-
-INPUT_SIZE = 5
-
-
-def arguments(batch_size, length, num_slots, size, masks=True, dtype=torch.float64):
-    """Differentiable arguments of `read_sequence`: input gates, inputs, weights, gates, memories; then the masks."""
-    torch.manual_seed(0)
-
-    def random(*shape):
-        return torch.randn(shape, dtype=dtype, requires_grad=True)
-
-    weights = ReadingWeights(
-        random(size, INPUT_SIZE + size),
-        random(size),
-        random(4 * size, size),
-        *(random(4 * size) for _ in range(3)),
-        *(random(size) for _ in range(2)),
-    )
-    gates = torch.rand(batch_size, length, num_slots, dtype=dtype).requires_grad_()
-    memories = random(batch_size, num_slots, size), random(batch_size, num_slots, size)
-    tensors = random(batch_size, length, 4 * size), random(batch_size, length, INPUT_SIZE), weights, gates, *memories
-    if not masks:
-        return tensors, (None, None, None)
-    newest_keep, key_keep = torch.rand(2, batch_size, length, size, dtype=dtype).unbind()
-    summary_keep = torch.rand(size, dtype=dtype) * torch.bernoulli(torch.full((size,), 0.5, dtype=dtype))
-    return tensors, (newest_keep, key_keep, summary_keep)
-
-
-def leaves(tensors):
-    return [leaf for tensor in tensors for leaf in (tensor if isinstance(tensor, ReadingWeights) else [tensor])]
 
 
 @settings(max_examples=25, deadline=None)

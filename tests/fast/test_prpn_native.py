@@ -14,8 +14,8 @@ from onlstm_hf.fast.prpn.contract import ReadingWeights
 from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
 from onlstm_hf.fast.recurrence.native_library import NativeOperator
 from onlstm_hf.fast.recurrence.tensor_tuples import flatten
-from tests.fast.test_prpn import arguments, leaves
 from tests.helpers.native_operators import needs_operator, use_instruction_set
+from tests.helpers.reading_problems import arguments, leaves
 from tests.helpers.recurrences import read_sequence
 from tests.helpers.requirements import is_required
 
@@ -113,7 +113,7 @@ def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
 )
 def test_any_shape_with_any_number_of_threads(batch_size, length, num_slots, size, masks, num_threads):
     tensors, keep = arguments(batch_size, length, num_slots, size, masks)
-    # Where all slots are nearly closed, gradients of the gates are what rounding leaves of large differences.
+    # Rounding leaves the gradients of gates of large differences where all slots are nearly closed.
     gates = (0.1 + 0.9 * tensors[3].detach()).requires_grad_()
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)

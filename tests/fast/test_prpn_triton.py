@@ -10,8 +10,7 @@ import torch
 
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
 from onlstm_hf.fast.prpn import triton as module
-from tests.fast.test_prpn import arguments
-from tests.helpers.reading_problems import check
+from tests.helpers.reading_problems import arguments, check
 from tests.helpers.recurrences import read_sequence
 from tests.helpers.requirements import library
 

@@ -12,8 +12,8 @@ import torch
 from onlstm_hf.fast.onlstm import operator as onlstm_module
 from onlstm_hf.fast.onlstm import triton as module
 from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
-from tests.fast.test_onlstm import Problem, gradients, make_problem
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
+from tests.helpers.onlstm_problems import Problem, gradients, make_problem
 from tests.helpers.recurrences import ordered_neurons
 
 assert os.environ["TRITON_INTERPRET"] == "1"

@@ -21,14 +21,14 @@ from accelerate.state import AcceleratorState, GradientState
 from pyarrow import parquet
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from eval import benchmark_speed, compare_page, time_page
+from eval import benchmark_speed, check_gpu, compare_page, time_page
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.export import export_checkpoint
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
-from training import quickstart, record_growth
+from training import quickstart, record_growth, train_parser
 from training.logic.pairs import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -70,9 +70,11 @@ PARSERS = {
     "python eval/compare_page.py": compare_page.build_parser,
     "python eval/time_page.py": time_page.build_parser,
     "python training/record_growth.py": record_growth.build_parser,
+    "python training/train_parser.py": train_parser.build_parser,
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,
+    "python eval/check_gpu.py": check_gpu.build_parser,
 }
 
 

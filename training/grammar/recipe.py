@@ -43,6 +43,7 @@ class GrammarOptimizationArguments(UpdateArguments):
     schedule: ClassVar[str] = "constant"
     warmup_steps: ClassVar[int] = 0
     mixed_precision: ClassVar[str] = "no"
+    torch_compile: ClassVar[bool] = False
 
     learning_rate: float = with_default(UpdateArguments, "learning_rate", 0.003)
     adam_beta1: float = with_default(UpdateArguments, "adam_beta1", 0.75)

@@ -112,6 +112,11 @@ class UpdateArguments:
     num_epochs: int = recorded("Passes over the training data.", 1000, at_least=1)
     max_steps: int | None = recorded("Stop after this many updates, whatever the epoch.", None, at_least=1)
     mixed_precision: Literal["no", "bf16", "fp16"] = recorded("Autocast dtype.", "no")
+    torch_compile: bool = recorded(
+        "Compile both passes by torch.compile: the same update in fewer operations, after minutes of compilation. For "
+        "GPUs that wait for Python.",
+        False,
+    )
     seed: int = fixed("Seed of initialisation, dropout and order.", 1111, at_least=0)
 
     @property

@@ -29,7 +29,7 @@ from training.loop.checkpointing import (
     without_notices,
     write_checksums,
 )
-from training.loop.model_setup import choose_implementation, run_model_code
+from training.loop.model_setup import choose_implementation, compiled, run_model_code
 from training.loop.optimization import (
     all_finite,
     average_gradients,
@@ -147,6 +147,9 @@ class TrainingRun:
         self.averaged = average_of(model, arguments.average_decay) if arguments.averages else None
         self.model, self.optimizer = self.accelerator.prepare(model, build_optimizer(model, arguments))
         average_gradients(self.model)
+        self.trained_model = self.model
+        if arguments.torch_compile:
+            self.trained_model = compiled(self.model, self.accelerator.device)
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
@@ -183,7 +186,7 @@ class TrainingRun:
         giving up Python's lock, for which a thread that still frees a tensor waits in turn: for ever
         (pytorch/pytorch issue 56297).
         """
-        self.model = self.accelerator.unwrap_model(self.model)
+        self.model = self.trained_model = self.accelerator.unwrap_model(self.model)
         self.accelerator.free_memory()
         self.accelerator.end_training()
 
@@ -269,7 +272,7 @@ class TrainingRun:
         for number, batch in enumerate(batches, start=1):
             is_last = number == len(batches)
             with nullcontext() if is_last else self.accelerator.no_sync(self.model):
-                loss, batch_losses = self.task.loss(self.model, batch, num_items, self.accelerator.device)
+                loss, batch_losses = self.task.loss(self.trained_model, batch, num_items, self.accelerator.device)
                 self.accelerator.backward(loss)
             losses = {name: losses.get(name, 0.0) + value.detach() for name, value in batch_losses.items()}
         self.accelerator.clip_grad_norm_(self.model.parameters(), arguments.max_grad_norm)

@@ -1,16 +1,21 @@
 // What the compiled CPU operators are made of: vectors of floats and their functions, products of matrices with a
-// weight that is packed once, memory that is kept, and a barrier. Compiled for each instruction set, into each operator.
+// weight that is packed once, memory that is kept, and threads that work together. Compiled for each instruction set,
+// into each operator.
 
 #pragma once
 
 #include <algorithm>
 #include <atomic>
+#include <climits>
 #include <cstdint>
 #include <cstring>
 #include <memory>
 #include <new>
-#include <thread>
 #include <vector>
+
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #if defined(__AVX512BF16__)
 #include <immintrin.h>
@@ -276,34 +281,104 @@ class Workspace {
     size_t next_ = 0;
 };
 
-// A barrier that threads pass a few times in each step: they look rather than sleep, as the wait is short, and give
-// way now and then in case that the thread they wait for needs their core.
-class Barrier {
-   public:
-    void wait(int num_threads) {
-        if (num_threads == 1) return;
-        const int generation = generation_.load(std::memory_order_relaxed);
-        if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads) {
-            arrived_.store(0, std::memory_order_relaxed);
-            generation_.store(generation + 1, std::memory_order_release);
-            return;
-        }
-        for (int looks = 1; generation_.load(std::memory_order_acquire) == generation; looks++)
-            if (looks % LOOKS == 0) std::this_thread::yield();
-    }
-
-   private:
-    static constexpr int LOOKS = 4096;
-    alignas(64) std::atomic<int> arrived_{0};
-    alignas(64) std::atomic<int> generation_{0};
-};
-
 struct Range {
     int64_t begin, end;
 };
-Range share(int64_t count, int thread, int num_threads) {
-    return {count * thread / num_threads, count * (thread + 1) / num_threads};
-}
+
+// One of so many parts of some work.
+struct Part {
+    int index, count;
+    // Its share of so many rows, columns or the like.
+    Range of(int64_t size) const { return {size * index / count, size * (index + 1) / count}; }
+};
+
+// Threads that go through the phases of each step together. A phase has as many parts as threads were asked for. Every
+// thread takes its own part, whose data are in its cache, and then those that nobody has taken: where other work keeps
+// a thread from its core, the rest goes on without it.
+class Team {
+   public:
+    explicit Team(int num_parts) : num_parts_(num_parts), taken_(new Taken[num_parts]) {}
+
+    // The way of one thread through the phases, which must be the same for all threads.
+    class Member {
+       public:
+        Member(Team& team, int thread) : team_(team), thread_(thread) {}
+
+        // Calls `function(part)` for each part that this thread takes, and returns when all parts are done.
+        template <class Function>
+        void run(Function function) {
+            phase_++;
+            int num_done = 0;
+            for (int i = 0; i < team_.num_parts_ && team_.has_parts(phase_); i++) {
+                const int part = (thread_ + i) % team_.num_parts_;
+                if (!team_.take(part, phase_)) continue;
+                function(Part{part, team_.num_parts_});
+                num_done++;
+            }
+            team_.finish(phase_, num_done);
+        }
+
+       private:
+        Team& team_;
+        const int thread_;
+        int phase_ = 0;
+    };
+
+   private:
+    // Looks at what the others have done, some tens of microseconds long, before a thread sleeps. On a machine without
+    // other work hardly any wait is longer; a thread that waits for one without a core should not hold another core.
+    static constexpr int LOOKS = 1000;
+
+    struct alignas(64) Taken {
+        std::atomic<int> phase{0};
+    };
+
+    int64_t parts_until(int phase) const { return static_cast<int64_t>(phase) * num_parts_; }
+    bool has_parts(int phase) const { return num_taken_.load(std::memory_order_relaxed) < parts_until(phase); }
+
+    bool take(int part, int phase) {
+        std::atomic<int>& taken = taken_[part].phase;
+        int before = phase - 1;
+        if (taken.load(std::memory_order_relaxed) != before ||
+            !taken.compare_exchange_strong(before, phase, std::memory_order_relaxed))
+            return false;
+        num_taken_.fetch_add(1, std::memory_order_relaxed);
+        return true;
+    }
+
+    void finish(int phase, int num_done) {
+        if (num_done &&
+            num_done_.fetch_add(num_done, std::memory_order_acq_rel) + num_done == parts_until(phase)) {
+            completed_.store(phase);
+            if (sleeping_.load()) wake_all();
+            return;
+        }
+        for (int looks = 0; looks < LOOKS; looks++) {
+            if (completed_.load(std::memory_order_acquire) >= phase) return;
+            relax();
+        }
+        sleeping_.fetch_add(1);
+        for (int completed; (completed = completed_.load()) < phase;) sleep_while(completed);
+        sleeping_.fetch_sub(1);
+    }
+
+    static void relax() {
+#if defined(__x86_64__)
+        __builtin_ia32_pause();
+#endif
+    }
+    void sleep_while(int completed) {
+        syscall(SYS_futex, &completed_, FUTEX_WAIT_PRIVATE, completed, nullptr, nullptr, 0);
+    }
+    void wake_all() { syscall(SYS_futex, &completed_, FUTEX_WAKE_PRIVATE, INT_MAX, nullptr, nullptr, 0); }
+
+    const int num_parts_;
+    const std::unique_ptr<Taken[]> taken_;
+    alignas(64) std::atomic<int64_t> num_taken_{0};  // parts, of all phases
+    alignas(64) std::atomic<int64_t> num_done_{0};
+    alignas(64) std::atomic<int> completed_{0};  // the last phase of which all parts are done
+    std::atomic<int> sleeping_{0};
+};
 
 // Rows of a tile: as equal as can be, at most MAX_ROWS.
 template <class Function>

@@ -2,9 +2,9 @@
 // the equations and the order of the gates' columns.
 //
 // One parallel region runs through the whole sequence. The recurrent weight is packed once into vectors of LANES output
-// columns, each a stream over the summed dimension; every thread keeps its own columns at every step. The product of a
-// step is made in register tiles, and the forward pass applies the pointwise equations to a tile before it leaves the
-// registers. This file is compiled once for each instruction set, with the same names.
+// columns, each a stream over the summed dimension; every part of the work has its own columns at every step. The
+// product of a step is made in register tiles, and the forward pass applies the pointwise equations to a tile before it
+// leaves the registers. This file is compiled once for each instruction set, with the same names.
 
 #include <omp.h>
 
@@ -103,118 +103,130 @@ void run_forward(const Sizes& sizes, const Forward& f) {
     auto* master_input = workspace.take<float>(B * padded);
     auto* master_forget = workspace.take<float>(B * padded);
 
-    Barrier barrier;
-#pragma omp parallel num_threads(sizes.num_threads)
+    const int num_parts = sizes.num_threads;
+    Team team(num_parts);
+#pragma omp parallel num_threads(num_parts)
     {
-        const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
-        const Range my_streams = share(master_streams, thread, num_threads);
-        const Range my_blocks = share(unit_blocks, thread, num_threads);
-        const Range my_rows = share(B, thread, num_threads);
+        Team::Member member(team, omp_get_thread_num());
         Vector sums[MAX_ROWS * MAX_STREAMS];
         const Product* streams[MAX_STREAMS];
 
-        for (int64_t s = my_streams.begin; s < my_streams.end; s++)
-            pack_rows(weight, H, s * LANES, std::min<int64_t>(LANES, 2 * C - s * LANES),
-                      master_weight + s * stream_size);
-        for (int64_t block = my_blocks.begin; block < my_blocks.end; block++)
-            for (int64_t gate = 0; gate < 4; gate++)
-                pack_rows(weight, H, 2 * C + gate * H + block * LANES,
-                          std::min<int64_t>(LANES, H - block * LANES),
-                          unit_weight + (block * 4 + gate) * stream_size);
-        for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
-            for (int64_t u = 0; u < padded; u++) cell[b * padded + u] = u < H ? f.cell[b * H + u] : 0.0f;
-            for (int64_t k = 0; k < stride; k++) {
-                hiddens[b * stride + k] = from_float<Product>(k < H ? f.hidden[b * H + k] : 0.0f);
-                hiddens[(B + b) * stride + k] = from_float<Product>(0.0f);
+        member.run([&](Part part) {
+            const Range my_streams = part.of(master_streams);
+            const Range my_blocks = part.of(unit_blocks);
+            const Range my_rows = part.of(B);
+            for (int64_t s = my_streams.begin; s < my_streams.end; s++)
+                pack_rows(weight, H, s * LANES, std::min<int64_t>(LANES, 2 * C - s * LANES),
+                          master_weight + s * stream_size);
+            for (int64_t block = my_blocks.begin; block < my_blocks.end; block++)
+                for (int64_t gate = 0; gate < 4; gate++)
+                    pack_rows(weight, H, 2 * C + gate * H + block * LANES,
+                              std::min<int64_t>(LANES, H - block * LANES),
+                              unit_weight + (block * 4 + gate) * stream_size);
+            for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
+                for (int64_t u = 0; u < padded; u++) cell[b * padded + u] = u < H ? f.cell[b * H + u] : 0.0f;
+                for (int64_t k = 0; k < stride; k++) {
+                    hiddens[b * stride + k] = from_float<Product>(k < H ? f.hidden[b * H + k] : 0.0f);
+                    hiddens[(B + b) * stride + k] = from_float<Product>(0.0f);
+                }
+                for (int64_t u = 0; carried && u < padded; u++)
+                    carried[b * padded + u] = u < H ? f.hidden[b * H + u] : 0;
             }
-            for (int64_t u = 0; carried && u < padded; u++) carried[b * padded + u] = u < H ? f.hidden[b * H + u] : 0;
-        }
-            barrier.wait(num_threads);
+        });
 
         for (int64_t t = 0; t < T; t++) {
             const Product* previous = hiddens + (t % 2) * B * stride;
             Product* next = hiddens + (1 - t % 2) * B * stride;
             const Sequence* inputs = input_gates + t * B * G;
 
-            for (int64_t s = my_streams.begin; s < my_streams.end; s += MAX_STREAMS) {
-                const int count = static_cast<int>(std::min<int64_t>(MAX_STREAMS, my_streams.end - s));
-                for (int i = 0; i < count; i++) streams[i] = master_weight + (s + i) * stream_size;
-                for_row_tiles(B, [&](int64_t first, int rows) {
-                    std::fill_n(sums, rows * count, Vector{});
-                    multiply(rows, count, previous + first * stride, stride, streams, stride, sums);
-                    for (int row = 0; row < rows; row++)
-                        for (int i = 0; i < count; i++) {
-                            const int64_t column = (s + i) * LANES, b = first + row;
-                            const int64_t lanes = std::min<int64_t>(LANES, 2 * C - column);
-                            const Vector sum = sums[row * count + i] + load(inputs + b * G + column, lanes);
-                            store(logits + b * 2 * C + column, sum, lanes);
-                        }
-                });
-            }
-            barrier.wait(num_threads);
-
-            for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
-                float* row = logits + b * 2 * C;
-                float* distances = f.distances + (t * B + b) * 2;
-                distances[0] = static_cast<float>(1 - cumulative_softmax(row, C, [&](int64_t c, float value) {
-                    std::fill_n(master_input + b * padded + c * K, K, 1 - value);
-                }));
-                distances[1] = static_cast<float>(cumulative_softmax(row + C, C, [&](int64_t c, float value) {
-                    std::fill_n(master_forget + b * padded + c * K, K, value);
-                }));
-                if (f.softmaxes) std::memcpy(f.softmaxes + (t * B + b) * 2 * C, row, 2 * C * sizeof(float));
-            }
-            barrier.wait(num_threads);
-
-            for (int64_t block = my_blocks.begin; block < my_blocks.end; block++) {
-                const int64_t unit = block * LANES, lanes = std::min<int64_t>(LANES, H - unit);
-                for (int gate = 0; gate < 4; gate++) streams[gate] = unit_weight + (block * 4 + gate) * stream_size;
-                for_row_tiles(B, [&](int64_t first, int rows) {
-                    std::fill_n(sums, rows * 4, Vector{});
-                    // A line of each row: nothing else would fetch these before they are needed.
-                    for (int row = 0; row < rows; row++)
-                        for (int gate = 0; gate < 4; gate++)
-                            fetch(inputs + (first + row) * G + 2 * C + gate * H + unit, lanes);
-                    multiply(rows, 4, previous + first * stride, stride, streams, stride, sums);
-                    for (int row = 0; row < rows; row++) {
-                        const int64_t b = first + row, step_row = t * B + b;
-                        const Sequence* gates = inputs + b * G + 2 * C + unit;
-                        const Vector candidate = hyperbolic_tangent(sums[row * 4] + load(gates, lanes));
-                        const Vector input_gate = sigmoid(sums[row * 4 + 1] + load(gates + H, lanes));
-                        const Vector forget_gate = sigmoid(sums[row * 4 + 2] + load(gates + 2 * H, lanes));
-                        const Vector output_gate = sigmoid(sums[row * 4 + 3] + load(gates + 3 * H, lanes));
-                        const Vector mi = load(master_input + b * padded + unit);
-                        const Vector mf = load(master_forget + b * padded + unit);
-                        const Vector overlap = mi * mf;
-                        const Vector before = load(cell + b * padded + unit);
-                        Vector after = (forget_gate * overlap + (mf - overlap)) * before +
-                                       (input_gate * overlap + (mi - overlap)) * candidate;
-                        Vector hidden = output_gate * hyperbolic_tangent(after);
-                        if (f.mask) {
-                            if (!f.mask[step_row]) {
-                                after = before;
-                                hidden = load(carried + b * padded + unit);
+            member.run([&](Part part) {
+                const Range my_streams = part.of(master_streams);
+                for (int64_t s = my_streams.begin; s < my_streams.end; s += MAX_STREAMS) {
+                    const int count = static_cast<int>(std::min<int64_t>(MAX_STREAMS, my_streams.end - s));
+                    for (int i = 0; i < count; i++) streams[i] = master_weight + (s + i) * stream_size;
+                    for_row_tiles(B, [&](int64_t first, int rows) {
+                        std::fill_n(sums, rows * count, Vector{});
+                        multiply(rows, count, previous + first * stride, stride, streams, stride, sums);
+                        for (int row = 0; row < rows; row++)
+                            for (int i = 0; i < count; i++) {
+                                const int64_t column = (s + i) * LANES, b = first + row;
+                                const int64_t lanes = std::min<int64_t>(LANES, 2 * C - column);
+                                const Vector sum = sums[row * count + i] + load(inputs + b * G + column, lanes);
+                                store(logits + b * 2 * C + column, sum, lanes);
                             }
-                            store(carried + b * padded + unit, hidden);
+                    });
+                }
+            });
+
+            member.run([&](Part part) {
+                const Range my_rows = part.of(B);
+                for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
+                    float* row = logits + b * 2 * C;
+                    float* distances = f.distances + (t * B + b) * 2;
+                    distances[0] = static_cast<float>(1 - cumulative_softmax(row, C, [&](int64_t c, float value) {
+                        std::fill_n(master_input + b * padded + c * K, K, 1 - value);
+                    }));
+                    distances[1] = static_cast<float>(cumulative_softmax(row + C, C, [&](int64_t c, float value) {
+                        std::fill_n(master_forget + b * padded + c * K, K, value);
+                    }));
+                    if (f.softmaxes) std::memcpy(f.softmaxes + (t * B + b) * 2 * C, row, 2 * C * sizeof(float));
+                }
+            });
+
+            member.run([&](Part part) {
+                const Range my_blocks = part.of(unit_blocks);
+                for (int64_t block = my_blocks.begin; block < my_blocks.end; block++) {
+                    const int64_t unit = block * LANES, lanes = std::min<int64_t>(LANES, H - unit);
+                    for (int gate = 0; gate < 4; gate++) streams[gate] = unit_weight + (block * 4 + gate) * stream_size;
+                    for_row_tiles(B, [&](int64_t first, int rows) {
+                        std::fill_n(sums, rows * 4, Vector{});
+                        // A line of each row: nothing else would fetch these before they are needed.
+                        for (int row = 0; row < rows; row++)
+                            for (int gate = 0; gate < 4; gate++)
+                                fetch(inputs + (first + row) * G + 2 * C + gate * H + unit, lanes);
+                        multiply(rows, 4, previous + first * stride, stride, streams, stride, sums);
+                        for (int row = 0; row < rows; row++) {
+                            const int64_t b = first + row, step_row = t * B + b;
+                            const Sequence* gates = inputs + b * G + 2 * C + unit;
+                            const Vector candidate = hyperbolic_tangent(sums[row * 4] + load(gates, lanes));
+                            const Vector input_gate = sigmoid(sums[row * 4 + 1] + load(gates + H, lanes));
+                            const Vector forget_gate = sigmoid(sums[row * 4 + 2] + load(gates + 2 * H, lanes));
+                            const Vector output_gate = sigmoid(sums[row * 4 + 3] + load(gates + 3 * H, lanes));
+                            const Vector mi = load(master_input + b * padded + unit);
+                            const Vector mf = load(master_forget + b * padded + unit);
+                            const Vector overlap = mi * mf;
+                            const Vector before = load(cell + b * padded + unit);
+                            Vector after = (forget_gate * overlap + (mf - overlap)) * before +
+                                           (input_gate * overlap + (mi - overlap)) * candidate;
+                            Vector hidden = output_gate * hyperbolic_tangent(after);
+                            if (f.mask) {
+                                if (!f.mask[step_row]) {
+                                    after = before;
+                                    hidden = load(carried + b * padded + unit);
+                                }
+                                store(carried + b * padded + unit, hidden);
+                            }
+                            store(cell + b * padded + unit, after);
+                            store(next + b * stride + unit, hidden, lanes);
+                            store(outputs + step_row * H + unit, hidden, lanes);
+                            if (f.activations) {
+                                float* saved = f.activations + step_row * 4 * H + unit;
+                                store(saved, candidate, lanes);
+                                store(saved + H, input_gate, lanes);
+                                store(saved + 2 * H, forget_gate, lanes);
+                                store(saved + 3 * H, output_gate, lanes);
+                                store(f.cells + step_row * H + unit, before, lanes);
+                            }
                         }
-                        store(cell + b * padded + unit, after);
-                        store(next + b * stride + unit, hidden, lanes);
-                        store(outputs + step_row * H + unit, hidden, lanes);
-                        if (f.activations) {
-                            float* saved = f.activations + step_row * 4 * H + unit;
-                            store(saved, candidate, lanes);
-                            store(saved + H, input_gate, lanes);
-                            store(saved + 2 * H, forget_gate, lanes);
-                            store(saved + 3 * H, output_gate, lanes);
-                            store(f.cells + step_row * H + unit, before, lanes);
-                        }
-                    }
-                });
-            }
-            barrier.wait(num_threads);
+                    });
+                }
+            });
         }
-        for (int64_t b = my_rows.begin; b < my_rows.end; b++)
-            std::memcpy(f.last_cell + b * H, cell + b * padded, H * sizeof(float));
+        member.run([&](Part part) {
+            const Range my_rows = part.of(B);
+            for (int64_t b = my_rows.begin; b < my_rows.end; b++)
+                std::memcpy(f.last_cell + b * H, cell + b * padded, H * sizeof(float));
+        });
     }
 }
 
@@ -234,163 +246,170 @@ void run_backward(const Sizes& sizes, const Backward& f) {
     auto* grad_masters = workspace.take<float>(B * 2 * C);
     auto* scratch = workspace.take<float>(sizes.num_threads * 4 * (H + LANES));
 
-    Barrier barrier;
-#pragma omp parallel num_threads(sizes.num_threads)
+    const int num_parts = sizes.num_threads;
+    // The pointwise part is shared out by rows, and by runs of chunks where there are few rows.
+    const int64_t runs = std::min<int64_t>(C, (2 * num_parts + B - 1) / B);
+    Team team(num_parts);
+#pragma omp parallel num_threads(num_parts)
     {
-        const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
-        const Range my_streams = share(num_streams, thread, num_threads);
-        const Range my_rows = share(B, thread, num_threads);
-        // The pointwise part is shared out by rows, and by runs of chunks where there are few rows.
-        const int64_t runs = std::min<int64_t>(C, (2 * num_threads + B - 1) / B);
-        const Range my_items = share(B * runs, thread, num_threads);
-        float* mi_units = scratch + thread * 4 * (H + LANES);
+        Team::Member member(team, omp_get_thread_num());
+        float* mi_units = scratch + omp_get_thread_num() * 4 * (H + LANES);
         float* mf_units = mi_units + H + LANES;
         float* grad_mi_units = mf_units + H + LANES;
         float* grad_mf_units = grad_mi_units + H + LANES;
         Vector sums[MAX_ROWS * MAX_STREAMS];
         const Product* streams[MAX_STREAMS];
 
-        for (int64_t s = my_streams.begin; s < my_streams.end; s++)
-            pack_columns(weight, G, H, s * LANES, std::min<int64_t>(LANES, H - s * LANES),
-                         packed + s * stream_size);
-        for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
-            for (int64_t k = G; k < stride; k++) step_gates[b * stride + k] = from_float<Product>(0.0f);
-            for (int64_t u = 0; u < H; u++) {
-                f.grad_hidden[b * H + u] = grad_outputs ? to_float(grad_outputs[((T - 1) * B + b) * H + u]) : 0.0f;
-                f.grad_cell[b * H + u] = f.grad_last_cell ? f.grad_last_cell[b * H + u] : 0.0f;
+        member.run([&](Part part) {
+            const Range my_streams = part.of(num_streams);
+            const Range my_rows = part.of(B);
+            for (int64_t s = my_streams.begin; s < my_streams.end; s++)
+                pack_columns(weight, G, H, s * LANES, std::min<int64_t>(LANES, H - s * LANES),
+                             packed + s * stream_size);
+            for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
+                for (int64_t k = G; k < stride; k++) step_gates[b * stride + k] = from_float<Product>(0.0f);
+                for (int64_t u = 0; u < H; u++) {
+                    f.grad_hidden[b * H + u] = grad_outputs ? to_float(grad_outputs[((T - 1) * B + b) * H + u]) : 0.0f;
+                    f.grad_cell[b * H + u] = f.grad_last_cell ? f.grad_last_cell[b * H + u] : 0.0f;
+                }
             }
-        }
-            barrier.wait(num_threads);
+        });
 
         for (int64_t t = T - 1; t >= 0; t--) {
-            for (int64_t item = my_items.begin; item < my_items.end; item++) {
-                const int64_t b = item / runs, step_row = t * B + b;
-                const Range chunks = share(C, static_cast<int>(item % runs), static_cast<int>(runs));
-                const int64_t first_unit = chunks.begin * K, units = (chunks.end - chunks.begin) * K;
-                const bool real = !f.mask || f.mask[step_row];
-                float* grad_row = grad_masters + b * 2 * C;
-                const float extra_mi = f.grad_distances ? f.grad_distances[step_row * 2] / C : 0.0f;
-                const float extra_mf = f.grad_distances ? f.grad_distances[step_row * 2 + 1] / C : 0.0f;
-                Sequence* gates = grad_gates + step_row * G + 2 * C + first_unit;
-                Product* product_gates = step_gates + b * stride + 2 * C + first_unit;
-                if (!real) {
+            member.run([&](Part part) {
+                const Range my_items = part.of(B * runs);
+                for (int64_t item = my_items.begin; item < my_items.end; item++) {
+                    const int64_t b = item / runs, step_row = t * B + b;
+                    const Range chunks = Part{static_cast<int>(item % runs), static_cast<int>(runs)}.of(C);
+                    const int64_t first_unit = chunks.begin * K, units = (chunks.end - chunks.begin) * K;
+                    const bool real = !f.mask || f.mask[step_row];
+                    float* grad_row = grad_masters + b * 2 * C;
+                    const float extra_mi = f.grad_distances ? f.grad_distances[step_row * 2] / C : 0.0f;
+                    const float extra_mf = f.grad_distances ? f.grad_distances[step_row * 2 + 1] / C : 0.0f;
+                    Sequence* gates = grad_gates + step_row * G + 2 * C + first_unit;
+                    Product* product_gates = step_gates + b * stride + 2 * C + first_unit;
+                    if (!real) {
+                        for (int64_t c = chunks.begin; c < chunks.end; c++) {
+                            grad_row[c] = extra_mi;
+                            grad_row[C + c] = extra_mf;
+                        }
+                        for (int gate = 0; gate < 4; gate++) {
+                            std::fill_n(gates + gate * H, units, from_float<Sequence>(0.0f));
+                            std::fill_n(product_gates + gate * H, units, from_float<Product>(0.0f));
+                        }
+                        continue;
+                    }
+
+                    const float* softmaxes = f.softmaxes + step_row * 2 * C;
+                    double cumulative_input = 0, cumulative_forget = 0;
+                    for (int64_t c = 0; c < chunks.end; c++) {
+                        cumulative_input += softmaxes[c];
+                        cumulative_forget += softmaxes[C + c];
+                        if (c < chunks.begin) continue;
+                        const int64_t unit = (c - chunks.begin) * K;
+                        std::fill_n(mi_units + unit, K, 1 - static_cast<float>(cumulative_input));
+                        std::fill_n(mf_units + unit, K, static_cast<float>(cumulative_forget));
+                    }
+
+                    const float* activations = f.activations + step_row * 4 * H + first_unit;
+                    const float* before = f.cells + step_row * H + first_unit;
+                    const float* after = (t + 1 < T ? f.cells + (step_row + B) * H : f.last_cell + b * H) + first_unit;
+                    float* grad_hidden = f.grad_hidden + b * H + first_unit;
+                    float* grad_cell = f.grad_cell + b * H + first_unit;
+                    for (int64_t u = 0; u < units; u += LANES) {
+                        const int64_t lanes = std::min<int64_t>(LANES, units - u);
+                        const Vector candidate = load(activations + u, lanes);
+                        const Vector input_gate = load(activations + H + u, lanes);
+                        const Vector forget_gate = load(activations + 2 * H + u, lanes);
+                        const Vector output_gate = load(activations + 3 * H + u, lanes);
+                        const Vector previous = load(before + u, lanes);
+                        const Vector tanh_cell = hyperbolic_tangent(load(after + u, lanes));
+                        const Vector mi = load(mi_units + u), mf = load(mf_units + u);
+                        const Vector overlap = mi * mf;
+                        const Vector from_hidden = load(grad_hidden + u, lanes);
+                        const Vector from_cell = load(grad_cell + u, lanes) +
+                                                 from_hidden * output_gate * (1.0f - tanh_cell * tanh_cell);
+                        const Vector grad_input = from_cell * candidate, grad_forget = from_cell * previous;
+                        const Vector grads[4] = {
+                            from_cell * (input_gate * overlap + (mi - overlap)) * (1.0f - candidate * candidate),
+                            grad_input * overlap * input_gate * (1.0f - input_gate),
+                            grad_forget * overlap * forget_gate * (1.0f - forget_gate),
+                            from_hidden * tanh_cell * output_gate * (1.0f - output_gate)};
+                        for (int gate = 0; gate < 4; gate++) {
+                            store(gates + gate * H + u, grads[gate], lanes);
+                            store(product_gates + gate * H + u, grads[gate], lanes);
+                        }
+                        const Vector slack = grad_input * (input_gate - 1.0f) + grad_forget * (forget_gate - 1.0f);
+                        store(grad_mi_units + u, grad_input + mf * slack);
+                        store(grad_mf_units + u, grad_forget + mi * slack);
+                        store(grad_cell + u, from_cell * (forget_gate * overlap + (mf - overlap)), lanes);
+                    }
                     for (int64_t c = chunks.begin; c < chunks.end; c++) {
-                        grad_row[c] = extra_mi;
-                        grad_row[C + c] = extra_mf;
+                        const int64_t unit = (c - chunks.begin) * K;
+                        float grad_mi = extra_mi, grad_mf = extra_mf;
+                        for (int64_t u = unit; u < unit + K; u++) {
+                            grad_mi += grad_mi_units[u];
+                            grad_mf += grad_mf_units[u];
+                        }
+                        grad_row[c] = grad_mi;
+                        grad_row[C + c] = grad_mf;
                     }
-                    for (int gate = 0; gate < 4; gate++) {
-                        std::fill_n(gates + gate * H, units, from_float<Sequence>(0.0f));
-                        std::fill_n(product_gates + gate * H, units, from_float<Product>(0.0f));
-                    }
-                    continue;
                 }
+            });
 
-                const float* softmaxes = f.softmaxes + step_row * 2 * C;
-                double cumulative_input = 0, cumulative_forget = 0;
-                for (int64_t c = 0; c < chunks.end; c++) {
-                    cumulative_input += softmaxes[c];
-                    cumulative_forget += softmaxes[C + c];
-                    if (c < chunks.begin) continue;
-                    const int64_t unit = (c - chunks.begin) * K;
-                    std::fill_n(mi_units + unit, K, 1 - static_cast<float>(cumulative_input));
-                    std::fill_n(mf_units + unit, K, static_cast<float>(cumulative_forget));
+            member.run([&](Part part) {
+                const Range my_rows = part.of(B);
+                for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
+                    const int64_t step_row = t * B + b;
+                    for (int master = 0; master < 2; master++) {
+                        // The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
+                        const double sign = master == 0 ? -1 : 1;
+                        float* grads = grad_masters + (b * 2 + master) * C;
+                        const float* softmax = f.softmaxes + (step_row * 2 + master) * C;
+                        double reverse = 0, dot = 0;
+                        for (int64_t c = C - 1; c >= 0; c--) {
+                            reverse += sign * grads[c];
+                            dot += reverse * softmax[c];
+                            grads[c] = static_cast<float>(reverse);
+                        }
+                        for (int64_t c = 0; c < C; c++) {
+                            const float grad = softmax[c] * (grads[c] - static_cast<float>(dot));
+                            grad_gates[step_row * G + master * C + c] = from_float<Sequence>(grad);
+                            step_gates[b * stride + master * C + c] = from_float<Product>(grad);
+                        }
+                    }
                 }
+            });
 
-                const float* activations = f.activations + step_row * 4 * H + first_unit;
-                const float* before = f.cells + step_row * H + first_unit;
-                const float* after = (t + 1 < T ? f.cells + (step_row + B) * H : f.last_cell + b * H) + first_unit;
-                float* grad_hidden = f.grad_hidden + b * H + first_unit;
-                float* grad_cell = f.grad_cell + b * H + first_unit;
-                for (int64_t u = 0; u < units; u += LANES) {
-                    const int64_t lanes = std::min<int64_t>(LANES, units - u);
-                    const Vector candidate = load(activations + u, lanes);
-                    const Vector input_gate = load(activations + H + u, lanes);
-                    const Vector forget_gate = load(activations + 2 * H + u, lanes);
-                    const Vector output_gate = load(activations + 3 * H + u, lanes);
-                    const Vector previous = load(before + u, lanes);
-                    const Vector tanh_cell = hyperbolic_tangent(load(after + u, lanes));
-                    const Vector mi = load(mi_units + u), mf = load(mf_units + u);
-                    const Vector overlap = mi * mf;
-                    const Vector from_hidden = load(grad_hidden + u, lanes);
-                    const Vector from_cell = load(grad_cell + u, lanes) +
-                                             from_hidden * output_gate * (1.0f - tanh_cell * tanh_cell);
-                    const Vector grad_input = from_cell * candidate, grad_forget = from_cell * previous;
-                    const Vector grads[4] = {
-                        from_cell * (input_gate * overlap + (mi - overlap)) * (1.0f - candidate * candidate),
-                        grad_input * overlap * input_gate * (1.0f - input_gate),
-                        grad_forget * overlap * forget_gate * (1.0f - forget_gate),
-                        from_hidden * tanh_cell * output_gate * (1.0f - output_gate)};
-                    for (int gate = 0; gate < 4; gate++) {
-                        store(gates + gate * H + u, grads[gate], lanes);
-                        store(product_gates + gate * H + u, grads[gate], lanes);
-                    }
-                    const Vector slack = grad_input * (input_gate - 1.0f) + grad_forget * (forget_gate - 1.0f);
-                    store(grad_mi_units + u, grad_input + mf * slack);
-                    store(grad_mf_units + u, grad_forget + mi * slack);
-                    store(grad_cell + u, from_cell * (forget_gate * overlap + (mf - overlap)), lanes);
-                }
-                for (int64_t c = chunks.begin; c < chunks.end; c++) {
-                    const int64_t unit = (c - chunks.begin) * K;
-                    float grad_mi = extra_mi, grad_mf = extra_mf;
-                    for (int64_t u = unit; u < unit + K; u++) {
-                        grad_mi += grad_mi_units[u];
-                        grad_mf += grad_mf_units[u];
-                    }
-                    grad_row[c] = grad_mi;
-                    grad_row[C + c] = grad_mf;
-                }
-            }
-            barrier.wait(num_threads);
-
-            for (int64_t b = my_rows.begin; b < my_rows.end; b++) {
-                const int64_t step_row = t * B + b;
-                for (int master = 0; master < 2; master++) {
-                    // The master input gate is 1 - cumsum(softmax), the master forget gate cumsum(softmax).
-                    const double sign = master == 0 ? -1 : 1;
-                    float* grads = grad_masters + (b * 2 + master) * C;
-                    const float* softmax = f.softmaxes + (step_row * 2 + master) * C;
-                    double reverse = 0, dot = 0;
-                    for (int64_t c = C - 1; c >= 0; c--) {
-                        reverse += sign * grads[c];
-                        dot += reverse * softmax[c];
-                        grads[c] = static_cast<float>(reverse);
-                    }
-                    for (int64_t c = 0; c < C; c++) {
-                        const float grad = softmax[c] * (grads[c] - static_cast<float>(dot));
-                        grad_gates[step_row * G + master * C + c] = from_float<Sequence>(grad);
-                        step_gates[b * stride + master * C + c] = from_float<Product>(grad);
+            member.run([&](Part part) {
+                const Range my_streams = part.of(num_streams);
+                for (int64_t s = my_streams.begin; s < my_streams.end; s += MAX_STREAMS) {
+                    const int count = static_cast<int>(std::min<int64_t>(MAX_STREAMS, my_streams.end - s));
+                    for (int64_t k = 0; k < stride; k += BLOCK) {
+                        const int64_t size = std::min(BLOCK, stride - k);
+                        for (int i = 0; i < count; i++) streams[i] = packed + (s + i) * stream_size + k * LANES;
+                        for_row_tiles(B, [&](int64_t first, int rows) {
+                            for (int row = 0; row < rows; row++)
+                                for (int i = 0; i < count; i++) {
+                                    const int64_t b = first + row, unit = (s + i) * LANES;
+                                    const int64_t lanes = std::min<int64_t>(LANES, H - unit);
+                                    Vector& sum = sums[row * count + i];
+                                    const bool carries = k > 0 || (f.mask && !f.mask[t * B + b]);
+                                    sum = carries ? load(f.grad_hidden + b * H + unit, lanes) : Vector{};
+                                    if (k == 0 && t > 0 && grad_outputs)
+                                        sum += load(grad_outputs + ((t - 1) * B + b) * H + unit, lanes);
+                                }
+                            multiply(rows, count, step_gates + first * stride + k, stride, streams, size, sums);
+                            for (int row = 0; row < rows; row++)
+                                for (int i = 0; i < count; i++) {
+                                    const int64_t unit = (s + i) * LANES;
+                                    store(f.grad_hidden + (first + row) * H + unit, sums[row * count + i],
+                                          std::min<int64_t>(LANES, H - unit));
+                                }
+                        });
                     }
                 }
-            }
-            barrier.wait(num_threads);
-
-            for (int64_t s = my_streams.begin; s < my_streams.end; s += MAX_STREAMS) {
-                const int count = static_cast<int>(std::min<int64_t>(MAX_STREAMS, my_streams.end - s));
-                for (int64_t k = 0; k < stride; k += BLOCK) {
-                    const int64_t size = std::min(BLOCK, stride - k);
-                    for (int i = 0; i < count; i++) streams[i] = packed + (s + i) * stream_size + k * LANES;
-                    for_row_tiles(B, [&](int64_t first, int rows) {
-                        for (int row = 0; row < rows; row++)
-                            for (int i = 0; i < count; i++) {
-                                const int64_t b = first + row, unit = (s + i) * LANES;
-                                const int64_t lanes = std::min<int64_t>(LANES, H - unit);
-                                Vector& sum = sums[row * count + i];
-                                const bool carries = k > 0 || (f.mask && !f.mask[t * B + b]);
-                                sum = carries ? load(f.grad_hidden + b * H + unit, lanes) : Vector{};
-                                if (k == 0 && t > 0 && grad_outputs)
-                                    sum += load(grad_outputs + ((t - 1) * B + b) * H + unit, lanes);
-                            }
-                        multiply(rows, count, step_gates + first * stride + k, stride, streams, size, sums);
-                        for (int row = 0; row < rows; row++)
-                            for (int i = 0; i < count; i++) {
-                                const int64_t unit = (s + i) * LANES;
-                                store(f.grad_hidden + (first + row) * H + unit, sums[row * count + i],
-                                      std::min<int64_t>(LANES, H - unit));
-                            }
-                    });
-                }
-            }
-            barrier.wait(num_threads);
+            });
         }
     }
 }

@@ -2,8 +2,9 @@
 // `models/modeling_prpn.py` has the equations, the layout of a tape and the order of the gates' columns.
 //
 // One parallel region runs through the whole sequence. A step is made of products with the two weights, of which every
-// thread has its own columns, and of all else, of which every thread has its own rows: what a row reads of its tape is
-// then still in the cache when it is read for the second time. Slots that a row takes nothing from are left out.
+// part of the work has its own columns, and of all else, of which every part has its own rows: what a row reads of its
+// tape is then still in the cache when it is read for the second time. Slots that a row takes nothing from are left
+// out.
 
 #include <cmath>
 
@@ -68,7 +69,8 @@ struct Backward {
     float* grad_input_gates;         // [B, T, G]
     float* grad_keys;                // [B, T, H]: of the keys before they are divided by sqrt(H)
     float* grad_recurrent;           // [B, T, G]: of the map of the summaries, before its normalisation
-    float* grad_parameters;          // [threads, 3 G + 2 H], added to what is there: of the biases and gains, in order
+    float* grad_parameters;          // [threads, 3 G + 2 H], added to what is there: of the biases and gains, in order,
+                                     // by the rows that are a thread's own, whoever takes them
     float* grad_gates;               // [B, T, S]
     float* grad_memories;            // [B, S, 2, H], or null
     float* grad_scores;              // [B, T, S], only used here
@@ -206,29 +208,33 @@ struct Rows {
     }
 };
 
-// Columns of a weight in streams of LANES; each thread packs its own and multiplies by them.
+// Columns of a weight in streams of LANES, each of which one part of the work packs and multiplies by.
 template <class Product>
 struct PackedWeight {
     Product* entries;
     int64_t num_columns, stride;  // of the left side's rows
-    Range mine;
 
     static int64_t streams(int64_t num_columns) { return (num_columns + LANES - 1) / LANES; }
+    Range share_of(Part part) const { return part.of(streams(num_columns)); }
     Product* stream(int64_t number) const { return entries + number * stride * LANES; }
     int64_t lanes(int64_t number) const { return std::min<int64_t>(LANES, num_columns - number * LANES); }
 
     // Of `weight` [num_columns, size], transposed.
-    void pack_transposed(const float* weight, int64_t size) const {
+    void pack_transposed(Part part, const float* weight, int64_t size) const {
+        const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
             pack_rows(Weight{weight, nullptr, 1}, size, s * LANES, lanes(s), stream(s));
     }
     // Of `weight` [size, num_columns].
-    void pack(const float* weight, int64_t size) const {
+    void pack(Part part, const float* weight, int64_t size) const {
+        const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
             pack_columns(Weight{weight, nullptr, 1}, size, num_columns, s * LANES, lanes(s), stream(s));
     }
     // `target` [num_rows, target_stride], whose stride is that of whole streams.
-    void multiply_rows(const Rows<Product>& left, int64_t num_rows, float* target, int64_t target_stride) const {
+    void multiply_rows(Part part, const Rows<Product>& left, int64_t num_rows, float* target,
+                       int64_t target_stride) const {
+        const Range mine = share_of(part);
         Vector sums[MAX_ROWS * MAX_STREAMS];
         const Product* blocks[MAX_STREAMS];
         for (int64_t s = mine.begin; s < mine.end; s += MAX_STREAMS) {
@@ -269,98 +275,104 @@ void run_forward(const Sizes& sizes, const Forward& f) {
     auto* key_products = workspace.take<float>(B * key_streams * LANES);
     auto* gate_products = workspace.take<float>(B * gate_streams * LANES);
 
-    Barrier barrier;
+    const PackedWeight<Product> key_weight{packed_key, H, row_stride};
+    const PackedWeight<Product> recurrent_weight{packed_recurrent, G, row_stride};
+
+    Team team(sizes.num_threads);
 #pragma omp parallel num_threads(sizes.num_threads)
     {
-        const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
-        const Range rows = share(B, thread, num_threads);
-        const PackedWeight<Product> key_weight{packed_key, H, row_stride, share(key_streams, thread, num_threads)};
-        const PackedWeight<Product> recurrent_weight{packed_recurrent, G, row_stride,
-                                                     share(gate_streams, thread, num_threads)};
-        key_weight.pack_transposed(f.key_weight, H);
-        recurrent_weight.pack_transposed(f.recurrent_weight, H);
-
+        Team::Member member(team, omp_get_thread_num());
         auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
         auto set_newest = [&](int64_t b, int64_t t) {
             newest.set(b, memory(b, S + t - 1), f.newest_keep ? f.newest_keep + (b * T + t) * H : nullptr, H);
         };
-        for (int64_t b = rows.begin; b < rows.end; b++) set_newest(b, 0);
-        barrier.wait(num_threads);
+        member.run([&](Part part) {
+            key_weight.pack_transposed(part, f.key_weight, H);
+            recurrent_weight.pack_transposed(part, f.recurrent_weight, H);
+            const Range rows = part.of(B);
+            for (int64_t b = rows.begin; b < rows.end; b++) set_newest(b, 0);
+        });
 
         for (int64_t t = 0; t < T; t++) {
-            key_weight.multiply_rows(newest, B, key_products, key_streams * LANES);
-            barrier.wait(num_threads);
+            member.run([&](Part part) {
+                key_weight.multiply_rows(part, newest, B, key_products, key_streams * LANES);
+            });
 
-            for (int64_t b = rows.begin; b < rows.end; b++) {
-                const int64_t step = b * T + t;
-                const float *product = key_products + b * key_streams * LANES, *input_key = f.input_keys + step * H;
-                float* key = f.keys + step * H;
-                for_vectors(H, [&](int64_t u, int64_t lanes) {
-                    Vector sum = (load(input_key + u, lanes) + load(product + u, lanes)) * scale;
-                    if (f.key_keep) sum *= load(f.key_keep + step * H + u, lanes);
-                    store(key + u, sum, lanes);
-                });
+            member.run([&](Part part) {
+                const Range rows = part.of(B);
+                for (int64_t b = rows.begin; b < rows.end; b++) {
+                    const int64_t step = b * T + t;
+                    const float *product = key_products + b * key_streams * LANES, *input_key = f.input_keys + step * H;
+                    float* key = f.keys + step * H;
+                    for_vectors(H, [&](int64_t u, int64_t lanes) {
+                        Vector sum = (load(input_key + u, lanes) + load(product + u, lanes)) * scale;
+                        if (f.key_keep) sum *= load(f.key_keep + step * H + u, lanes);
+                        store(key + u, sum, lanes);
+                    });
 
-                float *attention = f.attentions + step * S, *terms = f.exponentials + step * S;
-                float largest = -INFINITY, sum = ATTENTION_EPSILON;
-                for (int64_t s = 0; s < S; s++) {
-                    terms[s] = dot(key, memory(b, t + s), H);
-                    largest = std::max(largest, terms[s]);
+                    float *attention = f.attentions + step * S, *terms = f.exponentials + step * S;
+                    float largest = -INFINITY, sum = ATTENTION_EPSILON;
+                    for (int64_t s = 0; s < S; s++) {
+                        terms[s] = dot(key, memory(b, t + s), H);
+                        largest = std::max(largest, terms[s]);
+                    }
+                    for (int64_t s = 0; s < S; s++) {
+                        terms[s] = std::exp(terms[s] - largest);
+                        attention[s] = terms[s] * f.gates[step * S + s];
+                        sum += attention[s];
+                    }
+                    float* summary = f.summaries + step * 2 * H;
+                    std::fill_n(summary, 2 * H, 0.0f);
+                    {
+                        WeightedSum memories(summary, 2 * H);
+                        for (int64_t s = 0; s < S; s++) memories.add(attention[s] /= sum, memory(b, t + s));
+                    }
+                    summary_rows.set(b, summary, nullptr, H);
                 }
-                for (int64_t s = 0; s < S; s++) {
-                    terms[s] = std::exp(terms[s] - largest);
-                    attention[s] = terms[s] * f.gates[step * S + s];
-                    sum += attention[s];
+            });
+
+            member.run([&](Part part) {
+                recurrent_weight.multiply_rows(part, summary_rows, B, gate_products, gate_streams * LANES);
+            });
+
+            member.run([&](Part part) {
+                const Range rows = part.of(B);
+                for (int64_t b = rows.begin; b < rows.end; b++) {
+                    const int64_t step = b * T + t;
+                    float* recurrent = gate_products + b * gate_streams * LANES;
+                    for_vectors(G, [&](int64_t u, int64_t lanes) {
+                        add_to(recurrent + u, load(f.recurrent_bias + u, lanes), lanes);
+                    });
+                    float* normalized = f.normalized_gates + step * G;
+                    f.gates_deviations[step] = normalize(recurrent, G, normalized);
+
+                    const float *inputs = f.input_gates + step * G, *summary_cell = f.summaries + (step * 2 + 1) * H;
+                    float *activations = f.activations + step * G, *hidden = memory(b, S + t), *cell = hidden + H;
+                    for_vectors(H, [&](int64_t u, int64_t lanes) {
+                        auto gate = [&](int64_t i) {
+                            const Vector scaled = load(normalized + i, lanes) * load(f.gates_gain + i, lanes);
+                            return load(inputs + i, lanes) + scaled + load(f.gates_bias + i, lanes);
+                        };
+                        const Vector input_gate = sigmoid(gate(u)), forget_gate = sigmoid(gate(H + u));
+                        const Vector candidate = hyperbolic_tangent(gate(2 * H + u));
+                        const Vector output_gate = sigmoid(gate(3 * H + u));
+                        store(activations + u, input_gate, lanes);
+                        store(activations + H + u, forget_gate, lanes);
+                        store(activations + 2 * H + u, candidate, lanes);
+                        store(activations + 3 * H + u, output_gate, lanes);
+                        store(cell + u, forget_gate * load(summary_cell + u, lanes) + input_gate * candidate, lanes);
+                    });
+                    float *normalized_cell = f.normalized_cells + step * H, *tanh_cell = f.tanh_cells + step * H;
+                    f.cells_deviations[step] = normalize(cell, H, normalized_cell);
+                    for_vectors(H, [&](int64_t u, int64_t lanes) {
+                        const Vector scaled = load(normalized_cell + u, lanes) * load(f.cell_gain + u, lanes);
+                        const Vector bounded = hyperbolic_tangent(scaled + load(f.cell_bias + u, lanes));
+                        store(tanh_cell + u, bounded, lanes);
+                        store(hidden + u, load(activations + 3 * H + u, lanes) * bounded, lanes);
+                    });
+                    if (t + 1 < T) set_newest(b, t + 1);
                 }
-                float* summary = f.summaries + step * 2 * H;
-                std::fill_n(summary, 2 * H, 0.0f);
-                {
-                    WeightedSum memories(summary, 2 * H);
-                    for (int64_t s = 0; s < S; s++) memories.add(attention[s] /= sum, memory(b, t + s));
-                }
-                summary_rows.set(b, summary, nullptr, H);
-            }
-            barrier.wait(num_threads);
-
-            recurrent_weight.multiply_rows(summary_rows, B, gate_products, gate_streams * LANES);
-            barrier.wait(num_threads);
-
-            for (int64_t b = rows.begin; b < rows.end; b++) {
-                const int64_t step = b * T + t;
-                float* recurrent = gate_products + b * gate_streams * LANES;
-                for_vectors(G, [&](int64_t u, int64_t lanes) {
-                    add_to(recurrent + u, load(f.recurrent_bias + u, lanes), lanes);
-                });
-                float* normalized = f.normalized_gates + step * G;
-                f.gates_deviations[step] = normalize(recurrent, G, normalized);
-
-                const float *inputs = f.input_gates + step * G, *summary_cell = f.summaries + (step * 2 + 1) * H;
-                float *activations = f.activations + step * G, *hidden = memory(b, S + t), *cell = hidden + H;
-                for_vectors(H, [&](int64_t u, int64_t lanes) {
-                    auto gate = [&](int64_t i) {
-                        return load(inputs + i, lanes) + load(normalized + i, lanes) * load(f.gates_gain + i, lanes) +
-                               load(f.gates_bias + i, lanes);
-                    };
-                    const Vector input_gate = sigmoid(gate(u)), forget_gate = sigmoid(gate(H + u));
-                    const Vector candidate = hyperbolic_tangent(gate(2 * H + u));
-                    const Vector output_gate = sigmoid(gate(3 * H + u));
-                    store(activations + u, input_gate, lanes);
-                    store(activations + H + u, forget_gate, lanes);
-                    store(activations + 2 * H + u, candidate, lanes);
-                    store(activations + 3 * H + u, output_gate, lanes);
-                    store(cell + u, forget_gate * load(summary_cell + u, lanes) + input_gate * candidate, lanes);
-                });
-                float *normalized_cell = f.normalized_cells + step * H, *tanh_cell = f.tanh_cells + step * H;
-                f.cells_deviations[step] = normalize(cell, H, normalized_cell);
-                for_vectors(H, [&](int64_t u, int64_t lanes) {
-                    const Vector scaled = load(normalized_cell + u, lanes) * load(f.cell_gain + u, lanes);
-                    const Vector bounded = hyperbolic_tangent(scaled + load(f.cell_bias + u, lanes));
-                    store(tanh_cell + u, bounded, lanes);
-                    store(hidden + u, load(activations + 3 * H + u, lanes) * bounded, lanes);
-                });
-                if (t + 1 < T) set_newest(b, t + 1);
-            }
-            barrier.wait(num_threads);
+            });
         }
     }
 }
@@ -382,20 +394,15 @@ void run_backward(const Sizes& sizes, const Backward& f) {
     auto* grad_newest = workspace.take<float>(B * product_stride);
     auto* scratch = workspace.take<float>(sizes.num_threads * 3 * H);
 
-    Barrier barrier;
+    const PackedWeight<Product> recurrent_weight{packed_recurrent, H, gate_stride};
+    const PackedWeight<Product> key_weight{packed_key, H, key_stride};
+
+    Team team(sizes.num_threads);
 #pragma omp parallel num_threads(sizes.num_threads)
     {
-        const int thread = omp_get_thread_num(), num_threads = omp_get_num_threads();
-        const Range rows = share(B, thread, num_threads), mine = share(streams, thread, num_threads);
-        const PackedWeight<Product> recurrent_weight{packed_recurrent, H, gate_stride, mine};
-        const PackedWeight<Product> key_weight{packed_key, H, key_stride, mine};
-        float* grad_state = scratch + thread * 3 * H;  // of the hidden and of the cell state
+        Team::Member member(team, omp_get_thread_num());
+        float* grad_state = scratch + omp_get_thread_num() * 3 * H;  // of the hidden and of the cell state
         float* grad_normalized_cell = grad_state + 2 * H;
-        float* grad_recurrent_bias = f.grad_parameters + thread * (3 * G + 2 * H);
-        float *grad_gates_gain = grad_recurrent_bias + G, *grad_gates_bias = grad_gates_gain + G;
-        float *grad_cell_gain = grad_gates_bias + G, *grad_cell_bias = grad_cell_gain + H;
-        recurrent_weight.pack(f.recurrent_weight, G);
-        key_weight.pack(f.key_weight, H);
 
         auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
         // The gradient of a memory: of itself, of the steps that had it in their window, and, where it was the newest
@@ -421,116 +428,134 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                 add_to(target + u, part, lanes);
             });
         };
-        barrier.wait(num_threads);
+        member.run([&](Part part) {
+            recurrent_weight.pack(part, f.recurrent_weight, G);
+            key_weight.pack(part, f.key_weight, H);
+        });
 
         for (int64_t t = T - 1; t >= 0; t--) {
-            for (int64_t b = rows.begin; b < rows.end; b++) {
-                const int64_t step = b * T + t;
-                const float *activations = f.activations + step * G, *tanh_cell = f.tanh_cells + step * H;
-                const float* normalized_cell = f.normalized_cells + step * H;
-                gather(b, S + t, grad_state);
+            member.run([&](Part part) {
+                const Range rows = part.of(B);
+                float* grad_recurrent_bias = f.grad_parameters + part.index * (3 * G + 2 * H);
+                float *grad_gates_gain = grad_recurrent_bias + G, *grad_gates_bias = grad_gates_gain + G;
+                float *grad_cell_gain = grad_gates_bias + G, *grad_cell_bias = grad_cell_gain + H;
+                for (int64_t b = rows.begin; b < rows.end; b++) {
+                    const int64_t step = b * T + t;
+                    const float *activations = f.activations + step * G, *tanh_cell = f.tanh_cells + step * H;
+                    const float* normalized_cell = f.normalized_cells + step * H;
+                    gather(b, S + t, grad_state);
 
-                Vector sums{}, products{};
-                for_vectors(H, [&](int64_t u, int64_t lanes) {
-                    const Vector bounded = load(tanh_cell + u, lanes), gain = load(f.cell_gain + u, lanes);
-                    const Vector gradient = load(grad_state + u, lanes) * load(activations + 3 * H + u, lanes) *
-                                            (1.0f - bounded * bounded);
-                    const Vector product = gradient * load(normalized_cell + u, lanes);
-                    add_to(grad_cell_gain + u, product, lanes);
-                    add_to(grad_cell_bias + u, gradient, lanes);
-                    store(grad_normalized_cell + u, gradient * gain, lanes);
-                    sums += gradient * gain;
-                    products += product * gain;
-                });
-                const NormalizationGradient of_cell(sums, products, f.cells_deviations[step], H);
-
-                const float* normalized = f.normalized_gates + step * G;
-                const float* summary_cell = f.summaries + (step * 2 + 1) * H;
-                float *grad_input = f.grad_input_gates + step * G, *grad_recurrent = f.grad_recurrent + step * G;
-                float* grad_summary_cell = f.grad_summaries + (step * 2 + 1) * H;
-                sums = products = Vector{};
-                for_vectors(H, [&](int64_t u, int64_t lanes) {
-                    const Vector input_gate = load(activations + u, lanes);
-                    const Vector forget_gate = load(activations + H + u, lanes);
-                    const Vector candidate = load(activations + 2 * H + u, lanes);
-                    const Vector output_gate = load(activations + 3 * H + u, lanes);
-                    const Vector grad_cell = load(grad_state + H + u, lanes) +
-                                             of_cell(load(grad_normalized_cell + u, lanes),
-                                                     load(normalized_cell + u, lanes));
-                    const Vector gradients[4] = {
-                        grad_cell * candidate * input_gate * (1.0f - input_gate),
-                        grad_cell * load(summary_cell + u, lanes) * forget_gate * (1.0f - forget_gate),
-                        grad_cell * input_gate * (1.0f - candidate * candidate),
-                        load(grad_state + u, lanes) * load(tanh_cell + u, lanes) * output_gate * (1.0f - output_gate)};
-                    for (int gate = 0; gate < 4; gate++) {
-                        const int64_t i = gate * H + u;
-                        const Vector gain = load(f.gates_gain + i, lanes);
-                        const Vector product = gradients[gate] * load(normalized + i, lanes);
-                        store(grad_input + i, gradients[gate], lanes);
-                        add_to(grad_gates_gain + i, product, lanes);
-                        add_to(grad_gates_bias + i, gradients[gate], lanes);
-                        sums += gradients[gate] * gain;
-                        products += product * gain;
-                    }
-                    store(grad_summary_cell + u, grad_cell * forget_gate, lanes);
-                });
-                const NormalizationGradient of_gates(sums, products, f.gates_deviations[step], G);
-                for_vectors(G, [&](int64_t i, int64_t lanes) {
-                    const Vector gradient = load(grad_input + i, lanes) * load(f.gates_gain + i, lanes);
-                    const Vector of_map = of_gates(gradient, load(normalized + i, lanes));
-                    store(grad_recurrent + i, of_map, lanes);
-                    add_to(grad_recurrent_bias + i, of_map, lanes);
-                });
-                gate_rows.set(b, grad_recurrent, nullptr, G);
-            }
-            barrier.wait(num_threads);
-
-            recurrent_weight.multiply_rows(gate_rows, B, summary_products, product_stride);
-            barrier.wait(num_threads);
-
-            for (int64_t b = rows.begin; b < rows.end; b++) {
-                const int64_t step = b * T + t;
-                float* grad_summary = f.grad_summaries + step * 2 * H;
-                std::memcpy(grad_summary, summary_products + b * product_stride, H * sizeof(float));
-
-                const float *attention = f.attentions + step * S, *gates = f.gates + step * S;
-                const float* terms = f.exponentials + step * S;
-                float *grad_gates = f.grad_gates + step * S, *grad_scores = f.grad_scores + step * S;
-                float gated_sum = ATTENTION_EPSILON, taken = 0, scores_sum = 0, num_largest = 0;
-                for (int64_t s = 0; s < S; s++) {
-                    grad_gates[s] = dot(grad_summary, memory(b, t + s), 2 * H);
-                    gated_sum += terms[s] * gates[s];
-                    taken += grad_gates[s] * attention[s];
-                    num_largest += terms[s] == 1;
-                }
-                for (int64_t s = 0; s < S; s++) {
-                    grad_gates[s] = (grad_gates[s] - taken) / gated_sum * terms[s];
-                    grad_scores[s] = grad_gates[s] * gates[s];
-                    scores_sum += grad_scores[s];
-                }
-                // The largest score was subtracted from all, which counts where the gates are all but closed.
-                for (int64_t s = 0; s < S; s++)
-                    if (terms[s] == 1) grad_scores[s] -= scores_sum / num_largest;
-
-                float* grad_key = f.grad_keys + step * H;
-                std::fill_n(grad_key, H, 0.0f);
-                {
-                    WeightedSum memories(grad_key, H);
-                    for (int64_t s = 0; s < S; s++) memories.add(grad_scores[s] * scale, memory(b, t + s));
-                }
-                if (f.key_keep)
+                    Vector sums{}, products{};
                     for_vectors(H, [&](int64_t u, int64_t lanes) {
-                        store(grad_key + u, load(grad_key + u, lanes) * load(f.key_keep + step * H + u, lanes), lanes);
+                        const Vector bounded = load(tanh_cell + u, lanes), gain = load(f.cell_gain + u, lanes);
+                        const Vector gradient = load(grad_state + u, lanes) * load(activations + 3 * H + u, lanes) *
+                                                (1.0f - bounded * bounded);
+                        const Vector product = gradient * load(normalized_cell + u, lanes);
+                        add_to(grad_cell_gain + u, product, lanes);
+                        add_to(grad_cell_bias + u, gradient, lanes);
+                        store(grad_normalized_cell + u, gradient * gain, lanes);
+                        sums += gradient * gain;
+                        products += product * gain;
                     });
-                key_rows.set(b, grad_key, nullptr, H);
-            }
-            barrier.wait(num_threads);
+                    const NormalizationGradient of_cell(sums, products, f.cells_deviations[step], H);
 
-            key_weight.multiply_rows(key_rows, B, grad_newest, product_stride);
-            barrier.wait(num_threads);
+                    const float* normalized = f.normalized_gates + step * G;
+                    const float* summary_cell = f.summaries + (step * 2 + 1) * H;
+                    float *grad_input = f.grad_input_gates + step * G, *grad_recurrent = f.grad_recurrent + step * G;
+                    float* grad_summary_cell = f.grad_summaries + (step * 2 + 1) * H;
+                    sums = products = Vector{};
+                    for_vectors(H, [&](int64_t u, int64_t lanes) {
+                        const Vector input_gate = load(activations + u, lanes);
+                        const Vector forget_gate = load(activations + H + u, lanes);
+                        const Vector candidate = load(activations + 2 * H + u, lanes);
+                        const Vector output_gate = load(activations + 3 * H + u, lanes);
+                        const Vector grad_cell = load(grad_state + H + u, lanes) +
+                                                 of_cell(load(grad_normalized_cell + u, lanes),
+                                                         load(normalized_cell + u, lanes));
+                        const Vector gradients[4] = {
+                            grad_cell * candidate * input_gate * (1.0f - input_gate),
+                            grad_cell * load(summary_cell + u, lanes) * forget_gate * (1.0f - forget_gate),
+                            grad_cell * input_gate * (1.0f - candidate * candidate),
+                            load(grad_state + u, lanes) * load(tanh_cell + u, lanes) * output_gate *
+                                (1.0f - output_gate)};
+                        for (int gate = 0; gate < 4; gate++) {
+                            const int64_t i = gate * H + u;
+                            const Vector gain = load(f.gates_gain + i, lanes);
+                            const Vector product = gradients[gate] * load(normalized + i, lanes);
+                            store(grad_input + i, gradients[gate], lanes);
+                            add_to(grad_gates_gain + i, product, lanes);
+                            add_to(grad_gates_bias + i, gradients[gate], lanes);
+                            sums += gradients[gate] * gain;
+                            products += product * gain;
+                        }
+                        store(grad_summary_cell + u, grad_cell * forget_gate, lanes);
+                    });
+                    const NormalizationGradient of_gates(sums, products, f.gates_deviations[step], G);
+                    for_vectors(G, [&](int64_t i, int64_t lanes) {
+                        const Vector gradient = load(grad_input + i, lanes) * load(f.gates_gain + i, lanes);
+                        const Vector of_map = of_gates(gradient, load(normalized + i, lanes));
+                        store(grad_recurrent + i, of_map, lanes);
+                        add_to(grad_recurrent_bias + i, of_map, lanes);
+                    });
+                    gate_rows.set(b, grad_recurrent, nullptr, G);
+                }
+            });
+
+            member.run([&](Part part) {
+                recurrent_weight.multiply_rows(part, gate_rows, B, summary_products, product_stride);
+            });
+
+            member.run([&](Part part) {
+                const Range rows = part.of(B);
+                for (int64_t b = rows.begin; b < rows.end; b++) {
+                    const int64_t step = b * T + t;
+                    float* grad_summary = f.grad_summaries + step * 2 * H;
+                    std::memcpy(grad_summary, summary_products + b * product_stride, H * sizeof(float));
+
+                    const float *attention = f.attentions + step * S, *gates = f.gates + step * S;
+                    const float* terms = f.exponentials + step * S;
+                    float *grad_gates = f.grad_gates + step * S, *grad_scores = f.grad_scores + step * S;
+                    float gated_sum = ATTENTION_EPSILON, taken = 0, scores_sum = 0, num_largest = 0;
+                    for (int64_t s = 0; s < S; s++) {
+                        grad_gates[s] = dot(grad_summary, memory(b, t + s), 2 * H);
+                        gated_sum += terms[s] * gates[s];
+                        taken += grad_gates[s] * attention[s];
+                        num_largest += terms[s] == 1;
+                    }
+                    for (int64_t s = 0; s < S; s++) {
+                        grad_gates[s] = (grad_gates[s] - taken) / gated_sum * terms[s];
+                        grad_scores[s] = grad_gates[s] * gates[s];
+                        scores_sum += grad_scores[s];
+                    }
+                    // The largest score was subtracted from all, which counts where the gates are all but closed.
+                    for (int64_t s = 0; s < S; s++)
+                        if (terms[s] == 1) grad_scores[s] -= scores_sum / num_largest;
+
+                    float* grad_key = f.grad_keys + step * H;
+                    std::fill_n(grad_key, H, 0.0f);
+                    {
+                        WeightedSum memories(grad_key, H);
+                        for (int64_t s = 0; s < S; s++) memories.add(grad_scores[s] * scale, memory(b, t + s));
+                    }
+                    if (f.key_keep)
+                        for_vectors(H, [&](int64_t u, int64_t lanes) {
+                            const Vector keep = load(f.key_keep + step * H + u, lanes);
+                            store(grad_key + u, load(grad_key + u, lanes) * keep, lanes);
+                        });
+                    key_rows.set(b, grad_key, nullptr, H);
+                }
+            });
+
+            member.run([&](Part part) {
+                key_weight.multiply_rows(part, key_rows, B, grad_newest, product_stride);
+            });
         }
-        for (int64_t b = rows.begin; f.grad_memories && b < rows.end; b++)
-            for (int64_t place = 0; place < S; place++) gather(b, place, f.grad_memories + (b * S + place) * 2 * H);
+        member.run([&](Part part) {
+            const Range rows = part.of(B);
+            for (int64_t b = rows.begin; f.grad_memories && b < rows.end; b++)
+                for (int64_t place = 0; place < S; place++)
+                    gather(b, place, f.grad_memories + (b * S + place) * 2 * H);
+        });
     }
 }
 

@@ -101,7 +101,7 @@ def _write_table_kernel(table, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9):
 
 @triton.jit
 def _is_real(address, index):
-    """Whether the step `index` of the flattened mask is not padding; there may be no mask."""
+    """Returns whether the step `index` of the flattened mask is not padding; there may be no mask."""
     return tl.load(address.to(tl.pointer_type(tl.int8)) + index, mask=address != 0, other=1) != 0
 
 
@@ -217,8 +217,9 @@ def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pi
                      UNITS: tl.constexpr):  # fmt: skip
     """One row, as the gradients of its master gates are summed up over all later chunks.
 
-    Dividing the row would take a second kernel that waits for the first, which costs about as long as one
-    multiprocessor needs to read and write a row of a thousand units.
+    Dividing the row would take a second kernel, or an atomic counter and sums that the last program reads again.
+    Either costs about as long as one multiprocessor needs to read and write a row of a thousand units
+    (docs/speed.md).
     """
     SIZE: tl.constexpr = NUM_CHUNKS * CHUNK_SIZE
     NUM_GATES: tl.constexpr = 2 * NUM_CHUNKS + 4 * SIZE

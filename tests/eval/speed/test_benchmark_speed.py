@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eval import benchmark_speed
-from eval.speed import cases
+from eval.speed import cases, neighbours
 from eval.speed import measurement as speed_measurement
 from eval.speed.measurement import Spread, leave_out_unavailable, ratios, take_turns
 from eval.speed.training import largest_relative_difference
@@ -52,6 +52,32 @@ def test_a_quick_run_prints_ratios_of_the_times_in_its_file(capsys, tmp_path):
         assert statistics.median(rows[figure]["rounds"]) == pytest.approx(ratio)
     table = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
     assert [line.split(" | ")[-1] for line in table[2:]] == [f"{row['spread']} |" for row in results["rows"]]
+
+
+def test_neighbours_are_there_while_passes_are_timed_and_gone_afterwards(tmp_path, monkeypatch):
+    running = []
+
+    def recorded(command, **options):
+        running.append(Popen(command, **options))
+        return running[-1]
+
+    def record_turns(*arguments):
+        seen.append(sum(process.poll() is None for process in running))
+        return take_turns(*arguments)
+
+    seen, Popen = [], neighbours.subprocess.Popen
+    monkeypatch.setattr(neighbours.subprocess, "Popen", recorded)
+    monkeypatch.setattr(neighbours, "take_turns", record_turns)
+    results = run_quickly(tmp_path, "--cases", "neighbours")
+    assert seen == list(neighbours.NUM_NEIGHBOURS["quick"])
+    assert all(process.poll() is not None for process in running)
+    for outcome in results["neighbours"]:
+        rows = [row for row in results["rows"] if row["case"] == outcome["title"]]
+        assert len(rows) == 2
+        for row in rows:
+            name = row["figure"].removesuffix(", time of nn.LSTM")
+            pairs = outcome["seconds"][name], outcome["seconds"][f"nn.LSTM {name.partition(' ')[2]}"]
+            assert row["rounds"] == ratios(*pairs)
 
 
 @pytest.mark.slow
@@ -144,7 +170,7 @@ def test_only_an_lstm_that_the_cpu_has_no_kernel_for_is_left_out(monkeypatch, me
 
     monkeypatch.setattr(torch.nn.LSTM, "forward", forward)
     with pytest.raises(error):
-        cases._run_lstm(torch.nn.LSTM(2, 2), torch.zeros(1, 1, 2))
+        cases.run_lstm(torch.nn.LSTM(2, 2), torch.zeros(1, 1, 2))
 
 
 def test_a_spread_is_that_of_the_ratios_within_rounds():

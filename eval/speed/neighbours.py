@@ -1,0 +1,81 @@
+"""Training passes on a CPU while other processes want its cores."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from eval.speed.cases import LSTM, Outcome, Row, Stack, run_lstm, run_onlstm, training_pass
+from eval.speed.measurement import ratios, take_turns
+from onlstm_hf import PRPNConfig
+from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
+from onlstm_hf.models.modeling_prpn import ReadingLayer
+
+NUM_NEIGHBOURS = {"full": (0, 1, 2, 4), "small": (0, 1, 2, 4), "quick": (0, 1)}
+# The layers of the PRPN's reading network have the same size, so its LSTM is another one.
+STACKS = {
+    "full": {"ON-LSTM": Stack(32, 35, (200, 400, 200)), "PRPN": Stack(32, 35, (200, 400, 400))},
+    "quick": {"ON-LSTM": Stack(2, 4, (8, 12, 8), 4), "PRPN": Stack(2, 4, (8, 12, 12), 4)},
+}
+STACKS["small"] = STACKS["full"]
+SHORTEST_TURN = {"full": 0.3, "small": 0.3, "quick": 0.0}
+# A process that is killed must not leave its neighbours running.
+BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
+
+
+@contextmanager
+def busy_neighbours(count: int) -> Iterator[None]:
+    """Runs so many processes beside the block, each of which keeps a core busy wherever it gets one."""
+    processes = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def measure_neighbours(size: str, rounds: int) -> list[Outcome]:
+    """Forward and backward pass in float32 of both compiled operators and of `torch.nn.LSTM` layers of the same sizes.
+
+    Args:
+        size: of the stacks.
+        rounds: turns of every contestant, for every number of neighbours.
+    """
+    device, contestants = torch.device("cpu"), {}
+    for name, stack in STACKS[size].items():
+        sizes = list(pairwise(stack.layer_sizes))
+        if name == "PRPN":
+            config = PRPNConfig(hidden_size=stack.layer_sizes[-1], input_dropout=0.0, recurrent_dropout=0.0)
+            layers, run = [ReadingLayer(config, input_size, 0.0) for input_size, _ in sizes], _run_prpn
+        else:
+            layers, run = [ONLSTMLayer(*pair, stack.chunk_size, weight_dropout=0.0) for pair in sizes], run_onlstm
+        contestants[f"{name} {stack}"] = training_pass(layers, run, stack, None, device)
+        lstm = [nn.LSTM(*pair) for pair in sizes]
+        contestants[f"{LSTM} {stack}"] = training_pass(lstm, run_lstm, stack, None, device)
+    outcomes = []
+    for count in NUM_NEIGHBOURS[size]:
+        with busy_neighbours(count):
+            for run in contestants.values():  # threads and memory that are there afterwards
+                run()
+            seconds = take_turns(contestants, rounds, device, SHORTEST_TURN[size])
+        case = f"training with {torch.get_num_threads()} threads beside {count} busy processes"
+        rows = [
+            Row(
+                case, f"{name} {stack}, time of {LSTM}", ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
+            )
+            for name, stack in STACKS[size].items()
+        ]
+        num_tokens = {stack.batch_size * stack.length for stack in STACKS[size].values()}.pop()
+        outcomes.append(Outcome(case, seconds, num_tokens, rows, {}))
+    return outcomes
+
+
+def _run_prpn(layer: ReadingLayer, inputs: torch.Tensor) -> torch.Tensor:
+    length, batch_size, _ = inputs.shape
+    gates = inputs.new_ones(batch_size, length, layer.num_slots)
+    return layer(inputs.transpose(0, 1), *layer.initial_state(batch_size), gates).outputs.transpose(0, 1)

@@ -1,0 +1,80 @@
+"""Problems of the ordered-neurons recurrence, and their gradients by any path."""
+
+from typing import NamedTuple
+
+import pytest
+import torch
+
+from onlstm_hf.fast.onlstm.operator import RECURRENCE
+from onlstm_hf.fast.recurrence.tensor_tuples import flatten
+from tests.helpers.recurrences import ordered_neurons
+
+
+class Problem(NamedTuple):
+    """The arguments of `ordered_neurons`."""
+
+    input_gates: torch.Tensor
+    recurrent_weight: torch.Tensor
+    hidden: torch.Tensor
+    cell: torch.Tensor
+    mask: torch.Tensor | None
+
+    def differentiable(self) -> tuple[torch.Tensor, ...]:
+        return self[:4]
+
+
+def make_problem(length, batch_size, num_chunks, chunk_size, dtype=torch.float64, state="random", padding=None):
+    torch.manual_seed(length + 10 * batch_size + 100 * num_chunks + 1000 * chunk_size)
+    size = num_chunks * chunk_size
+    num_gates = 2 * num_chunks + 4 * size
+    tensors = [
+        2 * torch.randn(length, batch_size, num_gates, dtype=torch.float64),
+        torch.randn(num_gates, size, dtype=torch.float64) / size**0.5,
+        torch.rand(batch_size, size, dtype=torch.float64) * 2 - 1,
+        torch.randn(batch_size, num_chunks, chunk_size, dtype=torch.float64),
+    ]
+    if state == "zero":
+        tensors[2:] = [tensor * 0 for tensor in tensors[2:]]
+    return Problem(*(tensor.to(dtype).requires_grad_() for tensor in tensors), make_mask(padding, length, batch_size))
+
+
+def make_mask(padding, length, batch_size):
+    """`[T, B]`, with another number of real steps in every row; none at all in the last row of "everywhere"."""
+    if padding is None:
+        return None
+    real = torch.ones(length, batch_size, dtype=torch.bool)
+    for row in range(batch_size):
+        pads = min(row, length - 1)
+        if padding == "left":
+            real[:pads, row] = False
+        elif padding == "right":
+            real[length - pads :, row] = False
+        else:
+            real[:, row] = torch.arange(length) % (row + 2) != row
+    if padding == "everywhere":
+        real[:, -1] = False
+    return real
+
+
+SHAPES = pytest.mark.parametrize(
+    ("length", "batch_size", "num_chunks", "chunk_size"),
+    [(1, 1, 1, 1), (1, 2, 3, 2), (4, 3, 1, 5), (5, 2, 6, 1), (7, 4, 3, 4), (13, 1, 2, 3)],
+)
+STATES = pytest.mark.parametrize("state", ["random", "zero"])
+PADDINGS = pytest.mark.parametrize("padding", [None, "left", "right", "everywhere"])
+
+
+def operator_call(problem: Problem, recurrent_scale: float, implementation: str):
+    """The operator that compiled code calls, and its arguments."""
+    options = RECURRENCE.Options(recurrent_scale, product_in_bfloat16=False, save_for_backward=True)
+    inputs = RECURRENCE.Inputs(recurrent_mask=None, **problem._asdict())
+    return RECURRENCE.forward_operator, (*flatten(inputs, options), implementation)
+
+
+def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), **options):
+    """Gradients of a random function of the outputs whose positions are in `used`."""
+    outputs = ordered_neurons(*problem, implementation, **options)
+    generator = torch.Generator().manual_seed(0)
+    weights = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) for o in outputs]
+    value = sum((weights[index] * outputs[index]).sum() for index in used)
+    return torch.autograd.grad(value, problem.differentiable(), allow_unused=True, materialize_grads=True)

@@ -1,0 +1,64 @@
+"""Training by compiled code makes the updates of training without, and leaves the same files."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.helpers.training_runs import command, log_of, run_in_process, weights_of, write_texts
+from training import train_lm
+from training.loop.model_setup import compiled
+
+RECIPE = """
+bptt_length: 12
+batch_size: 4
+optimizer: adamw
+learning_rate: 1.0e-3
+max_grad_norm: 0.5
+num_epochs: 100
+max_steps: 200
+log_every_steps: 1
+eval_every_steps: 100
+seed: 1
+"""
+MODELS = {
+    "onlstm": {"embedding_size": 16, "hidden_size": 24, "chunk_size": 4},
+    "prpn": {"embedding_size": 12, "hidden_size": 16, "num_slots": 4, "lookback": 2},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", MODELS)
+def test_two_hundred_compiled_updates_are_those_of_plain_ones(model_type, tmp_path, monkeypatch):
+    """With dropout, drop-connect, lengths drawn at random and a state that is carried along."""
+    monkeypatch.chdir(tmp_path)
+    write_texts(train=300, valid=20)
+    files = "train_files: [train.txt]\nvalidation_files: [valid.txt]\n"
+    model = f"model_type: {model_type}\nmodel: {json.dumps(MODELS[model_type])}\n"
+    Path("recipe.yaml").write_text(RECIPE + files + model)
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    for name in ("plain", "compiled"):
+        run_in_process(train_lm.main, command(name, "--torch_compile", name == "compiled"))
+    losses = [[entry["loss"] for entry in log_of(name, "loss")] for name in ("plain", "compiled")]
+    assert len(losses[0]) == 200
+    assert losses[0][-1] < losses[0][0]
+    torch.testing.assert_close(torch.tensor(losses[1]), torch.tensor(losses[0]), rtol=1e-3, atol=0)
+    torch.testing.assert_close(weights_of("compiled"), weights_of("plain"), rtol=0.02, atol=0.02)
+    counters = torch._dynamo.utils.counters
+    assert counters["stats"]["unique_graphs"] <= 4  # not one for each length
+    assert not counters["graph_break"]
+
+
+def test_where_nothing_can_be_compiled_the_model_runs_as_it_is(monkeypatch):
+    def compile_nothing(function, **options):
+        def run(*arguments):
+            raise RuntimeError("no C++ compiler\nand a long trace")
+
+        return run
+
+    monkeypatch.setattr(torch, "compile", compile_nothing)
+    model = torch.nn.Linear(2, 2)
+    with pytest.warns(UserWarning, match=r"runs as it is: no C\+\+ compiler$"):
+        assert compiled(model, torch.device("cpu")) is model
