@@ -129,7 +129,7 @@ def text8(trained: Mapping[str, Sequence[dict]]) -> Table:
 
 
 def _runs(trained: Mapping[str, Sequence[dict]], folder: str) -> list[dict[str, str]]:
-    """The cells of all runs in a folder of the results that any task has; `run` is the key in `trained`."""
+    """Name, file, size and epochs of the runs in a folder of the results; `run` is their key in `trained`."""
     return [
         {"model": name.removeprefix(f"{folder}/"), "file": f"{name}/", "run": name}
         | {"parameters": f"{seeds[0]['parameters']:,}", "epochs": epochs_of(training_stages(seeds[0]))}
