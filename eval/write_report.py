@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.report import sections
 from eval.report.by_task.logic import draw_accuracies
+from eval.report.published import published_tables
 from eval.report.results_files import read_results
 from eval.report.tables import markdown_table
 from eval.report.tasks import (
@@ -45,38 +46,44 @@ INTRODUCTION = """\
 
 `python eval/write_report.py` generates this file. `file` names a file of `eval/results/`: it holds the command that
 reproduces the row, its date, machine and versions, and all figures that are left out here. Commands read data from the
-folder that the environment variable `ONLSTM_SHARED` names. Published rows come from
-`onlstm_hf/hub/cards/published.yaml`, with the place where a figure stands (`in a summary`: notes of others on the
-source). It was read there, unless the row says `not verified`; `computed` ones were computed from trees that the
-source holds. Several seeds have mean ± standard deviation.
+folder that the environment variable `ONLSTM_SHARED` names. Several seeds have mean ± standard deviation.
+Published rows are the papers' models, systems like a measured one, and the best known; their `file` is the place where
+a figure stands. [docs/published.md](docs/published.md) has all published figures, and explains these places.
 [docs/speed.md](docs/speed.md) has the figures of speed."""
-# Heading, name of the table, and the sentence below the heading.
+# Heading, name of the table, and the sentence below the heading. A table without measured rows is left out.
 LAYOUT = """\
 ## Language modelling | language-models | Perplexity of the Penn Treebank text, read as one stream, and after \
 adaptation to the test text. Rows whose file is a folder read the validation text in ten rows, as the papers do. `+` \
 stands before the epochs of a model that started from another one. A mixture has the weights that suit the validation \
-text best.
+text best. [All published figures](docs/published.md#language-modelling).
 ### Adaptation | adaptation | Settings were chosen by the perplexity of validation text.
 ### Ablations of the PRPN | ablations | Small runs of few epochs (docs/training.md), beside the test perplexity \
-that the paper reports for the full size.
-### Characters | characters | Bits per character of the Penn Treebank test text.
-### text8 | text8 | Perplexity of the words of its last million characters, by which the models were also chosen.
+that the paper reports for the full size. [All published figures](docs/published.md#ablations-of-the-prpn).
+### Characters | characters | Bits per character of the Penn Treebank test text. [All published \
+figures](docs/published.md#characters).
+### text8 | text8 | Perplexity of the words of its last million characters, by which the models were also chosen. \
+[All published figures](docs/published.md#text8).
 ## Unsupervised constituency parsing | parsing | Sentence F1 in per cent: measured rows on the WSJ sample (wsj_0001 \
 to wsj_0199), published ones on section 23 and, for at most 10 words, on WSJ10, those of the whole treebank. `read` \
-says whether the model was trained on the words of these sentences.
+says whether the model was trained on the words of these sentences. [All published \
+figures](docs/published.md#unsupervised-constituency-parsing).
 ### Recall by label | label-recall | Recall in per cent of gold constituents with a label, without whole \
-sentences, by models that have not read the sentences.
+sentences, by models that have not read the sentences. [All published figures](docs/published.md#recall-by-label).
 ### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1, and in \
 brackets how often chance alone gives one as far from 0.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
 ### Punctuation as a cue | punctuation | Sentence F1 in per cent where a mark raises the distance of the \
 next word by four standard deviations (docs/text.md). This is not the papers' protocol, which has no punctuation.
 ## Targeted syntactic evaluation | syntax | Accuracy on all pairs, and in brackets on those whose words the \
-model knows. The published models were trained on 90 million words of Wikipedia.
+model knows. The published models were trained on 90 million words of Wikipedia. [All published \
+figures](docs/published.md#targeted-syntactic-evaluation).
 ## Word order | word-order | How often a model prefers a sentence to a random order of its words, in per cent.
-## Logical inference | logical-inference | Accuracy in per cent by number of operators; trained on at most 6.
-## ListOps | listops | Accuracy in per cent by length; trained on at most 100 tokens.
-## Scripts: the narrative cloze | narrative-cloze | Recall at 25 of held-out events in per cent.
+## Logical inference | logical-inference | Accuracy in per cent by number of operators; trained on at most 6. \
+[All published figures](docs/published.md#logical-inference).
+## ListOps | listops | Accuracy in per cent by length; trained on at most 100 tokens. [All published \
+figures](docs/published.md#listops).
+## Scripts: the narrative cloze | narrative-cloze | Recall at 25 of held-out events in per cent. [All \
+published figures](docs/published.md#scripts-the-narrative-cloze).
 ## Toy English | toy-english | Held-out sentences of the corpus of `training/quickstart.py`.
 """
 
@@ -115,7 +122,7 @@ def write_report(folder: Path) -> None:
 
 
 def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
-    """All tables by name, as Markdown; those of tasks without results are left out."""
+    """All tables by name, as Markdown; those of measured figures are left out where there are no results."""
 
     def of(task: str) -> dict[str, dict]:
         return {name: results for name, results in files.items() if results["task"] == task}
@@ -128,9 +135,9 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "unseen-trees": unseen_trees(parsed),
         "language-models": lm and sections.language_models(lm, trained),
         "adaptation": lm and sections.adaptation_settings(lm),
-        "ablations": lm and sections.ablations(trained),
-        "characters": lm and sections.characters(trained),
-        "text8": lm and sections.text8(),
+        "ablations": sections.ablations(trained),
+        "characters": sections.characters(trained),
+        "text8": sections.text8(trained),
         "parsing": english and sections.parsing(english),
         "unread-sentences": english and sections.unread_sentences(english),
         "label-recall": english and sections.label_recall(english),
@@ -146,6 +153,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "unknown-words": of(UNKNOWN_WORDS) and sections.unknown_words(of(UNKNOWN_WORDS)),
         "speed": of(SPEED) and sections.speed(of(SPEED)),
         "released-models": sections.released_models(folder / "model_cards"),
+        **published_tables(),
     }
     return {name: markdown_table(*table) for name, table in tables.items() if table and table[1]}
 

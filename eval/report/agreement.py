@@ -11,7 +11,7 @@ from onlstm_hf.scoring.agreement import mean_agreement
 # Groups of parsers that a parser is compared with.
 SAME_LAYER, OWN_LAYERS, ALL = "same layer of other models", "other layers of its model", "all others"
 FEWEST_RANKS = 3
-# Of more parsers than these, not all orders are tried.
+# Not all orders of more parsers than these are tried.
 MOST_RANKS_IN_ALL_ORDERS = 7
 
 

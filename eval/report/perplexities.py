@@ -10,12 +10,10 @@ from transformers import PreTrainedTokenizerBase
 from eval.extras import import_extra
 from eval.report.tables import format_table
 from eval.report.tasks import LANGUAGE_MODELLING
-from onlstm_hf.hub.cards.published import published_figures
+from onlstm_hf.hub.cards.published import central_figures
 from onlstm_hf.text.word_alignment import kept_words
 
-# The systems beside which a model is shown; RESULTS.md has all.
-SHOWN = ("Kneser-Ney 5-grams", "AWD-LSTM", "PRPN", "ON-LSTM")
-PUBLISHED = [row for row in published_figures(LANGUAGE_MODELLING) if row["system"] in SHOWN]
+PUBLISHED = central_figures(LANGUAGE_MODELLING)
 # The columns of the table, and how many decimal places they have.
 UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
 

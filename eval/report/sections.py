@@ -13,15 +13,15 @@ from statistics import mean, stdev
 from eval.report.agreement import ALL, permutation_p
 from eval.report.by_task.logic import logic_table
 from eval.report.by_task.narrative_cloze import cloze_table
-from eval.report.by_task.parsing import PUBLISHED as PUBLISHED_PARSING
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
+from eval.report.published import SHORT, SHORT_MAX, central_rows
 from eval.report.results_files import short_name
+from eval.report.tables import Table
 from eval.report.tasks import ABLATIONS, CHARACTERS, GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING, TEXT8
-from onlstm_hf.hub.cards.published import citation, published_figures
+from onlstm_hf.hub.cards.published import central_figures, citation
 from onlstm_hf.utils.training_stages import epochs_of, training_stages
 
-Table = tuple[list[str], list[list[str]]]
 Results = Mapping[str, dict]
 
 UNBIASED = "F1, unbiased rule"
@@ -58,7 +58,7 @@ def read_training_runs(folder: Path) -> dict[str, list[dict]]:
 
 
 def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Table:
-    """A row for each model of the Penn Treebank text, then one for each published system.
+    """A row for each model of the Penn Treebank text, then one for each central published system.
 
     Args:
         files: results of language modelling.
@@ -91,16 +91,12 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
         for part in ("validation", "test"):
             row.setdefault(part, spread((s[f"{part}_perplexity"] for s in seeds if f"{part}_perplexity" in s), 2))
         row.setdefault("unknown words", per_cent(seeds[-1].get("test_unknown_words")))
-    for published in published_figures(LANGUAGE_MODELLING):
-        row = rows.setdefault(f"{published['system']} (published)", {"file": citation(published)})
-        for part, perplexity in published["perplexity"].items():
-            row[{"valid": "validation", "test": "test"}[part]] = f"{perplexity:.2f}"
-        row |= {column: str(published[column]) for column in ("parameters", "epochs") if column in published}
-        if published.get("counted"):
-            row["parameters"] += " (own count)"
-        if adaptation := published.get("adapted"):
-            row["test, adapted"] = f"{adaptation['perplexity']:.2f} ({adaptation['method']})"
-    return header, [[name, *(row.get(column, "") for column in header[1:])] for name, row in rows.items()]
+    measured = [{"model": name} | row for name, row in rows.items()]
+    return header, _in_columns(header, measured + central_rows(LANGUAGE_MODELLING))
+
+
+def _in_columns(header: Sequence[str], rows: Iterable[Mapping[str, str]]) -> list[list[str]]:
+    return [[row.get(column, "") for column in header] for row in rows]
 
 
 def _perplexities(scores: Mapping[str, Mapping]) -> dict[str, str]:
@@ -115,31 +111,38 @@ def _perplexities(scores: Mapping[str, Mapping]) -> dict[str, str]:
 
 
 def characters(trained: Mapping[str, Sequence[dict]]) -> Table:
-    """Bits per character of the test text: runs in the folder `characters/`, then published systems."""
-    rows = []
-    for name, seeds in trained.items():
-        if name.startswith("characters/"):
-            bits = spread((math.log2(seed["test_perplexity"]) for seed in seeds), 3)
-            cells = [f"{seeds[0]['parameters']:,}", epochs_of(training_stages(seeds[0])), bits, f"{name}/"]
-            rows.append([name.partition("/")[2], *cells])
-    for row in published_figures(CHARACTERS):
-        rows.append([f"{row['system']} (published)", "", "", f"{row['bits_per_character']}", citation(row)])
-    return ["model", "parameters", "epochs", "bits per character", "file"], rows
+    """Bits per character of the test text: runs in the folder `characters/`, then central published systems."""
+    header = ["model", "parameters", "epochs", "bits per character", "file"]
+    rows = _runs(trained, "characters")
+    for row in rows:
+        row["bits per character"] = spread((math.log2(seed["test_perplexity"]) for seed in trained[row["run"]]), 3)
+    return header, _in_columns(header, rows and rows + central_rows(CHARACTERS))
 
 
-def text8() -> Table:
-    """Perplexity of the words of text8, of published systems."""
-    rows = [
-        [f"{row['system']} (published)", f"{row['perplexity']}", citation(row)] for row in published_figures(TEXT8)
+def text8(trained: Mapping[str, Sequence[dict]]) -> Table:
+    """Perplexity of the words of text8: runs in the folder `text8/`, then central published systems."""
+    header = ["model", "parameters", "epochs", "perplexity", "file"]
+    rows = _runs(trained, "text8")
+    for row in rows:
+        row["perplexity"] = spread((seed["validation_perplexity"] for seed in trained[row["run"]]), 2)
+    return header, _in_columns(header, rows and rows + central_rows(TEXT8))
+
+
+def _runs(trained: Mapping[str, Sequence[dict]], folder: str) -> list[dict[str, str]]:
+    """Name, file, size and epochs of the runs in a folder of the results; `run` is their key in `trained`."""
+    return [
+        {"model": name.removeprefix(f"{folder}/"), "file": f"{name}/", "run": name}
+        | {"parameters": f"{seeds[0]['parameters']:,}", "epochs": epochs_of(training_stages(seeds[0]))}
+        for name, seeds in trained.items()
+        if name.startswith(f"{folder}/")
     ]
-    return ["model", "perplexity", "file"], rows
 
 
 def ablations(trained: Mapping[str, Sequence[dict]]) -> Table:
     """The PRPN without some of its parts: runs in the folder `ablations/` beside the paper's figures."""
     header = ["model", "parameters", "epochs", "validation", "test", "F1", "test, published", "by", "file"]
     rows = []
-    for row in published_figures(ABLATIONS):
+    for row in central_figures(ABLATIONS):
         name = f"ablations/{row['run']}"
         cells, seeds = [""] * 5, trained.get(name, ())
         if seeds:
@@ -149,7 +152,7 @@ def ablations(trained: Mapping[str, Sequence[dict]]) -> Table:
             cells = [f"{seeds[0]['parameters']:,}", epochs, *(spread(column, 2) for column in columns), f1]
         published = [f"{row['perplexity']:.2f}", citation(row)]
         rows.append([row["system"], *cells, *published, f"{name}/" if seeds else ""])
-    return header, rows
+    return header, rows if any(row[-1] for row in rows) else []
 
 
 def _epochs_of_release(name: str) -> str:
@@ -172,14 +175,10 @@ def adaptation_settings(files: Results) -> Table:
 
 
 def parsing(files: Results) -> Table:
-    """English: a row for each model and layer by both rules, then baselines and published systems."""
-    header = ["trees", "model", "seeds", "read", "F1", "max", "F1, at most 10 words", UNBIASED, "file"]
-    table = [[row.get(column, "") for column in header] for row in _parsed(files)]
-    for row in published_figures(PARSING):
-        wsj, short = row.get("wsj", {}), row.get("wsj10", row.get("sample10", {}))
-        figures = [_published(wsj), _maximum(wsj), _published(short) or _maximum(short)]
-        table.append([f"{row['system']} (published)", "", "", "", *figures, "", citation(row)])
-    return header, table
+    """English: a row for each model and layer by both rules, then baselines and central published systems."""
+    header = ["trees", "model", "seeds", "read", "F1", "max", SHORT, UNBIASED, "file"]
+    published = [{SHORT: row.get(SHORT_MAX, "")} | row for row in central_rows(PARSING, "trees")]
+    return header, _in_columns(header, _parsed(files) + published)
 
 
 def _parsed(files: Results) -> list[dict[str, str]]:
@@ -208,7 +207,7 @@ def _parsed(files: Results) -> list[dict[str, str]]:
             else:
                 row |= {"F1": _f1(f1), "max": per_cent(f1["max"]) if f1["standard_deviation"] is not None else ""}
                 if results["max_words"] == 10:
-                    row["F1, at most 10 words"] = _f1(results["summary"]["short"][trees]["sentence_f1"])
+                    row[SHORT] = _f1(results["summary"]["short"][trees]["sentence_f1"])
                 row |= {label: per_cent(recall["mean"]) for label, recall in scores["label_recall"].items()}
             if models:
                 row["file"] = " ".join(dict.fromkeys(f"{row.get('file', '')} {name}".split()))
@@ -228,9 +227,9 @@ def _unread(files: Results) -> list[dict[str, str]]:
 
 def unread_sentences(files: Results) -> Table:
     """The rows of `parsing` for sentences that were not read, and right branching."""
-    header = ["trees", "model", "seeds", "F1", "max", "F1, at most 10 words", UNBIASED]
+    header = ["trees", "model", "seeds", "F1", "max", SHORT, UNBIASED]
     rows = _unread(files) + [row for row in _parsed(files) if row["trees"] == "right branching"]
-    return header, [[row.get(column, "") for column in header] for row in rows]
+    return header, _in_columns(header, rows)
 
 
 def label_recall(files: Results) -> Table:
@@ -238,28 +237,13 @@ def label_recall(files: Results) -> Table:
     header = ["trees", "model", "seeds", "F1", *LABELS]
     measured = [row for row in _unread(files) if not row["trees"].startswith("ensemble")]
     baselines = [row for row in _parsed(files) if not row["model"] and row["trees"] != "upper bound"]
-    published = [
-        {"trees": f"{row['system']} (published)", "F1": _published(row["wsj"])}
-        | {label: f"{recall:.1f}" for label, recall in row["recall"].items()}
-        for row in PUBLISHED_PARSING
-    ]
-    return header, [[row.get(column, "") for column in header] for row in measured + baselines + published]
+    published = [row for row in central_rows(PARSING, "trees") if row.keys() & set(LABELS)]
+    return header, _in_columns(header, measured + baselines + published)
 
 
 def _f1(figure: Mapping) -> str:
     deviation = figure["standard_deviation"]
     return per_cent(figure["mean"]) + ("" if deviation is None else f" ± {per_cent(deviation)}")
-
-
-def _published(figure: Mapping) -> str:
-    if "mean" not in figure:
-        return spread(figure.get("runs", ()))
-    deviation = figure.get("standard_deviation")
-    return f"{figure['mean']:.1f}" + ("" if deviation is None else f" ± {deviation:.1f}")
-
-
-def _maximum(figure: Mapping) -> str:
-    return f"{figure['max']:.1f}" if "max" in figure else f"{max(figure['runs']):.1f}" if "runs" in figure else ""
 
 
 def agreement(files: Results) -> Table:
@@ -386,11 +370,12 @@ def logical_inference(files: Results) -> Table:
 
 
 def listops(files: Results) -> Table:
-    """Accuracy by length, and how many lists induced trees find, then the baselines of that and published systems."""
+    """Accuracy by length, and how many lists induced trees find, then their baselines and published systems."""
     lengths = sorted(
         {n for run in files.values() for n in run["test"]["by_length"]}, key=lambda n: int(n.split("-")[0])
     )
     header = ["model", "parameters", "epochs", "accuracy", *(f"{length} tokens" for length in lengths)]
+    header += ["recall of lists", "file"]
     rows, baselines = [], {}
     for name, run in files.items():
         groups = [run["test"]["by_length"].get(length) for length in lengths]
@@ -401,12 +386,8 @@ def listops(files: Results) -> Table:
         rows.append([name, *figures, *cells, recall, name])
         if trees:
             baselines[RANDOM] = per_cent(trees[RANDOM]["list_recall"])
-    rows += [[name, *[""] * (len(header) - 1), recall, ""] for name, recall in baselines.items()]
-    for row in published_figures(LISTOPS):
-        deviation = row["accuracy"].get("standard_deviation")
-        figure = f"{row['accuracy']['mean']}" + (f" ± {deviation}" if deviation else "")
-        rows.append([f"{row['system']} (published)", "", "", figure, *[""] * (len(lengths) + 1), citation(row)])
-    return [*header, "recall of lists", "file"], rows
+    others = [{"model": name, "recall of lists": recall} for name, recall in baselines.items()]
+    return header, rows + _in_columns(header, others + central_rows(LISTOPS))
 
 
 def narrative_cloze(files: Results) -> Table:
@@ -440,7 +421,7 @@ def speed(files: Results) -> Table:
 
 def released_models(folder: Path) -> Table:
     """The released models of English, with links from docs/: perplexity, and F1 of the trees that `parse` gives."""
-    header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", "F1, at most 10 words", UNBIASED]
+    header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", SHORT, UNBIASED]
     rows, baseline = [], []
     for path in sorted(folder.glob("*/results.json")):
         results = json.loads(path.read_text(encoding="utf-8"))

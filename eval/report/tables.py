@@ -6,6 +6,8 @@ from pathlib import Path
 
 from onlstm_hf.utils.files import written_file
 
+Table = tuple[list[str], list[list[str]]]  # the header and the rows
+
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Columns with spaces between them, the first one flush left, the others right. An empty row stays empty."""

@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> None:
         return "".join(f"{write(tree, sentence)}\n" for tree, sentence in zip(trees, batch, strict=True))
 
     with nullcontext(sys.stdout) if path is None else written_file(path) as file:
-        for batch in sentences.batches_with_progress(size, wait=path is not None):
+        for batch in sentences.batches_with_progress(size, are_printed=path is None):
             file.write(text_of(batch))
             file.flush()
     unknown_words.report()
@@ -184,7 +184,7 @@ def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
     model, tokenizer = load_model(options, options.dtype)
     with written_folder(path) as folder:
         numbers = count(1)
-        for batch in sentences.batches_with_progress(options.batch_size, wait=True):
+        for batch in sentences.batches_with_progress(options.batch_size, are_printed=False):
             trees, by_layer = model.parse_by_layer(batch, tokenizer, progress=False, **_parse_options(options))
             for index, tree in enumerate(trees):
                 distances = [trees_of_layer[index].distances for trees_of_layer in by_layer.values()]

@@ -117,18 +117,13 @@ class Sentences:
     def __next__(self) -> Sentence:
         return next(self._texts)
 
-    def batches(self, size: int, wait: bool = False) -> Iterator[list[Sentence]]:
-        """Lists of `size` sentences: shorter ones where the input pauses or ends, and before a line with an error.
-
-        Args:
-            size: the longest list.
-            wait: fill the lists also where the input pauses, so that it does not depend on time what is in them.
-        """
+    def batches(self, size: int) -> Iterator[list[Sentence]]:
+        """Lists of `size` sentences: shorter ones where the input pauses or ends, and before a line with an error."""
         batch: list[Sentence] = []
         try:
             for sentence in self:
                 batch.append(sentence)
-                if len(batch) == size or (not wait and self.pauses()):
+                if len(batch) == size or self.pauses():
                     yield batch
                     batch = []
         except ValueError:  # of the next line
@@ -138,16 +133,16 @@ class Sentences:
         if batch:
             yield batch
 
-    def batches_with_progress(self, size: int, wait: bool = False) -> Iterator[list[Sentence]]:
+    def batches_with_progress(self, size: int, are_printed: bool = True) -> Iterator[list[Sentence]]:
         """The lists of `batches`, with a count of the sentences on the terminal if the work takes over two seconds.
 
-        There is none where the terminal shows the answers themselves.
+        There is none where the terminal shows the answers themselves, which `are_printed` says.
         """
         from tqdm import tqdm
 
-        is_hidden = True if sys.stdout.isatty() and not wait else None  # None: hidden where there is no terminal
+        is_hidden = True if sys.stdout.isatty() and are_printed else None  # None: hidden where there is no terminal
         with tqdm(unit=" sentences", delay=PROGRESS_AFTER_SECONDS, disable=is_hidden) as bar:
-            for batch in self.batches(size, wait):
+            for batch in self.batches(size):
                 yield batch
                 bar.update(len(batch))
 

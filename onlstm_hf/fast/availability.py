@@ -1,4 +1,4 @@
-"""Which compiled operators this CPU has, in one line."""
+"""One line on the compiled operators that this CPU has."""
 
 import contextlib
 import ctypes

@@ -54,7 +54,7 @@ class Linear(nn.Linear):
 
 
 def uses_onednn(*tensors: torch.Tensor) -> bool:
-    """Whether the functions of this file give products of these tensors to oneDNN."""
+    """Returns whether the functions of this file give products of these tensors to oneDNN."""
     return (
         _ONEDNN is not None
         and not torch.compiler.is_compiling()
@@ -70,7 +70,7 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
 
 
 def is_ordinary(tensor: torch.Tensor) -> bool:
-    """Whether the numbers of a tensor stand in memory of its own: not so for quantised weights of torchao."""
+    """Returns whether the numbers of a tensor stand in memory of its own: not so for quantised weights of torchao."""
     return not hasattr(type(tensor), "__tensor_flatten__")
 
 
@@ -110,7 +110,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    # Of a weight that is a part of another one, oneDNN would compute the product entry by entry.
+    # oneDNN would compute the product entry by entry for a weight that is a part of another one.
     if not (weight.is_contiguous() or weight.t().is_contiguous()):
         weight = weight.contiguous()
     return _ONEDNN(inputs.contiguous(), weight, bias, "none", [], "")

@@ -1,4 +1,4 @@
-"""Whether a CPU gains anything by bfloat16."""
+"""Gain of a CPU by bfloat16."""
 
 import time
 
@@ -13,7 +13,7 @@ SIZE, REPETITIONS = 192, 5
 def bfloat16_speed() -> float:
     """The speed of a product of bfloat16 matrices as a multiple of that in float32, measured on this CPU.
 
-    What instructions a CPU has does not tell: one with AVX-512 BF16 was slower in it than in float32. The two products
+    The instructions of a CPU do not tell: one with AVX-512 BF16 was slower in it than in float32. The two products
     take turns in one thread, and of each the least time of the CPU counts, which other work on the machine hardly
     changes.
     """

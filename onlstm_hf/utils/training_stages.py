@@ -49,9 +49,3 @@ def epochs_of(stages: Sequence[Mapping[str, Any]]) -> str:
     """Epochs of all stages; `+` means that the first stage began with a model whose epochs are not recorded."""
     epochs = [stage["epochs"] for stage in stages]
     return "" if None in epochs else f"{'+ ' if stages[0]['goes_on'] else ''}{sum(epochs)}"
-
-
-def hours_of(stages: Sequence[Mapping[str, Any]]) -> float | None:
-    """Hours of all stages; `None` if those of a stage were not recorded."""
-    seconds = [stage["seconds"] for stage in stages]
-    return None if None in seconds else sum(seconds) / 3600

@@ -1,4 +1,4 @@
-"""What is kept from one call to the next has one owner, which can be asked to forget it."""
+"""State that is kept from one call to the next has one owner, which can be asked to forget it."""
 
 import ast
 from pathlib import Path

@@ -113,7 +113,7 @@ def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
 )
 def test_any_shape_with_any_number_of_threads(batch_size, length, num_slots, size, masks, num_threads):
     tensors, keep = arguments(batch_size, length, num_slots, size, masks)
-    # Where all slots are nearly closed, gradients of the gates are what rounding leaves of large differences.
+    # Rounding leaves the gradients of gates of large differences where all slots are nearly closed.
     gates = (0.1 + 0.9 * tensors[3].detach()).requires_grad_()
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from onlstm_hf.hub.cards import published
-from onlstm_hf.hub.cards.published import published_f1, published_figures, published_perplexity
+from onlstm_hf.hub.cards.published import central_figures, published_f1, published_figures, published_perplexity
 
 CONTENT = yaml.safe_load(Path(published.__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 SOURCES = CONTENT["sources"]
@@ -20,6 +20,8 @@ def test_every_figure_has_a_source_and_tells_where_it_stands_and_if_it_was_read_
         assert row["system"] and row["source"] in citations
         assert row.keys() & {"computed", "verified", "place"} in ({"computed"}, {"verified", "place"})
         assert row.get("computed", True) is True and isinstance(row.get("verified", True), bool)
+        assert row.get("central", True) is True
+    assert [row for row in figures if row.get("central")] == central_figures(task) != []
 
 
 def test_every_source_is_cited_and_says_what_it_is():

@@ -160,7 +160,7 @@ def test_words_without_a_tokenizer_are_refused(sentences):
         MODEL.parse(sentences)
 
 
-# Where reading starts
+# The start of reading
 
 
 def test_the_tokenizers_eos_comes_first_where_the_configuration_has_none():

@@ -117,6 +117,30 @@ print(json.dumps(reports))
 """
 
 
+TRAINING = """
+import json, sys
+import torch
+from transformers import AutoModelForCausalLM
+
+torch.manual_seed(0)
+reports = {}
+for folder in json.loads(sys.argv[1]):
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).train()
+    ids = torch.arange(3, 11).repeat(4, 3)
+    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
+    losses = []
+    for _ in range(30):
+        output = model(ids, labels=ids)
+        output.loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(output.cross_entropy.item())
+    dropped = [model(ids).logits[0].sum().item() for _ in range(2)]
+    reports[folder] = {"losses": losses, "is_dropping": dropped[0] != dropped[1]}
+print(json.dumps(reports))
+"""
+
+
 def imports(path: Path) -> Iterator[tuple[ast.Import | ast.ImportFrom, bool]]:
     """The imports of a file, those inside of functions too, and whether it can do without them (in `try`)."""
     waiting = [(ast.parse(path.read_text(encoding="utf-8")), False)]
@@ -345,6 +369,15 @@ def test_a_model_of_carried_code_can_be_copied_pickled_saved_whole_and_sent_to_a
         assert report["module"].startswith("transformers_modules.")
         generated = report["generated"]
         assert len(generated) == 5 and all(tokens == generated["itself"] for tokens in generated.values())
+
+
+def test_a_model_trains_with_dropout_where_the_package_is_absent(tmp_path):
+    for name, kind in MODEL_TYPES.items():
+        kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, num_softmaxes=2).save_pretrained(tmp_path / name)
+    reports = run_without_package(TRAINING, json.dumps([*MODEL_TYPES]), modules=tmp_path / "modules", folder=tmp_path)
+    for report in reports.values():
+        assert report["losses"][-1] < 0.9 * report["losses"][0]
+        assert report["is_dropping"]
 
 
 def test_converted_checkpoints_need_neither_this_package_nor_the_original_code(shared_dir, tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from onlstm_hf.utils.training_stages import epochs_of, hours_of, stages_before, training_stages
+from onlstm_hf.utils.training_stages import epochs_of, stages_before, training_stages
 
 RUN = {
     "validation_perplexity": 90.5,
@@ -47,11 +47,11 @@ def test_another_file_of_results_is_no_stage(tmp_path, content):
     assert stages_before(tmp_path) == []
 
 
-def test_epochs_and_hours_are_those_of_all_stages():
+def test_epochs_are_those_of_all_stages():
     first, second = training_stages(RUN)[0], training_stages(RELEASED)[0]
-    assert (epochs_of([first]), hours_of([first])) == ("2", 0.5)
-    assert (epochs_of([first, second]), hours_of([first, second | {"seconds": 3600}])) == ("5", 1.5)
-    assert (epochs_of([second, first]), hours_of([second, first])) == ("+ 5", None)
+    assert epochs_of([first]) == "2"
+    assert epochs_of([first, second]) == "5"
+    assert epochs_of([second, first]) == "+ 5"
 
 
 def test_the_epochs_of_a_run_that_was_given_its_updates_are_not_known():

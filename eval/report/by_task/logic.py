@@ -5,9 +5,9 @@ from pathlib import Path
 
 from eval.extras import import_extra
 from eval.report.tasks import LOGICAL_INFERENCE
-from onlstm_hf.hub.cards.published import citation, published_figures
+from onlstm_hf.hub.cards.published import central_figures, citation
 
-PUBLISHED = published_figures(LOGICAL_INFERENCE)
+PUBLISHED = central_figures(LOGICAL_INFERENCE)
 PUBLISHED_NOTE = f"published: {citation(PUBLISHED[0])}; trained on at most 6 operators, too"
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import mean, stdev
 
 from eval.report.tasks import NARRATIVE_CLOZE
-from onlstm_hf.hub.cards.published import citation, published_figures
+from onlstm_hf.hub.cards.published import central_figures, citation, published_figures
 
 BASELINE = "bigram"
 COLUMNS = {"recall": "recall at 25", "verb_recall": "verb recall at 25", "recall_without_rare": "without rare words"}
@@ -17,7 +17,7 @@ NOTE = (
 
 
 def cloze_table(runs: Sequence[dict], names: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
-    """Header and rows, in per cent: for each run one for each system, then one for each published figure.
+    """Header and rows, in per cent: for each run one for each system, then one for each central published figure.
 
     Args:
         runs: results files, each of one kind of arguments.
@@ -37,7 +37,7 @@ def cloze_table(runs: Sequence[dict], names: Sequence[str] = ()) -> tuple[list[s
             rows.append([*row, *names[place : place + 1]])
     published = published_figures(NARRATIVE_CLOZE)
     baselines = {row["arguments"]: row["recall"] for row in published if row["system"] == BASELINE}
-    for row in published:
+    for row in central_figures(NARRATIVE_CLOZE):
         gain = _gain(row["system"], row["recall"], baselines[row["arguments"]])
         figures = [f"{row['recall']:.1f}", "", "", gain]
         source = [citation(row)] if names else []

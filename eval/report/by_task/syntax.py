@@ -6,11 +6,11 @@ from pathlib import Path
 from eval.data.syntactic_tests import MARVIN_LINZEN_SETS, Item
 from eval.report.tables import format_table
 from eval.report.tasks import SYNTAX
-from onlstm_hf.hub.cards.published import published_figures
+from onlstm_hf.hub.cards.published import central_figures
 
 MARVIN_LINZEN, BLIMP = "Marvin & Linzen", "BLiMP"
 # There are published figures of Marvin & Linzen's test cases only.
-PUBLISHED = published_figures(SYNTAX)
+PUBLISHED = central_figures(SYNTAX)
 PUBLISHED_NOTE = (
     "published: Shen et al. (2019), Table 3; models trained on 90 million words of Wikipedia, not on the text of the "
     "models beside them"

@@ -1,4 +1,4 @@
-// What the compiled CPU operators are made of: vectors of floats and their functions, products of matrices with a
+// Parts of the compiled CPU operators: vectors of floats and their functions, products of matrices with a
 // weight that is packed once, memory that is kept, and threads that work together. Compiled for each instruction set,
 // into each operator.
 
@@ -33,7 +33,7 @@ constexpr int LANES = 4, MAX_ROWS = 3;
 constexpr int MAX_STREAMS = 4;
 // Summed entries of a tile at a time, so that the weights it reads stay in the second-level cache for all rows.
 constexpr int64_t BLOCK = 1536;
-// How far ahead of its use a float32 weight is asked for; the CPU's own prefetching ends at each page.
+// Distance ahead of its use at which a float32 weight is asked for; the CPU's own prefetching ends at each page.
 constexpr int64_t AHEAD = 16;
 
 using Vector = float __attribute__((vector_size(LANES * 4)));
@@ -41,7 +41,7 @@ using Integers = int32_t __attribute__((vector_size(LANES * 4)));
 using Unsigned = uint32_t __attribute__((vector_size(LANES * 4)));
 using Half = uint16_t __attribute__((vector_size(LANES * 2)));
 
-// Whether this CPU has the instructions that this file was compiled for.
+// Returns whether this CPU has the instructions that this file was compiled for.
 bool is_supported() {
 #if defined(__AVX512BF16__)
     if (!__builtin_cpu_supports("avx512bf16")) return false;

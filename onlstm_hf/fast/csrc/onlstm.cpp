@@ -18,7 +18,7 @@ struct Sizes {
     float recurrent_scale;
 };
 
-// What the forward pass reads and writes. The sequences (input_gates, outputs) are float32 or bfloat16, the rest is
+// Inputs and outputs of the forward pass. The sequences (input_gates, outputs) are float32 or bfloat16, the rest is
 // float32. The masks may be null; so may cells, softmaxes and activations, when there will be no backward pass.
 struct Forward {
     const void* input_gates;         // [T, B, G]

@@ -219,13 +219,13 @@ struct PackedWeight {
     Product* stream(int64_t number) const { return entries + number * stride * LANES; }
     int64_t lanes(int64_t number) const { return std::min<int64_t>(LANES, num_columns - number * LANES); }
 
-    // Of `weight` [num_columns, size], transposed.
+    // Built from `weight` [num_columns, size], transposed.
     void pack_transposed(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
             pack_rows(Weight{weight, nullptr, 1}, size, s * LANES, lanes(s), stream(s));
     }
-    // Of `weight` [size, num_columns].
+    // Built from `weight` [size, num_columns].
     void pack(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)

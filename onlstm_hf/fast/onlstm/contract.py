@@ -1,4 +1,4 @@
-"""What the fast paths of the ordered-neurons recurrence are given and return (see `FastPath`).
+"""Arguments and results of the fast paths of the ordered-neurons recurrence (see `FastPath`).
 
 With `T` steps, `B` rows, `C` chunks of `K` units (`H = C * K`) and `G = 2 * C + 4 * H` gates. Sequences (input gates,
 outputs and their gradients) are bfloat16 or of the same dtype as the rest, which is float32 or float64.
@@ -10,7 +10,7 @@ import torch
 
 
 class Inputs(NamedTuple):
-    """What the recurrence reads.
+    """Inputs of the recurrence.
 
     Attributes:
         input_gates: `[T, B, G]`, the affine map of the layer's input, with both biases in it.
@@ -35,7 +35,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How it is computed.
+    """Options of the computation.
 
     Attributes:
         recurrent_scale: factor of the recurrent weight.
@@ -84,7 +84,7 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """What the backward pass through the steps returns; the weight's gradient is one product after it.
+    """Results of the backward pass through the steps; the weight's gradient is one product after it.
 
     Attributes:
         input_gates: `[T, B, G]`.

@@ -101,7 +101,7 @@ def _write_table_kernel(table, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9):
 
 @triton.jit
 def _is_real(address, index):
-    """Whether the step `index` of the flattened mask is not padding; there may be no mask."""
+    """Returns whether the step `index` of the flattened mask is not padding; there may be no mask."""
     return tl.load(address.to(tl.pointer_type(tl.int8)) + index, mask=address != 0, other=1) != 0
 
 

@@ -27,7 +27,7 @@ class _Sizes(ctypes.Structure):
 
 
 def is_worthwhile(sequence: torch.Tensor) -> bool:
-    """Whether `"auto"` should choose this path: packing the weight pays from a few steps on."""
+    """Returns whether `"auto"` should choose this path: packing the weight pays from a few steps on."""
     return len(sequence) >= SHORTEST and OPERATOR.obstacle(sequence) is None
 
 

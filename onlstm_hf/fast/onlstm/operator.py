@@ -18,7 +18,7 @@ from .triton import PATH as TRITON
 
 # `"auto"` takes the first one that fits, so the fastest stands first.
 _PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
-# So many rows of a gradient are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
+# Rows of a gradient that are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
 _ROWS_OF_MASK = 1024
 
 

@@ -20,7 +20,7 @@ try:
 except ImportError:  # Triton is not installed
     forward_step = None
 
-# How many workspaces are kept; each has a copy of a recurrent weight and the buffers of one step.
+# Number of workspaces that are kept; each has a copy of a recurrent weight and the buffers of one step.
 MAX_KEPT_WORKSPACES = 8
 # Shorter sequences, one-token decoding above all, gain nothing from a copy of the weight and from recorded steps.
 MIN_KEPT_LENGTH = 4
@@ -109,7 +109,7 @@ class Workspaces:
         workspace, forward_graphs, backward_graphs = self._keep(device, sizes_and_dtypes)
         rows, columns = weight.shape
         torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
-        # What another sequence left in the padding, such as NaN, would reach the products.
+        # Values that another sequence left in the padding, such as NaN, would reach the products.
         workspace.hidden.zero_()
         workspace.gates.zero_()
         return workspace, forward_graphs.run, backward_graphs.run

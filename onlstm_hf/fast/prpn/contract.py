@@ -1,4 +1,4 @@
-"""What the fast paths of the reading network's recurrence are given and return (see `FastPath`).
+"""Arguments and results of the fast paths of the reading network's recurrence (see `FastPath`).
 
 With `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All numbers are float32, or all are
 float64.
@@ -33,7 +33,7 @@ class ReadingWeights(NamedTuple):
 
 
 class StepWeights(NamedTuple):
-    """What one layer of the reading network learns for its steps, without its maps of the layer's input.
+    """Weights of one layer of the reading network for its steps, without its maps of the layer's input.
 
     Attributes:
         key: `[H, H]`, map of the newest hidden state to the key of the attention.
@@ -69,7 +69,7 @@ class ReadingMasks(NamedTuple):
 
 
 class Inputs(NamedTuple):
-    """What the recurrence reads.
+    """Inputs of the recurrence.
 
     Attributes:
         input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
@@ -95,7 +95,7 @@ class Inputs(NamedTuple):
 
 
 class Options(NamedTuple):
-    """How it is computed.
+    """Options of the computation.
 
     Attributes:
         product_in_bfloat16: whether products with weights are in bfloat16.
@@ -107,7 +107,7 @@ class Options(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What the steps leave behind: the results, which are the first two, and what else the backward pass needs.
+    """Trace of the steps: the results, which are the first two, and what else the backward pass needs.
 
     Only the tape has a gradient.
 
@@ -159,7 +159,7 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """What the backward pass through the steps returns; the gradient of each map is one product after it.
+    """Results of the backward pass through the steps; the gradient of each map is one product after it.
 
     Attributes:
         input_gates: `[B, T, 4 * H]`.

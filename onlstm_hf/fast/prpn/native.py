@@ -21,7 +21,7 @@ class _Sizes(ctypes.Structure):
 
 
 def is_worthwhile(sequence: torch.Tensor) -> bool:
-    """Whether `"auto"` should choose this path: packing the weights pays from a few steps on."""
+    """Returns whether `"auto"` should choose this path: packing the weights pays from a few steps on."""
     return sequence.shape[1] >= SHORTEST and OPERATOR.obstacle(sequence) is None
 
 

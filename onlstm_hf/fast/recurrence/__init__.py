@@ -1,1 +1,1 @@
-"""What all recurrences share: the operator, the contract of its fast paths, and how these are chosen and checked."""
+"""Shared parts of all recurrences: the operator, the contract of its fast paths, their choice and their checks."""

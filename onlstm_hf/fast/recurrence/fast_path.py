@@ -1,4 +1,4 @@
-"""What a fast path of a recurrence is, and how one is chosen. It is the same contract for every recurrence.
+"""Contract of a fast path, the same for every recurrence, and the choice of one.
 
 To add one, write a file with a `FastPath` beside the others of its recurrence, and a line in its table of paths.
 """

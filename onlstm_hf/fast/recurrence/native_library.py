@@ -77,5 +77,5 @@ class NativeOperator:
 
 
 def _address(tensor: torch.Tensor | None) -> int | None:
-    """Where the first entry of a tensor is in memory; `None` for no tensor, or one without entries."""
+    """Returns the address of the first entry of a tensor; `None` for no tensor, or one without entries."""
     return tensor.data_ptr() if tensor is not None and tensor.numel() else None

@@ -1,7 +1,7 @@
 """A recurrence as one opaque operator over the whole sequence: no graph over time, and a choice of fast paths.
 
-A recurrence says by named tuples what its operator takes, keeps and returns; a fast path is given these whole. What
-PyTorch needs beside that (schemas, shapes for the compiler, autograd) is made of them here, once for all recurrences.
+A recurrence says by named tuples what its operator takes, keeps and returns; a fast path is given these whole. This
+module makes the schemas, shapes for the compiler and autograd that PyTorch needs of them, once for all recurrences.
 """
 
 import re
@@ -18,7 +18,7 @@ from .tensor_tuples import Layout, flatten, schema
 class Recurrence:
     """Base of the recurrences. Each has one instance, in the file of its public function.
 
-    Of the named tuples' fields those of type `torch.Tensor` in `Inputs` have gradients; optional ones, such as masks,
+    The named tuples' fields of type `torch.Tensor` in `Inputs` have gradients; optional ones, such as masks,
     have none. `Options` needs the field `product_in_bfloat16`.
 
     Args:
@@ -113,7 +113,7 @@ class Recurrence:
             results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.implementation))
             return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
         gradients = self.paths[ctx.implementation].backward(grad_trace, trace, inputs, options)
-        # What only the steps needed is given back before the gradients of the weights, which need memory, too.
+        # Memory that only the steps needed is given back before the gradients of the weights, which need memory, too.
         trace = self.kept_trace(trace)
         ctx.maybe_clear_saved_tensors()
         return flatten(self.input_gradients(gradients, trace, inputs, options))
@@ -180,7 +180,7 @@ class Recurrence:
 
 
 def needs_gradient(inputs: NamedTuple) -> bool:
-    """Whether autograd will ask for the gradient of one of the inputs."""
+    """Returns whether autograd will ask for the gradient of one of the inputs."""
     if torch.is_grad_enabled():
         for tensor in flatten(inputs):
             if tensor is not None and tensor.requires_grad:

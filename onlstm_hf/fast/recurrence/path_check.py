@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-# The largest relative error, in the norm of each tensor. What is wrong is off by more, rounding to TF32 by less.
+# The largest relative error, in the norm of each tensor. Wrong results are off by more, rounding to TF32 by less.
 TOLERANCE = 0.01
 TOLERANCE_IN_BFLOAT16 = 0.05
 
@@ -23,7 +23,7 @@ PLAIN_PATH = "fused"
 
 
 class Setting(NamedTuple):
-    """What a path is tried for.
+    """Inputs that a path is tried with.
 
     Attributes:
         device: where the tensors are.
@@ -54,7 +54,7 @@ class PathChecks:
         self._lock = threading.Lock()
 
     def passes(self, name: str, setting: Setting, may_try: bool = True) -> bool:
-        """Whether a path may be taken. It is tried if it was not yet, and one that fails is warned of once.
+        """Returns whether a path may be taken. It is tried if it was not yet, and one that fails is warned of once.
 
         Without an answer it counts as right where nothing can be tried: while PyTorch compiles or records a CUDA
         graph, and where the caller forbids it (`may_try`), as the backward pass does, in whose thread no other
@@ -79,7 +79,7 @@ class PathChecks:
         return self._faults[key] is None
 
     def _fault(self, name: str, setting: Setting) -> str | None:
-        """What is wrong with a path, `None` if nothing is."""
+        """Returns the fault of a path, `None` if it has none."""
         expected = self._compute(PLAIN_PATH, setting)
         try:
             computed = self._compute(name, setting)

@@ -30,7 +30,7 @@ class GraphRecorder:
         self._resources: dict[torch.cuda.Stream, tuple] = {}
 
     def may_record(self, device: torch.device) -> bool:
-        """Whether steps on this device are worth a recording."""
+        """Returns whether steps on this device are worth a recording."""
         switched_off = os.environ.get("ONLSTM_CUDA_GRAPHS") == "0"
         return device.type in GRAPH_DEVICES and not self.has_failed and not switched_off
 
@@ -82,7 +82,7 @@ class StepGraphs:
         if size in self._graphs:
             self._graphs[size].replay()
             return
-        # What compiles kernels and prepares the matrix product (once a thread) must come before the recording.
+        # Kernels are compiled, and the matrix product is prepared (once a thread), before the recording.
         self._run_steps(size)
         if self._recorder.may_record(self._device):
             graph = self._recorder.record(lambda: self._run_steps(size), self._device)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-# What PyTorch's operator schemas call the types of the fields.
+# Names of the fields' types in PyTorch's operator schemas.
 _SCHEMA_TYPES = {
     torch.Tensor: "Tensor",
     torch.Tensor | None: "Tensor?",

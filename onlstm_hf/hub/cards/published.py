@@ -17,15 +17,38 @@ def published_figures(task: str) -> list[dict]:
     Returns:
         For each system its fields in the file, with the citation of its source in place of the source's key.
     """
-    content = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    content = _content()
     return [row | {"source": content["sources"][row["source"]]["text"]} for row in content[task]]
+
+
+def central_figures(task: str) -> list[dict]:
+    """The published figures of a task that tables of measured ones have beside them."""
+    return [row for row in published_figures(task) if row.get("central")]
+
+
+def published_sources() -> dict[str, str]:
+    """The title of each source by its citation."""
+    return {source["text"]: source["title"] for source in _content()["sources"].values()}
+
+
+@cache
+def _content() -> dict:
+    return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+
+
+def standing(row: Mapping) -> str:
+    """Returns the source of a figure and, unless it was computed, the place where it stands."""
+    return row["source"] + (f", {row['place']}" if "place" in row else "")
+
+
+def verification(row: Mapping) -> str:
+    """Returns whether a figure was read where it stands, `yes` or `no`, or was `computed` for this project."""
+    return "computed" if row.get("computed") else "yes" if row["verified"] else "no"
 
 
 def citation(row: Mapping) -> str:
     """Returns the source of a figure and the place where it stands, and whether nobody has read it there."""
-    if row.get("computed"):
-        return f"{row['source']} (computed)"
-    return f"{row['source']}, {row['place']}" + ("" if row["verified"] else " (not verified)")
+    return standing(row) + {"yes": "", "no": " (not verified)", "computed": " (computed)"}[verification(row)]
 
 
 def published_perplexity(system: str) -> dict:

@@ -8,11 +8,14 @@ import shutil
 from pathlib import Path
 
 import pytest
+import yaml
 
 from eval import write_report as report
 from eval.report import sections
 from eval.report.by_task.parsing import summarize
+from eval.report.published import TABLES, published_tables
 from eval.report.results_files import short_name
+from onlstm_hf.hub.cards import published
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.treebank import GoldTree
@@ -49,7 +52,7 @@ def test_all_tables_are_those_of_the_results(tmp_path, monkeypatch):
 
 def test_the_report_is_short_and_each_row_names_its_file_or_its_source():
     text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 400
+    assert len(text.splitlines()) <= 300
     text += (ROOT / "docs" / "speed.md").read_text(encoding="utf-8")
     known = {path.stem for path in COMMITTED}
     named = set()
@@ -61,6 +64,39 @@ def test_the_report_is_short_and_each_row_names_its_file_or_its_source():
                 assert all(name in known or (ROOT / "eval" / "results" / name).is_dir() for name in files)
                 named.update(files)
     assert {name for name in known if name.startswith(("lm_", "speed_", "scripts_"))} <= named
+
+
+def test_sections_with_published_rows_link_to_the_page_of_all_figures_and_have_measured_rows():
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs" / "published.md").read_text(encoding="utf-8"), re.MULTILINE)
+    anchors = {re.sub(r"[^\w-]", "", heading.lower().replace(" ", "-")) for heading in headings}
+    text = (ROOT / "RESULTS.md").read_text(encoding="utf-8")
+    sections_with_published = [part for part in re.split(r"^##+ ", text, flags=re.MULTILINE) if "(published)" in part]
+    assert len(sections_with_published) >= 6
+    for section in sections_with_published:
+        (anchor,) = re.findall(r"\]\(docs/published\.md#([\w-]+)\)", section)
+        assert anchor in anchors
+        rows = re.findall(r"^\| (?!---)(.*)$", section, re.MULTILINE)
+        assert any("(published)" not in row for row in rows[1:])
+
+
+def test_the_page_of_published_figures_has_every_system_with_its_place():
+    tables = published_tables()
+    content = yaml.safe_load(Path(published.__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
+    for name, (task, columns) in TABLES.items():
+        header, rows = tables[f"published-{name}"]
+        assert all(len(row) == len(header) and any(row[1 : len(columns) + 1]) for row in rows)
+        if name == "label-recall":
+            continue
+        places = [(row[0], row[-2], row[-1]) for row in rows]
+        for system, figure in zip(places, content[task], strict=True):
+            source = content["sources"][figure["source"]]["text"]
+            place = f"{source}, {figure['place']}" if "place" in figure else source
+            verified = "computed" if "computed" in figure else {True: "yes", False: "no"}[figure["verified"]]
+            assert system == (figure["system"], place, verified)
+    assert tables["published-syntax"][0] == ["test case", "ON-LSTM", "LSTM"]
+    shown = {task for task, _ in TABLES.values()} | {"targeted syntactic evaluation"}
+    assert shown == set(content) - {"sources"}
+    assert len(tables["published-sources"][1]) == len(content["sources"])
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
@@ -217,11 +253,19 @@ def test_a_mixture_is_a_row_with_its_weights_and_leaves_those_of_its_models_alon
     }
 
 
-def test_runs_of_characters_and_ablations_stand_beside_published_figures():
+def test_tasks_without_measured_figures_have_no_rows():
+    trained = {"small": [], "languages/nl": []}
+    assert [section(trained)[1] for section in (sections.ablations, sections.characters, sections.text8)] == [[]] * 3
+
+
+def test_runs_of_characters_text8_and_ablations_stand_beside_published_figures():
     seed = {"parameters": 1300, "recipe": {"num_epochs": 2, "seed": 1}, "test_perplexity": 4.0}
-    trained = {"characters/small": [seed], "ablations/lstm": [seed | {"validation_perplexity": 5.0}]}
+    validated = seed | {"validation_perplexity": 5.0}
+    trained = {"characters/small": [seed], "ablations/lstm": [validated], "text8/small": [validated, validated]}
     _, rows = sections.characters(trained)
     assert rows[0] == ["small", "1,300", "2", "2.000", "characters/small/"] and rows[-1][0] == "PRPN (published)"
+    _, rows = sections.text8(trained)
+    assert rows[0] == ["small", "1,300", "2", "5.00 ± 0.00", "text8/small/"] and rows[-1][0] == "PRPN (published)"
     _, rows = sections.ablations(trained)
     assert rows[-1][:6] == ["LSTM, 2 layers", "1,300", "2", "5.00", "4.00", ""] and rows[-1][-1] == "ablations/lstm/"
     assert rows[0][1] == rows[0][-1] == "" and rows[0][-2].startswith("Shen et al. 2018")

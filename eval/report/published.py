@@ -1,0 +1,132 @@
+"""What papers report: the rows beside measured ones, and the tables of docs/published.md, which have all systems."""
+
+from collections.abc import Callable, Mapping
+from statistics import mean, stdev
+
+from eval.report.tables import Table
+from eval.report.tasks import (
+    ABLATIONS,
+    CHARACTERS,
+    LANGUAGE_MODELLING,
+    LISTOPS,
+    LOGICAL_INFERENCE,
+    NARRATIVE_CLOZE,
+    PARSING,
+    SYNTAX,
+    TEXT8,
+)
+from onlstm_hf.hub.cards.published import (
+    central_figures,
+    citation,
+    published_figures,
+    published_sources,
+    standing,
+    verification,
+)
+
+SHORT, SHORT_MAX = "F1, at most 10 words", "max, at most 10 words"
+STANDING, VERIFIED = "where it stands", "verified"
+
+
+def _perplexities(row: Mapping) -> dict[str, str]:
+    deviations = row.get("standard_deviation", {})
+    cells = {
+        {"valid": "validation", "test": "test"}[part]: _figure(perplexity, deviations.get(part), 2)
+        for part, perplexity in row["perplexity"].items()
+    }
+    cells |= {column: str(row[column]) for column in ("parameters", "epochs") if column in row}
+    if row.get("counted"):
+        cells["parameters"] += " (own count)"
+    if adaptation := row.get("adapted"):
+        cells["test, adapted"] = f"{adaptation['perplexity']:.2f} ({adaptation['method']})"
+    return cells
+
+
+def _parsing(row: Mapping) -> dict[str, str]:
+    cells = {label: f"{recall:.1f}" for label, recall in row.get("recall", {}).items()}
+    parts = {("F1", "max"): row.get("wsj", {}), (SHORT, SHORT_MAX): row.get("wsj10", row.get("sample10", {}))}
+    for (f1, maximum), figure in parts.items():
+        if runs := figure.get("runs"):
+            figure = {"mean": mean(runs), "standard_deviation": stdev(runs), "max": max(runs)} | figure
+        if "mean" in figure:
+            cells[f1] = _figure(figure["mean"], figure.get("standard_deviation"), 1)
+        if "max" in figure:
+            cells[maximum] = f"{figure['max']:.1f}"
+    return cells
+
+
+def _figure(value: float, deviation: float | None, digits: int) -> str:
+    return f"{value:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
+
+
+def _listops(row: Mapping) -> dict[str, str]:
+    deviation = row["accuracy"].get("standard_deviation")
+    return {"accuracy": f"{row['accuracy']['mean']}" + (f" ± {deviation}" if deviation else "")}
+
+
+# The cells of a published row by column.
+CELLS: Mapping[str, Callable[[Mapping], dict[str, str]]] = {
+    LANGUAGE_MODELLING: _perplexities,
+    ABLATIONS: lambda row: {"test": f"{row['perplexity']:.2f}"},
+    CHARACTERS: lambda row: {"bits per character": f"{row['bits_per_character']}"},
+    TEXT8: lambda row: {"perplexity": f"{row['perplexity']}"},
+    PARSING: _parsing,
+    LOGICAL_INFERENCE: lambda row: {str(number): str(accuracy) for number, accuracy in row["accuracy"].items()},
+    LISTOPS: _listops,
+    NARRATIVE_CLOZE: lambda row: {"arguments": row["arguments"], "recall at 25": f"{row['recall']:.1f}"},
+}
+# The tables of docs/published.md: the task and the columns of figures.
+TABLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
+    "language-models": (LANGUAGE_MODELLING, ("validation", "test", "test, adapted", "parameters", "epochs")),
+    "ablations": (ABLATIONS, ("test",)),
+    "characters": (CHARACTERS, ("bits per character",)),
+    "text8": (TEXT8, ("perplexity",)),
+    "parsing": (PARSING, ("F1", "max", SHORT, SHORT_MAX)),
+    "label-recall": (PARSING, ("NP", "PP", "ADJP", "INTJ")),
+    "logical-inference": (LOGICAL_INFERENCE, ("7", "8", "9", "10", "11", "12")),
+    "listops": (LISTOPS, ("accuracy",)),
+    "narrative-cloze": (NARRATIVE_CLOZE, ("arguments", "recall at 25")),
+}
+
+
+def central_rows(task: str, first: str = "model") -> list[dict[str, str]]:
+    """The central systems of a task, as rows for a table of measured ones: cells by column.
+
+    Args:
+        task: as results files name it.
+        first: the column of the system's name.
+    """
+    return [
+        {first: f"{row['system']} (published)", "file": citation(row)} | CELLS[task](row)
+        for row in central_figures(task)
+    ]
+
+
+def published_tables() -> dict[str, Table]:
+    """The tables of all published systems by name (`published-parsing`), and that of their sources."""
+    tables = {name: _systems(*table) for name, table in TABLES.items()}
+    tables |= {"syntax": _test_cases(), "sources": (["source", "title"], list(map(list, published_sources().items())))}
+    return {f"published-{name}": table for name, table in tables.items()}
+
+
+def _systems(task: str, columns: tuple[str, ...]) -> Table:
+    """A row for each system that has one of these figures."""
+    rows = []
+    for row in published_figures(task):
+        cells = CELLS[task](row)
+        if cells.keys() & set(columns):
+            figures = [cells.get(column, "") for column in columns]
+            rows.append([row["system"], *figures, standing(row), verification(row)])
+    return ["system", *columns, STANDING, VERIFIED], rows
+
+
+def _test_cases() -> Table:
+    """Targeted syntactic evaluation, which has more test cases than systems: a column a system."""
+    systems = published_figures(SYNTAX)
+    cases = list(dict.fromkeys(case for row in systems for case in row["accuracy"]))
+    rows = [
+        [case, *(f"{row['accuracy'][case]:.2f}" if case in row["accuracy"] else "" for row in systems)]
+        for case in cases
+    ]
+    rows += [[STANDING, *map(standing, systems)], [VERIFIED, *map(verification, systems)]]
+    return ["test case", *(row["system"] for row in systems)], rows
