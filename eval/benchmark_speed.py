@@ -17,7 +17,6 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -28,18 +27,16 @@ from eval.report.results_files import check_writable
 from eval.report.tables import format_table, markdown_table
 from eval.report.tasks import SPEED
 from eval.speed.cases import (
-    LSTM,
     MODELS,
-    REFERENCE,
-    Outcome,
     Row,
     measure_losses,
     measure_parsing,
     measure_recurrence,
     measure_step,
 )
-from eval.speed.measurement import Spread, forbid_tf32, ratios
+from eval.speed.measurement import Spread, forbid_tf32
 from eval.speed.neighbours import measure_neighbours
+from eval.speed.outcome_table import print_outcome
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.process_memory import keep_freed_memory
@@ -134,27 +131,6 @@ def read_sentences(options: argparse.Namespace, size: str) -> list[list[int]]:
         [vocabulary.setdefault(word, len(vocabulary)) % vocab_size for word in tree.words]
         for tree in read_treebank(options.treebank)
     ]
-
-
-def print_outcome(outcome: Outcome) -> dict:
-    """Prints what a case found, and returns it for the JSON file."""
-    print(f"\n{outcome.title}\n{contestants_table(outcome)}", flush=True)
-    for name, reason in outcome.left_out.items():
-        print(f"{name} was left out: {reason}")
-    return asdict(outcome)
-
-
-def contestants_table(outcome: Outcome) -> str:
-    """The speed of every contestant, also relative to the reference and to LSTM layers of its precision or sizes."""
-    seconds, rows = outcome.seconds, []
-    reference = next((times for name, times in seconds.items() if name.startswith(REFERENCE)), None)
-    for name, times in seconds.items():
-        speed = Spread.of(outcome.num_tokens / time for time in times)
-        lstm = seconds.get(f"{LSTM} {name.partition(' ')[2]}")
-        faster = "" if reference is None else str(Spread.of(ratios(reference, times)))
-        slower = "" if lstm is None else str(Spread.of(ratios(times, lstm)))
-        rows.append([name, str(speed), faster, slower])
-    return format_table(["path", "tokens/s", f"speed / {REFERENCE}", f"time / {LSTM}"], rows)
 
 
 if __name__ == "__main__":

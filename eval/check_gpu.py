@@ -25,12 +25,12 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.benchmark_speed import print_outcome
 from eval.report.results_files import check_writable
 from eval.report.tables import markdown_table
 from eval.report.tasks import SPEED
 from eval.speed.cases import OVERRIDES, QUICK_OVERRIDES, Outcome, Row, measure_recurrence, measure_step
 from eval.speed.measurement import Spread, forbid_tf32
+from eval.speed.outcome_table import print_outcome
 from eval.speed.training import Training, start_training, train_for
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.process_memory import keep_freed_memory
