@@ -150,11 +150,11 @@ function bestLearned({ sentences, snapshots }) {
 
 // F1 of the held-out sentences and perplexity over the updates, with a mark where we are.
 function course(snapshots, step, width) {
-  const height = 180,
+  const height = 200,
     left = 44,
     right = width - 44,
     base = height - 30,
-    top = 20;
+    top = 40;
   const x = (index) => left + ((right - left) * index) / Math.max(snapshots.length - 1, 1);
   const logs = snapshots.map(({ validation_perplexity: value }) => Math.log(value));
   const [smallest, largest] = [Math.min(...logs), Math.max(...logs)];
@@ -183,7 +183,7 @@ function course(snapshots, step, width) {
     shape("path", { d: `M${x(step)} ${top}V${base}`, class: "here" }),
     shape("circle", { cx: x(step), cy: f1(step), r: 5, class: "dot-f1" }),
     label("F1 of all held-out sentences (solid)", left, 14, { class: "caption" }),
-    label("perplexity (dotted, logarithmic)", right, 14, { class: "caption end" }),
+    label("perplexity (dotted, logarithmic)", right, 32, { class: "caption end" }),
     label(Math.exp(largest).toFixed(0), right + 8, top + 5, { class: "tick" }),
     label(Math.exp(smallest).toFixed(0), right + 8, base + 5, { class: "tick" }),
     label(`${snapshots[0].update}`, left, height - 8, { class: "tick" }),
