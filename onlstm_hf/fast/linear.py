@@ -4,9 +4,12 @@ In float32 on a CPU that is oneDNN, which TorchInductor calls as well: `torch.ma
 (AMD's) reaches only two thirds of its speed. Everywhere else, and in compiled code, PyTorch decides.
 """
 
+from functools import lru_cache
+
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils._python_dispatch import _disable_current_modes
 
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
 # oneDNN wants the left matrix by rows. From how many rows and columns on it pays to copy one that is not, and how many
@@ -66,7 +69,20 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
             and is_ordinary(tensor)
             for tensor in tensors
         )
+        and _onednn_is_right(torch.get_num_threads())
     )
+
+
+@lru_cache
+def _onednn_is_right(num_threads: int) -> bool:
+    """Returns whether a product of oneDNN with so many threads is right.
+
+    It lacks parts where the system grants fewer threads, as the environment variable `OMP_THREAD_LIMIT` makes it do.
+    """
+    with _disable_current_modes(), torch.inference_mode():
+        left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
+        product = _ONEDNN(left, right, None, "none", [], "")
+        return torch.allclose(product, left @ right.T, rtol=1e-3)
 
 
 def is_ordinary(tensor: torch.Tensor) -> bool:

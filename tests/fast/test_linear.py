@@ -1,3 +1,7 @@
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -108,3 +112,18 @@ def test_it_can_be_compiled():
     inputs, weight = torch.randn(3, 4), torch.randn(5, 4, requires_grad=True)
     compiled = torch.compile(linear, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(compiled(inputs, weight), linear(inputs, weight))
+
+
+FEWER_THREADS = """
+import torch
+from onlstm_hf.fast.linear import linear, uses_onednn
+
+torch.set_num_threads(2)
+inputs, weight = torch.randn(640, 400), torch.randn(1680, 400)
+assert not uses_onednn(inputs, weight)
+torch.testing.assert_close(linear(inputs, weight).double(), inputs.double() @ weight.double().T, rtol=1e-3, atol=1e-3)
+"""
+
+
+def test_products_are_right_where_the_system_grants_fewer_threads():
+    subprocess.run([sys.executable, "-c", FEWER_THREADS], env=os.environ | {"OMP_THREAD_LIMIT": "1"}, check=True)
