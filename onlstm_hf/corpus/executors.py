@@ -17,6 +17,7 @@ from datatrove.executor.base import PipelineExecutor
 from datatrove.io import DataFolder
 from datatrove.pipeline.base import PipelineStep
 from loguru import logger
+from tqdm import tqdm
 
 # Ray runs a task so often again whose worker or node is gone.
 TRIES_OF_A_TASK = 10
@@ -180,6 +181,8 @@ def _begin_worker() -> None:
     """Leaves Ctrl-C and the terminal to the process that has the workers; datatrove writes a log of each task."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it is open until the worker ends)
+    # A forked process shares the lock of progress bars, and all would wait for ever for one that is killed with it.
+    tqdm.set_lock(threading.RLock())
     logger.enable("datatrove")  # which the command disables in its own process, and a forked one has from there
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

@@ -14,6 +14,7 @@ import pytest
 import torch
 from datatrove.io import DataFolder, get_datafolder
 from pyarrow import parquet
+from tqdm import tqdm
 
 from onlstm_hf.corpus.executors import Engine
 from onlstm_hf.corpus.job import recorded_settings
@@ -46,6 +47,19 @@ def kill_at_an_operation(number, corpus, output, checkpoint):
 
     for name in ("open", "mv", "rm", "glob", "isfile"):
         setattr(DataFolder, name, counted(getattr(DataFolder, name)))
+    parse(corpus, output, checkpoint)
+
+
+def kill_with_the_lock_of_progress_bars(corpus, output, checkpoint):
+    """Parses with workers that are killed while they hold the lock of their progress bars."""
+    parent = os.getpid()
+
+    def open_file(*_, **__):
+        tqdm.get_lock().acquire()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    opened = DataFolder.open
+    DataFolder.open = lambda *given, **options: (opened if os.getpid() == parent else open_file)(*given, **options)
     parse(corpus, output, checkpoint)
 
 
@@ -99,6 +113,15 @@ def test_a_run_that_is_killed_at_any_moment_and_started_again_makes_the_same_row
     assert process.exitcode == 0
     assert tables(output) == undisturbed
     assert not list(output.glob(".run/unfinished/*"))
+
+
+def test_a_worker_that_is_killed_with_the_lock_of_progress_bars_stops_nobody(corpus, checkpoint, tmp_path):
+    process = in_a_process(corpus, tmp_path / "output", checkpoint, function=kill_with_the_lock_of_progress_bars)
+    process.join(60)
+    ended = process.exitcode
+    if ended is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    assert ended == 1
 
 
 def one_task_at_a_time(**options):
