@@ -4,8 +4,6 @@ In float32 on a CPU that is oneDNN, which TorchInductor calls as well: `torch.ma
 (AMD's) reaches only two thirds of its speed. Everywhere else, and in compiled code, PyTorch decides.
 """
 
-from functools import lru_cache
-
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -16,6 +14,29 @@ _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends
 # rows at a time, so that the copies are small beside the product.
 _WORTH_A_COPY = 512
 _ROWS_PER_COPY = 512
+
+
+class ProductChecks:
+    """The numbers of threads with which oneDNN's products are right, each found out at its first use.
+
+    A product lacks parts where the system grants fewer threads, as the environment variable `OMP_THREAD_LIMIT` makes
+    it do.
+    """
+
+    def __init__(self):
+        self._answers: dict[int, bool] = {}
+
+    def passes(self, num_threads: int) -> bool:
+        """Returns whether products are right with so many threads, which are those of PyTorch now."""
+        if num_threads not in self._answers:
+            with _disable_current_modes(), torch.inference_mode():
+                left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
+                product = _ONEDNN(left, right, None, "none", [], "")
+                self._answers[num_threads] = torch.allclose(product, left @ right.T, rtol=1e-3)
+        return self._answers[num_threads]
+
+
+_PRODUCT_CHECKS = ProductChecks()
 
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -69,20 +90,8 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
             and is_ordinary(tensor)
             for tensor in tensors
         )
-        and _onednn_is_right(torch.get_num_threads())
+        and _PRODUCT_CHECKS.passes(torch.get_num_threads())
     )
-
-
-@lru_cache
-def _onednn_is_right(num_threads: int) -> bool:
-    """Returns whether a product of oneDNN with so many threads is right.
-
-    It lacks parts where the system grants fewer threads, as the environment variable `OMP_THREAD_LIMIT` makes it do.
-    """
-    with _disable_current_modes(), torch.inference_mode():
-        left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
-        product = _ONEDNN(left, right, None, "none", [], "")
-        return torch.allclose(product, left @ right.T, rtol=1e-3)
 
 
 def is_ordinary(tensor: torch.Tensor) -> bool:
