@@ -24,9 +24,9 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from itertools import product, starmap
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -46,18 +46,27 @@ TREEBANK_FIELDS = (
 )
 
 
-@dataclass(frozen=True)
-class Trial:
-    """A few updates of the student with one weight and margin of the ranking loss.
+class RankingLoss(NamedTuple):
+    """How strongly a student's trees are drawn to the averaged ones: two fields of its recipe."""
+
+    tree_loss_weight: float
+    tree_margin: float
+
+    def options(self) -> list[str]:
+        """The options of train_lm.py."""
+        return [f"--{name}={value:g}" for name, value in self._asdict().items()]
+
+
+class Trial(NamedTuple):
+    """A few updates of the student.
 
     Attributes:
-        weight, margin: of the ranking loss.
+        loss: what was tried.
         perplexity: of the validation text afterwards.
         agreement: F1 against held-out averaged trees, in per cent.
     """
 
-    weight: float
-    margin: float
+    loss: RankingLoss
     perplexity: float
     agreement: float
 
@@ -84,11 +93,12 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         ]
         tokenizer = next(iter(voters.values()))[0]
         files["grammar"] = train_grammars(files, tokenizer, treebank, options)
-    averaged = average(files, options)
     starts = next(iter(voters.values()))
-    chosen = choose(averaged, starts[0], options, arguments)
+    student = [options.student, "--target_trees", average(files, options), *text_options(options), *arguments]
+    chosen = choose(student, starts[0], options)
     for seed, start in zip(options.seeds, starts, strict=True):
-        train_student(averaged, start, chosen, f"parser/seed_{seed}", ["--seed", seed], options, arguments)
+        folder = options.output_dir / "parser" / f"seed_{seed}"
+        train_student(folder, start, [*student, *chosen.options(), "--seed", seed])
     for name in (*recipes, "parser"):
         results = {seed: read_results(options.output_dir / name / f"seed_{seed}") for seed in options.seeds}
         print(f"\n{name}\n{results_table(results)}")
@@ -169,17 +179,20 @@ def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
     return path
 
 
-def choose(averaged: Path, start: Path, options: argparse.Namespace, arguments: Sequence[str]) -> Trial:
-    """The trial with the best agreement among those that keep the perplexity; of none, the one with the lowest."""
+def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> RankingLoss:
+    """Tries each weight and margin: the best agreement among those that keep the perplexity; of none, the lowest one.
+
+    Args:
+        student: the recipe and options of its training.
+        start: the checkpoint that it starts from.
+        options: those of the command.
+    """
     trials = []
-    for weight in options.weights:
-        for margin in options.margins:
-            trial, name = Trial(weight, margin, 0.0, 0.0), f"trials/weight_{weight:g}_margin_{margin:g}"
-            steps = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
-            results = train_student(averaged, start, trial, name, steps, options, arguments)
-            trials.append(
-                Trial(weight, margin, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"])
-            )
+    for loss in starmap(RankingLoss, product(options.weights, options.margins)):
+        folder = options.output_dir / "trials" / f"weight_{loss.tree_loss_weight:g}_margin_{loss.tree_margin:g}"
+        few = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
+        results = train_student(folder, start, [*student, *loss.options(), *few])
+        trials.append(Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"]))
     limit = (1 + options.max_perplexity_loss) * read_results(start.parent)["validation_perplexity"]
     fitting = [trial for trial in trials if trial.perplexity <= limit]
     if fitting:
@@ -188,37 +201,18 @@ def choose(averaged: Path, start: Path, options: argparse.Namespace, arguments: 
         chosen = min(trials, key=lambda trial: trial.perplexity)
     for trial in trials:
         print(
-            f"weight {trial.weight:g}, margin {trial.margin:g}: validation perplexity {trial.perplexity:.2f} "
-            f"(at most {limit:.2f}), agreement {trial.agreement:.1f}{', chosen' if trial == chosen else ''}"
+            f"{' '.join(trial.loss.options())}: validation perplexity {trial.perplexity:.2f} (at most {limit:.2f}), "
+            f"agreement {trial.agreement:.1f}{', chosen' if trial is chosen else ''}"
         )
-    write_json(
-        options.output_dir / "choice.json",
-        {
-            "chosen": {"tree_loss_weight": chosen.weight, "tree_margin": chosen.margin},
-            "largest_perplexity": limit,
-            "trials": [vars(trial) for trial in trials],
-        },
-    )
-    return chosen
+    tried = [trial.loss._asdict() | {"perplexity": trial.perplexity, "agreement": trial.agreement} for trial in trials]
+    choice = {"chosen": chosen.loss._asdict(), "largest_perplexity": limit, "trials": tried}
+    write_json(options.output_dir / "choice.json", choice)
+    return chosen.loss
 
 
-def train_student(
-    averaged: Path,
-    start: Path,
-    trial: Trial,
-    name: str,
-    own: Sequence[Any],
-    options: argparse.Namespace,
-    arguments: Sequence[str],
-) -> dict:
-    """Trains a checkpoint on towards the averaged trees, and returns its results."""
-    folder = options.output_dir / name
-    loss = ("--tree_loss_weight", trial.weight, "--tree_margin", trial.margin)
-    run_script(
-        "train_lm.py",
-        *(options.student, "--init_from", start, "--target_trees", averaged, *loss, *text_options(options)),
-        *(*arguments, *own, "--output_dir", folder, "--resume"),
-    )
+def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
+    """Trains a checkpoint on by a recipe with options, and returns its results."""
+    run_script("train_lm.py", *student, "--init_from", start, "--output_dir", folder, "--resume")
     return read_results(folder)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
+from onlstm_hf.utils.programs import positive_integer
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import check_files
 from training.loop.processes import locked_folder
@@ -78,13 +79,6 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
 def _num_cpus() -> int:
     """CPUs that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def positive_integer(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is less than 1")
-    return value
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

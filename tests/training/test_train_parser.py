@@ -95,9 +95,10 @@ def test_weight_and_margin_are_chosen_without_gold_trees(tmp_path, monkeypatch, 
     (start.parent / "results.json").write_text(json.dumps(scores))
     weights, tried = [1.0, 3.0, 10.0], []
 
-    def train_student(averaged, start, trial, *_):
-        tried.append(trial.weight)
-        index = weights.index(trial.weight)
+    def train_student(folder, start, student):
+        (weight,) = (float(option.partition("=")[2]) for option in student if "tree_loss_weight" in str(option))
+        tried.append(weight)
+        index = weights.index(weight)
         return {
             "validation_perplexity": perplexities[index],
             "target_trees": {"held_out_tree_f1": agreements[index]},
@@ -108,6 +109,6 @@ def test_weight_and_margin_are_chosen_without_gold_trees(tmp_path, monkeypatch, 
         **{"weights": weights, "margins": [0.1], "seeds": [1], "trial_steps": 4},
         **{"max_perplexity_loss": 0.031, "output_dir": tmp_path},
     )
-    trial = train_parser.choose(Path("averaged"), start, options, [])
-    assert tried == weights and (trial.weight, trial.margin) == (weights[chosen], 0.1)
+    loss = train_parser.choose(["student.yaml"], start, options)
+    assert tried == weights and loss == (weights[chosen], 0.1)
     assert json.loads((tmp_path / "choice.json").read_text())["chosen"]["tree_loss_weight"] == weights[chosen]
