@@ -34,14 +34,14 @@ from eval.speed.cases import (
     measure_recurrence,
     measure_step,
 )
-from eval.speed.measurement import Spread, forbid_tf32
+from eval.speed.measurement import forbid_tf32
 from eval.speed.neighbours import measure_neighbours
-from eval.speed.outcome_table import print_outcome
+from eval.speed.outcome_table import machine_line, print_outcome, summary_table
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from onlstm_hf.utils.programs import positive_integer, run_program
-from onlstm_hf.utils.results_file import describe_machine, write_results
+from onlstm_hf.utils.results_file import write_results
 
 CASES = ("recurrence", "step", "parsing", "neighbours")
 DEFAULT_CASES = CASES[:-1]
@@ -93,7 +93,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
     forbid_tf32()
     size = "quick" if options.quick else options.size
     rounds = options.rounds or (2 if options.quick else 7)
-    print(", ".join(f"{name}: {value}" for name, value in describe_machine(device).items()), flush=True)
+    print(machine_line(device), flush=True)
     results = {"task": SPEED, "device": device.type, "rounds": rounds}
     rows: list[Row] = []
     measures = {
@@ -111,9 +111,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
         overrides = shlex.split(options.loss_overrides)
         results["loss_curves"], loss_rows = measure_losses(Path(options.loss_curves), overrides, options.loss_steps)
         rows += loss_rows
-    cells = [[row.case, row.figure, str(Spread.of(row.rounds))] for row in rows]
-    as_table = markdown_table if options.markdown else format_table
-    print(f"\n{as_table(['case', 'figure', 'median (quartiles)'], cells)}")
+    print(f"\n{summary_table(rows, markdown_table if options.markdown else format_table)}")
     if options.output:
         results["rows"] = [row.to_dict() for row in rows]
         write_results(options.output, results, "eval/benchmark_speed.py", arguments)

@@ -16,7 +16,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
@@ -28,14 +29,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from eval.report.results_files import check_writable
 from eval.report.tables import markdown_table
 from eval.report.tasks import SPEED
-from eval.speed.cases import OVERRIDES, QUICK_OVERRIDES, Outcome, Row, measure_recurrence, measure_step
-from eval.speed.measurement import Spread, forbid_tf32
-from eval.speed.outcome_table import print_outcome
+from eval.speed.cases import FIXED_LENGTHS, QUICK_OVERRIDES, Outcome, Row, measure_recurrence, measure_step
+from eval.speed.measurement import forbid_tf32
+from eval.speed.outcome_table import machine_line, print_outcome, summary_table
 from eval.speed.training import Training, start_training, train_for
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from onlstm_hf.utils.programs import run_program
-from onlstm_hf.utils.results_file import describe_machine, write_results
+from onlstm_hf.utils.results_file import write_results
 from training.toy_english import generate_toy_treebank, tree_words
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
@@ -89,37 +90,30 @@ def check_gpu(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     check_writable(options.output)
     check_writable(options.markdown)
     forbid_tf32()
-    machine = ", ".join(f"{name}: {value}" for name, value in describe_machine(device).items())
+    machine = machine_line(device)
     print(machine, flush=True)
     results = {"task": SPEED, "device": device.type}
     results["tests"] = run_tests(TESTS[1:] if options.quick else available_tests())
     print(tests_line(results["tests"]), flush=True)
 
-    size, rounds = ("quick", 2) if options.quick else ("full", 3)
+    size, rounds, steps = ("quick", 2, QUICK_STEPS) if options.quick else ("full", 3, STEPS)
     rows: list[Row] = []
-    outcomes: dict[str, list[Outcome]] = {"recurrence": measure_recurrence(size, rounds, device), "step": []}
-    for recipe, overrides, paths in QUICK_STEPS if options.quick else STEPS:
-        outcomes["step"] += measure_step(size, rounds, device, recipe, overrides, paths)
-    for case, of_case in outcomes.items():
-        results[case] = list(map(print_outcome, of_case))
-        rows += [row for outcome in of_case for row in outcome.rows]
+    measures: list[tuple[str, Callable[[], list[Outcome]]]] = [
+        ("recurrence", partial(measure_recurrence, size, rounds, device)),
+        *(("step", partial(measure_step, size, rounds, device, *step)) for step in steps),
+    ]
+    for case, measure in measures:
+        outcomes = measure()
+        results.setdefault(case, []).extend(map(print_outcome, outcomes))
+        rows += [row for outcome in outcomes for row in outcome.rows]
 
     left = TIME_LIMIT - CPU_TRAINING - (time.monotonic() - start)
     seconds = {device.type: max(CPU_TRAINING, min(GPU_TRAINING, left)), "cpu": CPU_TRAINING}
-    if options.quick:
-        seconds = dict.fromkeys(seconds, QUICK_TRAINING)
-    with tempfile.TemporaryDirectory() as folder:
-        text = Path(options.text) if options.text else write_text(Path(folder) / "text.txt")
-        trained = {}
-        for name, time_limit in seconds.items():
-            overrides = [*OVERRIDES[:1], *(QUICK_OVERRIDES if options.quick else [])]
-            run = start_training(TRAINED, text, "bf16", Path(folder) / name, overrides, torch.device(name))
-            trained[name] = train_for(run, time_limit)
+    trained = train_on_each(dict.fromkeys(seconds, QUICK_TRAINING) if options.quick else seconds, options)
     results["training"] = {name: training._asdict() for name, training in trained.items()}
     rows += training_rows(trained)
 
-    cells = [[row.case, row.figure, str(Spread.of(row.rounds))] for row in rows]
-    table = markdown_table(["case", "figure", "median (quartiles)"], cells)
+    table = summary_table(rows, markdown_table)
     summary = f"{machine}\n\n{tests_line(results['tests'])}\n\n{table}\n"
     print(f"\n{table}\n\n{time.monotonic() - start:.0f} seconds")
     results |= {"rows": [row.to_dict() for row in rows], "seconds": time.monotonic() - start}
@@ -169,6 +163,17 @@ def write_text(path: Path) -> Path:
     sentences = (" ".join(tree_words(tree)) for tree in generate_toy_treebank(NUM_SENTENCES))
     path.write_text("\n".join(sentences), encoding="utf-8")
     return path
+
+
+def train_on_each(seconds: dict[str, float], options: argparse.Namespace) -> dict[str, Training]:
+    """Trains on each device for so many seconds, from the same weights."""
+    overrides, trained = [*FIXED_LENGTHS, *(QUICK_OVERRIDES if options.quick else [])], {}
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(options.text) if options.text else write_text(Path(folder) / "text.txt")
+        for name, time_limit in seconds.items():
+            run = start_training(TRAINED, text, "bf16", Path(folder) / name, overrides, torch.device(name))
+            trained[name] = train_for(run, time_limit)
+    return trained
 
 
 def training_rows(trained: dict[str, Training]) -> list[Row]:

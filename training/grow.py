@@ -23,6 +23,7 @@ from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.programs import run_program
+from training.language_models.model_setup import drop_connect_scale
 from training.language_models.recipe import ARGUMENTS
 from training.loop.checkpointing import replaced_folder, without_notices
 from training.loop.model_setup import changed_config
@@ -49,7 +50,7 @@ def grow(
     """
     _check_sizes(small.config, config)
     large = ONLSTMForCausalLM(config).to(small.dtype)
-    scale = (1 - small.config.weight_dropout) / (1 - config.weight_dropout)  # of drop-connect in evaluation
+    scale = drop_connect_scale(small.config.weight_dropout, config.weight_dropout)
     with torch.no_grad():
         # The decoder reads the last layer with the embedding: their units lie in the same places.
         inputs = unit_places(small.model.layers[-1], large.model.layers[-1])

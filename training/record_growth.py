@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.files import write_json
-from onlstm_hf.utils.programs import run_program
+from onlstm_hf.utils.programs import positive_integer, run_program
 from training.language_models.recipe import parse_recipe
 from training.loop.run import TrainingRun
 from training.loop.task import BatchSource, Share
@@ -78,7 +78,10 @@ def build_parser() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("output", type=Path, help="JSON file to write")
-    parser.add_argument("--every", type=int, default=40, metavar="N", help="updates between snapshots (%(default)s)")
+    parser.add_argument(
+        "--every", type=positive_integer, default=40, metavar="N", help="updates a snapshot (%(default)s)"
+    )
+    parser.add_argument("--train_files", nargs="+", metavar="FILE", help="text, instead of the toy English")
     parser.add_argument("--title", default="Toy English", help="name of the text on the page (%(default)s)")
     parser.add_argument("--about", default=TOY_ENGLISH, help="description of the run on the page (%(default)s)")
     return parser
@@ -88,7 +91,8 @@ def record(options: argparse.Namespace, overrides: list[str]) -> None:
     """Trains and writes the snapshots."""
     with tempfile.TemporaryDirectory() as folder:
         data, recipe = ["--output_dir", str(Path(folder, "model"))], yaml.safe_load(RECIPE.read_text("utf-8"))
-        if "--train_files" in overrides:
+        if options.train_files:
+            data += ["--train_files", *options.train_files]
             del recipe["gold_tree_column"]  # of the toy corpus
         else:
             data += ["--dataset", str(write_toy_corpus(Path(folder, "corpus")))]

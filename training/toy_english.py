@@ -293,6 +293,11 @@ def tree_words(tree: str) -> list[str]:
     return re.findall(r"([^() ]+)\)", tree)
 
 
+def size_category(number: int) -> str:
+    """The size of a data set as cards of the Hub name it."""
+    return next(name for name, limit in SIZE_CATEGORIES.items() if number < limit)
+
+
 def _write(path: Path, text: str) -> None:
     with written_file(path) as file:
         file.write(text)
@@ -302,7 +307,7 @@ def _dataset_card(splits: Mapping[str, Sequence[str]], seed: int, max_words: int
     # It does not list the files: `datasets` finds splits by their names, and where a card lists them, neither path nor
     # content goes into the name of the cache, so that one corpus would be taken for another.
     num_sentences = sum(map(len, splits.values()))
-    size = next(name for name, limit in SIZE_CATEGORIES.items() if num_sentences < limit)
+    size = size_category(num_sentences)
     table = "\n".join(
         f"| {split} | {len(trees):,} | {sum(len(tree_words(tree)) for tree in trees):,} |"
         for split, trees in splits.items()

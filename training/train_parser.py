@@ -35,15 +35,20 @@ from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training import average_trees
-from training.language_models.recipe import parse_recipe
+from training.grammar.recipe import parse_grammar_recipe
+from training.language_models.recipe import DataArguments, parse_recipe
 from training.seeds.reporter import results_table
 from training.train_grammar import TEXT_TREES
 
 FOLDER = Path(__file__).resolve().parent
 # Fields of a recipe that say how gold trees are read; a grammar takes them from the voters.
-TREEBANK_FIELDS = (
-    *("treebank_preset", "dropped_tags", "treebank_lowercase", "treebank_digits", "function_tag_separators"),
-)
+TREEBANK_FIELDS = [
+    "treebank_preset",
+    "dropped_tags",
+    "treebank_lowercase",
+    "treebank_digits",
+    "function_tag_separators",
+]
 
 
 class RankingLoss(NamedTuple):
@@ -81,19 +86,16 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     recipes = {Path(name).stem: name for name in options.voters}
     if len(recipes) < len(options.voters):
         raise ValueError("two of the voters' recipes have the same name")
-    parsed = parse_recipe([options.voters[0], *text_options(options), *arguments])
+    first = parse_recipe([options.voters[0], *text_options(options), *arguments])
+    for name in (*options.voters[1:], options.student):
+        parse_recipe([name, *text_options(options), *arguments])
+    if options.grammar is not None:
+        parse_grammar_recipe([options.grammar, "--train_files", *options.train_files])
     voters = {name: train_voters(name, recipe, options, arguments) for name, recipe in recipes.items()}
     files = {name: trees_of_text(folders, options) for name, folders in voters.items()}
-    if options.grammar is not None:
-        treebank = [
-            part
-            for name in TREEBANK_FIELDS
-            if (value := getattr(parsed.data, name)) is not None
-            for part in (f"--{name}", *([value] if isinstance(value, str) else [json.dumps(value)]))
-        ]
-        tokenizer = next(iter(voters.values()))[0]
-        files["grammar"] = train_grammars(files, tokenizer, treebank, options)
     starts = next(iter(voters.values()))
+    if options.grammar is not None:
+        files["grammar"] = train_grammars(files, starts[0], first.data, options)
     student = [options.student, "--target_trees", average(files, options), *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)
     for seed, start in zip(options.seeds, starts, strict=True):
@@ -111,7 +113,7 @@ def text_options(options: argparse.Namespace) -> list[str]:
     return [part for name, values in given.items() if values for part in (f"--{name}", *values)]
 
 
-def run_script(name: str, *arguments: Any) -> None:
+def run_stage(name: str, *arguments: Any) -> None:
     """Runs a script of this folder in a process of its own.
 
     Raises:
@@ -133,7 +135,7 @@ def train_voters(name: str, recipe: str, options: argparse.Namespace, arguments:
     """The checkpoints of one recipe, by seed."""
     folder = options.output_dir / name
     at_once = ["--at-once", options.at_once]
-    run_script(
+    run_stage(
         "train_seeds.py",
         *(recipe, "--seeds", *options.seeds, *at_once, "--output_dir", folder, *text_options(options), *arguments),
     )
@@ -151,19 +153,27 @@ def trees_of_text(checkpoints: Sequence[Path], options: argparse.Namespace) -> l
 
 
 def train_grammars(
-    files: dict[str, list[Path]], tokenizer: Path, treebank: Sequence[str], options: argparse.Namespace
+    files: dict[str, list[Path]], tokenizer: Path, data: DataArguments, options: argparse.Namespace
 ) -> list[Path]:
-    """The files of the trees that grammars find, which have listened to those of other models."""
+    """The files of the trees that grammars find, which have listened to those of other models.
+
+    Args:
+        files: those of the other models' trees, by recipe.
+        tokenizer: the checkpoint whose words the grammars read.
+        data: how the voters read gold trees.
+        options: those of the command.
+    """
     number = sum(map(len, files.values()))
     votes = [f"{path}={number / len(files) / len(own):g}" for own in files.values() for path in own]
-    gold = ["--gold_trees", options.gold_trees, *treebank] if options.gold_trees else []
+    text = ["--train_files", *options.train_files, "--tokenizer", tokenizer]
+    if options.gold_trees:
+        given = {name: getattr(data, name) for name in TREEBANK_FIELDS if getattr(data, name) is not None}
+        text += ["--gold_trees", options.gold_trees]
+        text += [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
     folders = [options.output_dir / "grammar" / f"seed_{seed}" for seed in options.seeds]
     for seed, folder in zip(options.seeds, folders, strict=True):
-        run_script(
-            "train_grammar.py",
-            *(options.grammar, "--train_files", *options.train_files, "--tokenizer", tokenizer, "--votes", *votes),
-            *(*gold, "--seed", seed, "--output_dir", folder, "--resume"),
-        )
+        own = ["--seed", seed, "--output_dir", folder, "--resume"]
+        run_stage("train_grammar.py", options.grammar, *text, "--votes", *votes, *own)
     return [folder / TEXT_TREES for folder in folders]
 
 
@@ -175,7 +185,7 @@ def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
         members = read_tree_file(path).model.get("averaged", [])
         if Counter(member["model"] for member in members) == Counter(map(portable, names)):
             return path
-    run_script("average_trees.py", *names, "--files", *options.train_files, "--by-type", "--output-dir", folder)
+    run_stage("average_trees.py", *names, "--files", *options.train_files, "--by-type", "--output-dir", folder)
     return path
 
 
@@ -212,7 +222,7 @@ def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> 
 
 def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
     """Trains a checkpoint on by a recipe with options, and returns its results."""
-    run_script("train_lm.py", *student, "--init_from", start, "--output_dir", folder, "--resume")
+    run_stage("train_lm.py", *student, "--init_from", start, "--output_dir", folder, "--resume")
     return read_results(folder)
 
 
@@ -247,6 +257,7 @@ def build_parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
     options, others = build_parser().parse_known_args(arguments)
+    options.seeds = list(dict.fromkeys(options.seeds))
     return run_program("train_parser.py", lambda: train_parser(options, others))
 
 

@@ -6,7 +6,6 @@ the others are resumed. Options that are not listed here are passed on to train_
 """
 
 import argparse
-import os
 import sys
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from onlstm_hf.utils.programs import positive_integer
+from onlstm_hf.utils.programs import num_cores, positive_integer
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import check_files
 from training.loop.processes import locked_folder
@@ -44,7 +43,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Sequence[str]) -> list[SeedRun]:
     """Starts the unfinished runs, `--at-once` at a time, and returns the ones that failed."""
     at_once = min(options.at_once, len(runs))
-    num_threads = runs[0].recipe.run.num_threads or max(1, _num_cpus() // at_once)
+    num_threads = runs[0].recipe.run.num_threads or max(1, num_cores() // at_once)
     reporter, running, failed = Reporter(), [], []
     waiting = [run for run in runs if not run.results()]
 
@@ -74,11 +73,6 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
         for run in running:
             run.stop()
     return failed
-
-
-def _num_cpus() -> int:
-    """CPUs that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

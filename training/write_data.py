@@ -24,14 +24,13 @@ from onlstm_hf.logic.listops import build_listops_dataset, generate_listops
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.utils.files import written_folder
 from onlstm_hf.utils.programs import positive_integer, run_program
-from training.toy_english import write_toy_corpus
+from training.toy_english import size_category, write_toy_corpus
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 # Examples of each data set that `--num` counts, by default.
 NUM_EXAMPLES = {"listops": 100_000, "logic": 100_000, "toy-english": 10_000}
-SIZE_CATEGORIES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 1_000_000: "100K<n<1M"}
 LISTOPS_CARD = """\
 # ListOps
 
@@ -64,7 +63,10 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("folder", type=Path, help="new folder to write")
     defaults = ", ".join(f"{name} {number:,}" for name, number in NUM_EXAMPLES.items())
     parser.add_argument(
-        "--num", type=positive_integer, metavar="N", help=f"examples to generate (default: {defaults})"
+        "--num",
+        type=positive_integer,
+        metavar="N",
+        help=f"examples; of Toy English, to train on ({defaults})",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choices (default: %(default)s)")
     return parser
@@ -75,6 +77,7 @@ def write_data(options: argparse.Namespace) -> None:
 
     Raises:
         FileExistsError: if there is such a folder.
+        ValueError: if so few examples leave nothing to train on.
     """
     if options.folder.exists():
         raise FileExistsError(f"{options.folder} exists; name a new folder")
@@ -85,6 +88,8 @@ def write_data(options: argparse.Namespace) -> None:
         if options.data == "toy-english":
             write_toy_corpus(folder, num_train=number, seed=options.seed)
         elif options.data == "listops":
+            if number < 3:
+                raise ValueError(f"{number} expressions are too few for training, validation and test: 3 or more")
             expressions = list(generate_listops(number, options.seed))
             num_held_out = max(1, number // 10)
             test, validation, train = (
@@ -109,7 +114,7 @@ def _write_dataset(folder: Path, dataset: "DatasetDict", name: str, text: str, c
     metadata = {
         "license": "apache-2.0",
         "pretty_name": name,
-        "size_categories": [next(size for limit, size in SIZE_CATEGORIES.items() if num_rows < limit)],
+        "size_categories": [size_category(num_rows)],
         "tags": ["synthetic", "compositionality"],
         "task_categories": ["text-classification"],
         "configs": [{"config_name": "default", "data_files": files}],

@@ -1,7 +1,6 @@
 """What papers report: the rows beside measured ones, and the tables of docs/published.md, which have all systems."""
 
 from collections.abc import Callable, Mapping
-from statistics import mean, stdev
 
 from eval.report.tables import Table
 from eval.report.tasks import (
@@ -18,6 +17,7 @@ from eval.report.tasks import (
 from onlstm_hf.hub.cards.published import (
     central_figures,
     citation,
+    f1_figures,
     published_figures,
     published_sources,
     standing,
@@ -44,10 +44,8 @@ def _perplexities(row: Mapping) -> dict[str, str]:
 
 def _parsing(row: Mapping) -> dict[str, str]:
     cells = {label: f"{recall:.1f}" for label, recall in row.get("recall", {}).items()}
-    parts = {("F1", "max"): row.get("wsj", {}), (SHORT, SHORT_MAX): row.get("wsj10", row.get("sample10", {}))}
-    for (f1, maximum), figure in parts.items():
-        if runs := figure.get("runs"):
-            figure = {"mean": mean(runs), "standard_deviation": stdev(runs), "max": max(runs)} | figure
+    columns = (("F1", "max"), (SHORT, SHORT_MAX))
+    for (f1, maximum), figure in zip(columns, f1_figures(row), strict=True):
         if "mean" in figure:
             cells[f1] = _figure(figure["mean"], figure.get("standard_deviation"), 1)
         if "max" in figure:

@@ -75,7 +75,8 @@ TINY_MODEL = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 12, "chunk_s
 MODELS = {"full": {}, "small": {"embedding_size": 320, "hidden_size": 512, "chunk_size": 8}, "quick": TINY_MODEL}
 RECIPES = {"full": "onlstm_ptb", "small": "onlstm_ptb_small", "quick": "onlstm_ptb_small"}
 # The learning rates of the recipes would blow up on random words.
-OVERRIDES = ["--random_bptt=no", "--learning_rate=1e-3"]
+FIXED_LENGTHS = ["--random_bptt=no"]
+OVERRIDES = [*FIXED_LENGTHS, "--learning_rate=1e-3"]
 QUICK_OVERRIDES = ["--batch_size=2", "--bptt_length=6", "--model.embedding_size=40", "--model.hidden_size=40"]
 
 

@@ -1,10 +1,25 @@
-"""What a case found, as a table on the screen."""
+"""The machine, and what each case found, as lines and tables on the screen."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
+import torch
+
 from eval.report.tables import format_table
-from eval.speed.cases import LSTM, REFERENCE, Outcome
+from eval.speed.cases import LSTM, REFERENCE, Outcome, Row
 from eval.speed.measurement import Spread, ratios
+from onlstm_hf.utils.results_file import describe_machine
+
+
+def machine_line(device: torch.device) -> str:
+    """The machine and the versions in one line."""
+    return ", ".join(f"{name}: {value}" for name, value in describe_machine(device).items())
+
+
+def summary_table(rows: Sequence[Row], as_table: Callable[[list[str], list[list[str]]], str]) -> str:
+    """A line for each figure, in the format that `as_table` writes."""
+    cells = [[row.case, row.figure, str(Spread.of(row.rounds))] for row in rows]
+    return as_table(["case", "figure", "median (quartiles)"], cells)
 
 
 def print_outcome(outcome: Outcome) -> dict:

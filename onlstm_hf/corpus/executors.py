@@ -19,6 +19,8 @@ from datatrove.pipeline.base import PipelineStep
 from loguru import logger
 from tqdm import tqdm
 
+from ..utils.programs import num_cores
+
 # Ray runs a task so often again whose worker or node is gone.
 TRIES_OF_A_TASK = 10
 
@@ -85,11 +87,6 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
     if not ray.is_initialized():
         ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
     return Engine(name, workers or max(1, int(ray.cluster_resources()["CPU"]) // threads), threads, **options)
-
-
-def num_cores() -> int:
-    """The cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 class WorkerPoolExecutor(LocalPipelineExecutor):

@@ -59,7 +59,7 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
 
 
 def recurrent_map(
-    projection: nn.Module, inputs: torch.Tensor, weight_dropout: float = 0.0, training: bool = False
+    projection: nn.Module, inputs: torch.Tensor, weight_dropout: float, training: bool
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """The function that maps a hidden state to its part of the gates at every step, with drop-connect.
 

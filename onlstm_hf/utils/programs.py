@@ -47,6 +47,11 @@ def thread_count(text: str) -> int:
     return int(text)
 
 
+def num_cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def positive_integer(text: str) -> int:
     """The type of an argument that must be a whole number of at least 1."""
     if not text.isdecimal() or int(text) < 1:

@@ -90,7 +90,7 @@ def run_seeds(*arguments):
 
 
 def test_so_many_run_at_once_with_their_share_of_the_threads(stand_in, monkeypatch):
-    monkeypatch.setattr(train_seeds, "_num_cpus", lambda: 5)
+    monkeypatch.setattr(train_seeds, "num_cores", lambda: 5)
     Path("two").touch()
     Path("recipe.yaml").write_text(RECIPE.replace("num_threads: 1", ""))
     assert run_seeds(1, 2, 3, "--at-once", 2) == 0

@@ -148,6 +148,11 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
     return model
 
 
+def drop_connect_scale(before: float, after: float) -> float:
+    """Factor of recurrent weights for which another drop-connect leaves evaluation, which scales by it, as it was."""
+    return (1 - before) / (1 - after)
+
+
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
     """Rescales recurrent weights, so that a changed weight dropout leaves the predictions the same.
 
@@ -156,7 +161,7 @@ def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
     """
     if weight_dropout == model.config.weight_dropout:
         return
-    scale = (1 - weight_dropout) / (1 - model.config.weight_dropout)  # drop-connect multiplies by it in evaluation
+    scale = drop_connect_scale(weight_dropout, model.config.weight_dropout)
     for layer in model.base_model.layers:
         if not hasattr(layer, "recurrent_projection"):
             kind = type(layer).__name__

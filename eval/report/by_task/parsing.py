@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, stdev
 
 from eval.report.tasks import PARSING
-from onlstm_hf.hub.cards.published import central_figures
+from onlstm_hf.hub.cards.published import central_figures, f1_figures
 from onlstm_hf.scoring.parsing_scores import ParsingScores, mean_f1_interval
 
 NUM_LABELS = 6  # columns of label recall
@@ -95,23 +95,20 @@ def file_table(by_file: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]
     return ["file", "sentences", "words", *names], [*rows, ["mean of files", "", "", *means]]
 
 
-def published_rows(max_words: int, num_columns: int, published: Sequence[Mapping] = PUBLISHED) -> list[list[str]]:
+def published_rows(max_words: int, num_columns: int) -> list[list[str]]:
     """The published rows of this table; their short sentences are those of at most `PUBLISHED_MAX_WORDS` words."""
     rows = []
-    for row in published:
-        short = row.get("wsj10", row.get("sample10", {})) if max_words == PUBLISHED_MAX_WORDS else {}
-        figures = [*_published_spread(row.get("wsj", {})), "", *_published_spread(short)]
+    for row in PUBLISHED:
+        figure, short = f1_figures(row)
+        shown = short if max_words == PUBLISHED_MAX_WORDS else {}
+        figures = [*_published_spread(figure), "", *_published_spread(shown)]
         cells = [f"{row['system']} (published)", *figures]
         rows.append(cells + [""] * (num_columns - len(cells)))
     return rows
 
 
 def _published_spread(figure: Mapping) -> list[str]:
-    """Mean, standard deviation, minimum and maximum, as published or from the published runs; empty if unknown."""
-    runs = figure.get("runs")
-    if runs:
-        spread = {"mean": mean(runs), "standard_deviation": stdev(runs), "min": min(runs), "max": max(runs)}
-        figure = spread | dict(figure)
+    """Mean, standard deviation, minimum and maximum; empty if unknown."""
     return [*(f"{figure[name]:.1f}" if name in figure else "" for name in SPREAD), ""]
 
 

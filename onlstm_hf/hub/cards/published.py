@@ -1,8 +1,9 @@
 """The figures of `published.yaml`: what papers report, with their sources."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from statistics import mean, stdev
 
 import yaml
 
@@ -59,3 +60,17 @@ def published_perplexity(system: str) -> dict:
 def published_f1(system: str) -> dict:
     """The row of a system in unsupervised parsing, by its name in the file."""
     return next(row for row in published_figures("unsupervised constituency parsing") if row["system"] == system)
+
+
+def f1_figures(row: Mapping) -> tuple[dict, dict]:
+    """F1 of all sentences and of those of at most ten words, as published or from the published runs.
+
+    Returns:
+        Of `mean`, `standard_deviation`, `min` and `max` those that are known.
+    """
+    parts = (row.get("wsj", {}), row.get("wsj10", row.get("sample10", {})))
+    return tuple(_spread(part["runs"]) | part if "runs" in part else dict(part) for part in parts)
+
+
+def _spread(runs: Sequence[float]) -> dict[str, float]:
+    return {"mean": mean(runs), "standard_deviation": stdev(runs), "min": min(runs), "max": max(runs)}
