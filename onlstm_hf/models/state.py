@@ -83,6 +83,8 @@ class RecurrentConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, not {value!r}")
+        if self.num_hidden_layers > 10_000 or isinstance(n := kwargs.get("num_labels"), int) and n > 1_000_000:
+            raise ValueError("it asks for more than the 10,000 layers and 1,000,000 labels that a model may have")
         for name in self.probabilities:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < 1:

@@ -2,13 +2,15 @@
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ..utils.files import refuse_nul
 
 _BLOCK_BYTES = 1 << 20
+# Names of text files. Words such as "and/or", "U.S" and "3.5" are none.
+_TEXT_FILE = re.compile(r"\S*\.(?:txt|text|tok|tokens|raw|train|valid|dev|test|md)")
 
 
 def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> Iterator[str]:
@@ -25,7 +27,7 @@ def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> 
         raise ValueError(f"the source has several splits ({', '.join(map(str, source))}); choose one of them")
     if isinstance(source, (str, os.PathLike)):
         source = [Path(source)]
-    elif isinstance(source, (list, tuple)) and source and _is_file_name(source[0]):
+    elif isinstance(source, (list, tuple)) and _are_file_names(source):
         source = [Path(path) for path in source]
 
     for item in source:
@@ -42,17 +44,17 @@ def read_source(source: str | os.PathLike | Iterable[Any], text_column: str) -> 
             raise ValueError(f"the source must give strings, paths or dataset rows, not {type(item).__name__}")
 
 
-def _is_file_name(item: Any) -> bool:
-    if not isinstance(item, str):
+def _are_file_names(items: Sequence[Any]) -> bool:
+    """Returns whether all items are strings, and the first is a file or all are named as files of text are."""
+    if not items or not all(isinstance(item, str) for item in items):
         return False
-    looks_like_one = re.fullmatch(r"\S*[/\\]\S+|\S*\w\.\w{1,5}", item) is not None
-    return looks_like_one or os.path.isfile(item)
+    return os.path.isfile(items[0]) or all(_TEXT_FILE.fullmatch(item) for item in items)
 
 
 def _read_lines(path: Path) -> Iterator[str]:
     """Yields a file's lines; a line that is longer than a block comes in pieces, cut after a space."""
     if not path.is_file():
-        raise FileNotFoundError(f"no text file at {path}; give text itself as a list of strings")
+        raise FileNotFoundError(f"no text file at {path}; text itself is a list or another iterable of strings")
     position, block = 0, b""
     with path.open("rb") as file:
         while new := file.read(_BLOCK_BYTES):

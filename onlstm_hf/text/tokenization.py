@@ -55,7 +55,7 @@ def build_word_tokenizer(
     Args:
         source: A text file, a list of text files (both read as a stream), an iterable of strings, or a dataset of the
             `datasets` library, whose `text_column` is read. Strings of a list or tuple are file names where the first
-            of them is an existing file or looks like a file name (no white space, and a suffix or a folder).
+            of them is an existing file, or all of them end as names of text files do (`.txt`, `.tokens`, ...).
         vocabulary: In place of `source`, the words in the order of their ids, or a mapping from words to ids
             0, 1, 2, ... It is kept as it is; special tokens that it lacks are added at its end.
         vocab_size: The largest number of ids, special tokens included. Unlimited by default.

@@ -294,6 +294,16 @@ def test_a_missing_file_is_named(tmp_path):
         build_word_tokenizer([tmp_path])
 
 
+@pytest.mark.parametrize("build", [build_word_tokenizer, build_subword_tokenizer])
+@pytest.mark.parametrize(
+    "texts", [["and/or", "cat"], ["U.S", "cat"], ("3.5", "km/h"), ["he said and/or", "notes.txt"]]
+)
+def test_strings_of_a_list_are_text_unless_they_are_named_as_files_of_text(build, texts):
+    tokenizer = build(texts)
+    for word in " ".join(texts).split():
+        assert tokenizer.unk_token_id not in tokenizer(word).input_ids
+
+
 def test_a_file_that_is_not_utf8_is_named_with_the_position_of_the_byte(tmp_path, monkeypatch):
     path = tmp_path / "latin1.txt"
     path.write_bytes(b"one two three four five\ncaf\xe9 six\n")

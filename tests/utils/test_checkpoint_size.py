@@ -1,11 +1,12 @@
 """Configurations that ask for more than a checkpoint has; those that are right load as before."""
 
 import json
+import tracemalloc
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
 
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.utils.checkpoint_size import check_size
@@ -68,6 +69,23 @@ def test_transformers_own_loading_refuses_it_before_memory_is_taken(checkpoint, 
     monkeypatch.setattr(PreTrainedModel, "from_pretrained", lambda *_, **__: pytest.fail("it took the memory"))
     with pytest.raises(ValueError, match="asks for more than the"):
         AutoModelForCausalLM.from_pretrained(folder)
+
+
+@pytest.mark.parametrize("field", ["num_hidden_layers", "num_labels"])
+@pytest.mark.parametrize("kind", ["onlstm", "prpn", "lstm"])
+def test_a_configuration_makes_no_lists_of_as_many_entries_as_it_is_told(checkpoint, kind, field):
+    folder = checkpoint(kind)
+    change(folder, **{field: 10**8}, layer_sizes=None)
+    tracemalloc.start()
+    try:
+        for load in (AutoConfig.from_pretrained, AutoModelForCausalLM.from_pretrained):
+            with pytest.raises(ValueError, match="asks for more than the"):
+                load(folder)
+        with pytest.raises(ValueError, match="asks for more than the"):
+            load_checkpoint(str(folder))
+        assert tracemalloc.get_traced_memory()[1] < 50_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_the_error_says_what_the_files_have(checkpoint):
