@@ -5,11 +5,12 @@
 import { readFileSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { pathToFileURL } from "node:url";
+import { gunzipSync } from "node:zlib";
 
 const [folder, option] = process.argv.slice(2);
 const { LanguageModel } = await import(pathToFileURL(`${folder}/../../model/language_model.js`));
 const description = JSON.parse(readFileSync(`${folder}/model.json`, "utf-8"));
-const bytes = readFileSync(`${folder}/weights.bin`);
+const bytes = gunzipSync(readFileSync(`${folder}/weights.bin`));
 const model = new LanguageModel(description, bytes.buffer.slice(bytes.byteOffset, bytes.byteOffset + bytes.length));
 
 for await (const line of createInterface({ input: process.stdin })) {

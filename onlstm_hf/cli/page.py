@@ -25,7 +25,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         "--precision",
         choices=("int8", "float32"),
         default="int8",
-        help="precision of the weights: int8 takes a quarter of the space of float32 (default: %(default)s)",
+        help="precision of the weights: int8 takes less than half of the space of float32 (default: %(default)s)",
     )
     parser.set_defaults(run=run)
 

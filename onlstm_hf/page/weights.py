@@ -1,16 +1,22 @@
 """The file of a checkpoint's weights, which `static/model/tensors.js` reads."""
 
+import zlib
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
 
 from ..utils.files import written_file
-from .rounding import input_moments, round_rows
+from .rounding import calibrate, choose_limits, round_rows
 
 PRECISIONS = ("int8", "float32")
-# Largest file of a checkpoint: if 8 bits leave room, important rows get 16 bits.
-MAX_BYTES = 8_750_000
+# Aim for a checkpoint's file. Small models do not need all of it; large ones get what keeps most of their trees.
+MAX_BYTES = 8_820_000
+LEAST_BYTES_PER_WEIGHT, MOST_BYTES_PER_WEIGHT = 1.05, 1.25
+COARSENESSES = [step / 64 for step in range(-8 * 64, 8 * 64)]
+GZIP = 16 + zlib.MAX_WBITS  # so zlib calls the container
 
 
 def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
@@ -40,16 +46,16 @@ def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -> list[dict]:
-    """Writes the weights of a language model.
+    """Writes the weights of a language model, as gzip packs them.
 
     Args:
         model: the model, in evaluation mode.
         path: of the file.
-        precision: `"int8"`, matrices as 8-bit integers with a scale for each row; or `"float32"`.
+        precision: `"int8"`, matrices as integers with a scale for each row, of 8 bits and more where distances need
+            more; or `"float32"`.
 
     Returns:
-        For each tensor, in the order of the file, its `name`, `shape` and `dtype`; with 8 bits also `fine`, the number
-        of its first rows that have 16.
+        For each tensor, in the order of the file, its `name`, `shape` and `dtype`, `"integer"` or `"float32"`.
 
     Raises:
         ValueError: see `page_tensors`.
@@ -57,48 +63,59 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
     if precision not in PRECISIONS:
         raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, not {precision!r}")
     tensors = page_tensors(model)
-    fine = _fine_rows(model, tensors) if precision == "int8" else {}
-    moments = input_moments(model) if precision == "int8" else {}
-    descriptions = []
+    matrices = _rounded_matrices(model, tensors) if precision == "int8" else {}
     with written_file(path, binary=True) as file:
-        for name, tensor in tensors.items():
-            description = {"name": name, "shape": list(tensor.shape)}
-            if precision == "float32" or tensor.dim() < 2:
-                description["dtype"] = "float32"
-                content = _bytes(tensor.float())
-            else:
-                num_fine = fine.get(name, 0)
-                integers, scales = round_rows(tensor, num_fine, moments.get(name))
-                description |= {"dtype": "int8", "fine": num_fine}
-                content = _bytes(scales) + _bytes(integers[:num_fine].short()) + _bytes(integers[num_fine:].char())
-            file.write(content + bytes(-len(content) % 4))
-            descriptions.append(description)
-    return descriptions
+        file.writelines(_pack(_contents(tensors, matrices)))
+    return [
+        {"name": name, "shape": list(tensor.shape), "dtype": "integer" if name in matrices else "float32"}
+        for name, tensor in tensors.items()
+    ]
 
 
-def _fine_rows(model: PreTrainedModel, tensors: dict[str, torch.Tensor]) -> dict[str, int]:
-    """Returns the number of 16-bit rows of each matrix: those that make distances first, then the frequent words."""
-    config = model.config
-    if not model.induces_trees:
-        return {}
-    if config.model_type == "onlstm":
-        prefix = f"layers.{config.parse_layer}"
-        num_master_gates = 2 * (config.layer_sizes[config.parse_layer] // config.chunk_size)
-        first = dict.fromkeys(
-            (f"{prefix}.input_projection.weight", f"{prefix}.recurrent_projection.weight"), num_master_gates
-        )
-    else:
-        first = {name: len(tensor) for name, tensor in tensors.items() if name.startswith("parsing_network.")}
-    first = {name: count for name, count in first.items() if tensors[name].dim() > 1}
-    num_bytes = sum(
-        4 * tensor.numel() if tensor.dim() < 2 else 4 * len(tensor) + tensor.numel() for tensor in tensors.values()
-    )
-    num_bytes += sum(count * tensors[name].shape[1] for name, count in first.items())
-    embeddings = tensors["embeddings.weight"]
-    num_words = max(MAX_BYTES - num_bytes, 0) // embeddings.shape[1]  # ids go by falling frequency
-    return first | {"embeddings.weight": min(num_words, len(embeddings))}
+def _rounded_matrices(
+    model: PreTrainedModel, tensors: dict[str, torch.Tensor]
+) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Returns integers and scales of each matrix, as fine as the size of the file allows."""
+    matrices = {name: tensor for name, tensor in tensors.items() if tensor.dim() > 1}
+    num_weights = sum(matrix.numel() for matrix in matrices.values())
+    max_bytes = min(max(MAX_BYTES, LEAST_BYTES_PER_WEIGHT * num_weights), MOST_BYTES_PER_WEIGHT * num_weights)
+    moments, sensitivities = calibrate(model)
+
+    def fits(coarseness: float) -> bool:
+        limits = choose_limits(sensitivities, coarseness)
+        nearest = {name: round_rows(matrix, limits[name]) for name, matrix in matrices.items()}
+        return sum(map(len, _pack(_contents(tensors, nearest)))) <= max_bytes
+
+    coarseness = COARSENESSES[bisect_left(COARSENESSES, True, hi=len(COARSENESSES) - 1, key=fits)]
+    limits = choose_limits(sensitivities, coarseness)
+    return {name: round_rows(matrix, limits[name], moments.get(name)) for name, matrix in matrices.items()}
+
+
+def _contents(
+    tensors: dict[str, torch.Tensor], matrices: dict[str, tuple[torch.Tensor, torch.Tensor]]
+) -> Iterator[bytes]:
+    """Yields the content of the file: for integers their scales, then all low bytes, then all high bytes.
+
+    An integer is `256 * high + low`, both with signs. A row of 8 bits has zeros as high bytes, which gzip packs well.
+    """
+    for name, tensor in tensors.items():
+        if name in matrices:
+            integers, scales = matrices[name]
+            high = (integers + 128) >> 8
+            content = _bytes(scales) + _bytes((integers - 256 * high).char()) + _bytes(high.char())
+        else:
+            content = _bytes(tensor)
+        yield content + bytes(-len(content) % 4)
 
 
 def _bytes(tensor: torch.Tensor) -> bytes:
     array = tensor.contiguous().numpy()
     return array.astype(array.dtype.newbyteorder("<"), copy=False).tobytes()
+
+
+def _pack(contents: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields a gzip file. Weights hold no phrases that come again, only frequent bytes and runs of zeros."""
+    packer = zlib.compressobj(level=6, wbits=GZIP, memLevel=8, strategy=zlib.Z_RLE)
+    for content in contents:
+        yield packer.compress(content)
+    yield packer.flush()

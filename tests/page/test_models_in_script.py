@@ -68,6 +68,21 @@ def test_the_script_computes_what_pytorch_computes(site, variant):
             assert layer == pytest.approx(values, abs=1e-5)
 
 
+@pytest.mark.parametrize(("bytes_per_weight", "tolerance"), [(0, 0.05), (9, 1e-4)])
+@pytest.mark.parametrize("variant", ["onlstm", "prpn, soft"])
+def test_the_script_reads_integers_of_8_and_16_bits(tmp_path, monkeypatch, variant, bytes_per_weight, tolerance):
+    monkeypatch.setattr("onlstm_hf.page.weights.MOST_BYTES_PER_WEIGHT", bytes_per_weight)
+    model = make(variant)
+    tokenizer = build_word_tokenizer(vocabulary=WORDS, pad_token="<eos>")
+    write_models(tmp_path / "site", [("model", model, tokenizer)])
+    (reading,) = read_in_node(tmp_path / "site" / "models" / "model", SENTENCES[:1])
+    with torch.no_grad():
+        output = model(torch.tensor([[0, *SENTENCES[0]]]), output_distances=True)
+    layer = model.config.parse_layer or 0
+    expected = model.distances_by_layer(output)[layer, 0, 1:].tolist()
+    assert reading["distances"][layer] == pytest.approx(expected, abs=tolerance)
+
+
 @torch.no_grad()
 def test_the_forget_gates_are_those_of_the_equations(site):
     model = make("onlstm")

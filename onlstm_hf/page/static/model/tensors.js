@@ -1,26 +1,22 @@
 // Matrices: how they are read from a checkpoint's file, and the products that a recurrent network needs.
 
-// The tensors of a file by name. `descriptions` says of each its shape, and how it is stored: "float32", or "int8", rows
-// of integers after one float32 for each row, the scale to multiply them with. The first `fine` rows have 16 bits.
+// The tensors of a file by name. `descriptions` says of each its shape, and how it is stored: "float32"; or "integer", one
+// float32 for each row, the scale of its integers, then the low bytes of all integers, then their high bytes.
 export function readTensors(buffer, descriptions) {
   const tensors = {};
   let offset = 0;
-  for (const { name, shape, dtype, fine = 0 } of descriptions) {
+  for (const { name, shape, dtype } of descriptions) {
     const rows = shape[0],
       size = shape.reduce((product, length) => product * length, 1),
       columns = size / rows;
-    let data, numBytes;
-    if (dtype === "int8") {
-      const scales = new Float32Array(buffer, offset, rows);
-      const first = new Int16Array(buffer, offset + 4 * rows, fine * columns);
-      const others = new Int8Array(buffer, offset + 4 * rows + 2 * fine * columns, (rows - fine) * columns);
-      data = new Float32Array(size);
-      expand(first, scales.subarray(0, fine), data.subarray(0, first.length));
-      expand(others, scales.subarray(fine), data.subarray(first.length));
-      numBytes = 4 * rows + 2 * first.length + others.length;
-    } else {
-      data = new Float32Array(buffer, offset, size);
-      numBytes = 4 * size;
+    const first = new Float32Array(buffer, offset, dtype === "integer" ? rows : size);
+    let data = first,
+      numBytes = first.byteLength;
+    if (dtype === "integer") {
+      const low = new Int8Array(buffer, offset + numBytes, size);
+      const high = new Int8Array(buffer, offset + numBytes + size, size);
+      data = expand(first, low, high, columns);
+      numBytes += 2 * size;
     }
     offset += numBytes + (-numBytes & 3);
     tensors[name] = { data, rows, columns };
@@ -29,12 +25,13 @@ export function readTensors(buffer, descriptions) {
   return tensors;
 }
 
-function expand(integers, scales, values) {
-  const columns = integers.length / scales.length;
+function expand(scales, low, high, columns) {
+  const values = new Float32Array(low.length);
   for (let row = 0, index = 0; row < scales.length; row++) {
     const scale = scales[row];
-    for (const end = index + columns; index < end; index++) values[index] = integers[index] * scale;
+    for (const end = index + columns; index < end; index++) values[index] = (256 * high[index] + low[index]) * scale;
   }
+  return values;
 }
 
 // W x + b for each of `count` vectors that stand one after the other in `inputs`. Eight vectors share one pass over the

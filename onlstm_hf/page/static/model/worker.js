@@ -9,9 +9,17 @@ async function load(name) {
   const folder = new URL(`../models/${encodeURIComponent(name)}/`, import.meta.url);
   const [description, buffer] = await Promise.all([
     fetchFile(new URL("model.json", folder)).then((answer) => answer.json()),
-    fetchFile(new URL("weights.bin", folder)).then((answer) => answer.arrayBuffer()),
+    fetchFile(new URL("weights.bin", folder)).then(unpack),
   ]);
   return new LanguageModel(description, buffer);
+}
+
+async function unpack(answer) {
+  try {
+    return await new Response(answer.body.pipeThrough(new DecompressionStream("gzip"))).arrayBuffer();
+  } catch (error) {
+    throw new Error(`the weights of this model cannot be unpacked (${error.message}); load the page again`);
+  }
 }
 
 async function fetchFile(address) {
