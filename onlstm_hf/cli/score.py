@@ -18,7 +18,7 @@ Every sentence stands alone: the model reads it after one <eos>. The <eos> at it
 """
 EXAMPLES = """\
 examples:
-  onlstm-hf score "the cats sit on the mat" "the cats sits on the mat"
+  onlstm-hf score "the companies report a loss" "the companies reports a loss"
   onlstm-hf score --file sentences.txt --format jsonl
 
 A line of jsonl also has the tokens of the sentence, <eos> at their end, the log probability of each, and in "unknown"
