@@ -53,7 +53,9 @@ def run(options: argparse.Namespace) -> None:
         print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
     log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
     for batch in sentences.batches_with_progress(options.batch_size):
-        for text, score in zip(batch, score_sentences(model, tokenizer, batch, options.batch_size), strict=True):
+        for text, score in zip(
+            batch, score_sentences(model, tokenizer, batch, options.batch_size, progress=False), strict=True
+        ):
             total = score.total()
             unknown = [token == tokenizer.unk_token for token in score.tokens]
             sentence = read_text(tokenizer, text)

@@ -8,6 +8,8 @@ as far as their inputs go together (Frantar et al. 2023, "GPTQ"), and the rows t
 import torch
 from transformers import PreTrainedModel
 
+from ..utils.iteration import progress_bar
+
 NUM_TEXTS, TEXT_LENGTH = 128, 48
 NUM_PROBES = 4
 DAMPING = 0.01
@@ -71,7 +73,15 @@ def input_moments(model: PreTrainedModel) -> dict[str, torch.Tensor]:
         torch.manual_seed(0)
         start = torch.full((NUM_TEXTS, 1), config.eos_token_id)
         options = {"eos_token_id": None, "pad_token_id": (config.eos_token_id + 1) % config.vocab_size}
-        ids = model.generate(start, do_sample=True, top_k=0, max_new_tokens=TEXT_LENGTH, **options)
+        with progress_bar(total=TEXT_LENGTH, description="text", unit="token") as bar:
+
+            def count(ids: torch.Tensor, *_, **__) -> torch.Tensor:
+                bar.update()
+                return torch.zeros(len(ids), dtype=torch.bool)
+
+            ids = model.generate(
+                start, do_sample=True, top_k=0, max_new_tokens=TEXT_LENGTH, stopping_criteria=[count], **options
+            )
         moments = {}
         if hasattr(model.model, "layers"):
             with torch.no_grad():

@@ -6,6 +6,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ..utils.files import written_file
+from ..utils.iteration import progress_bar
 from .rounding import input_moments, round_rows
 
 PRECISIONS = ("int8", "float32")
@@ -61,7 +62,7 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
     moments = input_moments(model) if precision == "int8" else {}
     descriptions = []
     with written_file(path, binary=True) as file:
-        for name, tensor in tensors.items():
+        for name, tensor in progress_bar(tensors.items(), description="weights", unit="tensor"):
             description = {"name": name, "shape": list(tensor.shape)}
             if precision == "float32" or tensor.dim() < 2:
                 description["dtype"] = "float32"
