@@ -41,6 +41,7 @@ LONG = (
 )
 NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
 NUM_COMPARED = 40
+FORMS = ["Brackets", "Square brackets", "LaTeX, qtree", "LaTeX, forest"]
 TABS = ("tree", "play", "gates", "expected", "learners", "correct")
 # Of the visible elements: the text, the edges, and the colours, or those of what they stand on where they have none.
 APPEARANCE = """
@@ -527,6 +528,8 @@ def test_files_of_the_figure_and_the_numbers_are_saved(browser, tmp_path):
     svg, png, tsv, record = (tmp_path / name for name in names)
     assert png.read_bytes().startswith(b"\x89PNG") and "#ffffff" in svg.read_text() and "var(" not in svg.read_text()
     assert tsv.read_text().splitlines()[0].startswith("word\tdistance, layer 1")
+    assert [form.text for form in browser.find(".exports h3")] == FORMS
+    assert all("old" in form.text for form in browser.find(".exports pre"))
     content = json.loads(record.read_text())
     assert content["made_by"].startswith("onlstm-ptb-small-distilled") and len(content["words"]) > 5
     assert browser.errors() == []
