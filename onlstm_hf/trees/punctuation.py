@@ -17,7 +17,7 @@ PUNCTUATION = ("drop", "attach", "cue")
 CUE_STRENGTH = 4.0
 
 # Opening marks, each with the marks that can close it. `` counts as “, and '' as ”.
-_CLOSING = {
+CLOSING_MARKS = {
     **{"(": ")", "[": "]", "{": "}", "（": "）", "［": "］", "｛": "｝"},
     **{"〈": "〉", "《": "》", "「": "」", "『": "』", "【": "】"},
     **{"“": '”"', "‘": "’", "„": "“”", "‚": "‘’", "«": "»", "‹": "›", "»": "«»", "›": "‹›", "”": "”"},
@@ -96,7 +96,7 @@ def attach_marks(tree: InducedTree, text: str, marks: Sequence[Sequence[tuple[in
 
 
 class _Mark(NamedTuple):
-    kind: str  # its character, see `_CLOSING`
+    kind: str  # its character, see `CLOSING_MARKS`
     gap: int  # the number of words before it
     leaf: int
     can_open: bool
@@ -113,8 +113,8 @@ def _mark_of(tree: InducedTree, text: str, place: tuple[int, int], gap: int, lea
         between is not None and not any(map(str.isspace, between)) for between in (before, after)
     )
     by_nature = category(kind) in ("Ps", "Pi") or kind in "¿¡"
-    can_open = by_nature or (kind in _CLOSING and (touches_right or not touches_left))
-    can_close = kind not in _CLOSING or touches_left or not touches_right
+    can_open = by_nature or (kind in CLOSING_MARKS and (touches_right or not touches_left))
+    can_close = kind not in CLOSING_MARKS or touches_left or not touches_right
     return _Mark(kind, gap, leaf, can_open, can_close)
 
 
@@ -124,7 +124,7 @@ def _pairs_of(marks: Sequence[_Mark]) -> list[tuple[_Mark, _Mark]]:
     opened: list[_Mark] = []
     for mark in marks:
         depth = len(opened) - 1 if mark.can_close else -1
-        while depth >= 0 and mark.kind not in _CLOSING.get(opened[depth].kind, ""):
+        while depth >= 0 and mark.kind not in CLOSING_MARKS.get(opened[depth].kind, ""):
             depth -= 1
         if depth >= 0:
             pairs.append((opened[depth], mark))
