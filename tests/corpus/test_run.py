@@ -16,10 +16,9 @@ from datatrove.io import DataFolder, get_datafolder
 from pyarrow import parquet
 from tqdm import tqdm
 
-from onlstm_hf.corpus.executors import Engine
 from onlstm_hf.corpus.job import recorded_settings
 from tests.helpers.command_line import TEXT
-from tests.helpers.corpus_runs import in_a_process, parse, tables
+from tests.helpers.corpus_runs import in_a_process, parse, tables, workers_at_once
 
 
 def test_every_line_has_a_row_in_its_order(corpus, undisturbed):
@@ -125,7 +124,7 @@ def test_a_worker_that_is_killed_with_the_lock_of_progress_bars_stops_nobody(cor
 
 
 def one_task_at_a_time(**options):
-    return {"engine": Engine(workers=1, start_method="fork"), "tasks": 3, **options}
+    return {"engine": workers_at_once(1), "tasks": 3, **options}
 
 
 @pytest.fixture
@@ -255,7 +254,7 @@ def test_a_damaged_file_costs_only_its_rest_and_once_mended_is_read_again_alone(
     damaged.write_bytes(damaged.read_bytes()[: 3 * damaged.stat().st_size // 4])
     num_whole_lines = zlib.decompressobj(wbits=31).decompress(damaged.read_bytes()).count(b"\n")
     assert num_whole_lines > 150
-    options = {"engine": Engine(workers=1, start_method="fork"), "tasks": 4, "output_format": output_format}
+    options = {"engine": workers_at_once(1), "tasks": 4, "output_format": output_format}
     output, whole = tmp_path / "output", tmp_path / "undisturbed"
     counts = parse(tmp_path / "corpus", output, checkpoint, **options)
     assert counts == {"parsed": 600 + num_whole_lines, "rest of a damaged file": 1}
@@ -278,7 +277,7 @@ def test_a_damaged_file_costs_only_its_rest_and_once_mended_is_read_again_alone(
 def test_mended_files_are_read_again_wherever_the_command_was_ended(checkpoint, tmp_path, monkeypatch):
     texts = {name: [f"the cat {name} {number}" for number in range(20)] for name in "abc"}
     write_corpus(tmp_path / "corpus", **texts)
-    options = {"engine": Engine(workers=1, start_method="fork"), "tasks": 4}
+    options = {"engine": workers_at_once(1), "tasks": 4}
     parse(tmp_path / "corpus", tmp_path / "output", checkpoint, **options)
     texts["b"] = ["a dog sleeps"] * 7
     write_corpus(tmp_path / "corpus", b=texts["b"])

@@ -11,12 +11,14 @@ from onlstm_hf.corpus.run import parse_corpus
 from tests.helpers.forked_processes import forked_context
 
 TASKS = 20
+# Workers that are what their process is, for those of `in_a_process` alone. A test's own process has threads, and its
+# forks may wait for ever for a lock that one of them held.
+FORKS = Engine(workers=2, start_method="fork")
 
 
-def parse(corpus, output, checkpoint, tasks=TASKS, engine=None, output_format="parquet", **options):
-    """Parses all of a folder by workers that are forks of this process."""
+def parse(corpus, output, checkpoint, tasks=TASKS, engine=FORKS, output_format="parquet", **options):
+    """Parses all of a folder."""
     files = find_files(str(corpus))
-    engine = engine or Engine(workers=2, start_method="fork")
     options = ParseOptions(**{"log_probability": False, "distances": True, **options})
     return parse_corpus(
         files.reader(),
@@ -27,8 +29,15 @@ def parse(corpus, output, checkpoint, tasks=TASKS, engine=None, output_format="p
         engine=engine,
         tasks=tasks,
         files=files,
+        progress=engine.start_method != "fork",  # which a thread shows
         output_format=output_format,
     )
+
+
+def workers_at_once(number):
+    """Workers that have imported the libraries already when they start."""
+    forked_context()
+    return Engine(workers=number)
 
 
 def in_a_process(*arguments, function=parse):
