@@ -266,7 +266,7 @@ function section({ site, own, part, analysis, layer, rule, punctuation, fields, 
 
 function tabs(sentence, number) {
   const { fields } = sentence;
-  let current = TABS[fields.tab] ? fields.tab : "tree";
+  let current = Object.hasOwn(TABS, fields.tab) ? fields.tab : "tree";
   const panel = element("div", { role: "tabpanel", id: `panel-${number}`, tabindex: "-1" });
   const list = element("div", { role: "tablist", class: "tabs", "aria-label": `Views of: ${sentence.title}` });
   const show = (name) => {
