@@ -25,6 +25,7 @@ from onlstm_hf.text.word_alignment import encode_words
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.checkpoints import default_model, load_checkpoint
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import positive_integer, run_program
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
@@ -88,13 +89,20 @@ def compare(treebank: str, name: str, precision: str, every: int = 1) -> dict[st
 
 def read_in_node(folder: Path, sentences: Sequence[Sequence[int]], *options: str) -> list[dict]:
     """Returns the results of the page's script for sentences of token ids; `options` are those of the script."""
-    lines = "".join(f"{json.dumps(list(ids))}\n" for ids in sentences)
-    answer = subprocess.run(
-        ["node", str(SCRIPT), str(folder), *options], input=lines, capture_output=True, text=True, encoding="utf-8"
-    )
-    if answer.returncode:
-        raise ValueError(f"the page's script failed: {answer.stderr.strip()[-500:]}")
-    return [json.loads(line) for line in answer.stdout.splitlines()]
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as lines,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as errors,
+    ):
+        lines.writelines(f"{json.dumps(list(ids))}\n" for ids in sentences)
+        lines.seek(0)
+        command = ["node", str(SCRIPT), str(folder), *options]
+        with subprocess.Popen(command, stdin=lines, stdout=subprocess.PIPE, stderr=errors, encoding="utf-8") as script:
+            answers = progress_bar(script.stdout, total=len(sentences), unit="sentence")
+            readings = [json.loads(line) for line in answers]
+        if script.returncode:
+            errors.seek(0)
+            raise ValueError(f"the page's script failed: {errors.read().strip()[-500:]}")
+    return readings
 
 
 if __name__ == "__main__":

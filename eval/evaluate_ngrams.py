@@ -22,6 +22,7 @@ from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.text.tokenization import build_word_tokenizer
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -58,7 +59,7 @@ def evaluate_ngrams(options: argparse.Namespace, arguments: Sequence[str]) -> No
     training_text = encode_sentence_stream(tokenizer, training_sentences)
     unknown = {path: unknown_words(tokenizer, sentences) for path, sentences in texts.items()}
     models = []
-    for order in options.order:
+    for order in progress_bar(options.order, unit="model"):
         ngrams = KneserNeyNGrams(training_text, len(tokenizer), tokenizer.eos_token_id, order)
         scores = {}
         for path, sentences in texts.items():

@@ -51,6 +51,7 @@ from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -187,7 +188,8 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
     if short := [index for index, tree in enumerate(gold) if len(tree.words) <= options.max_words]:
         parts["short"] = short
-    for model, trees in zip(models, parses, strict=True):
+    pairs = progress_bar(zip(models, parses, strict=True), total=len(models), description="scoring", unit="model")
+    for model, trees in pairs:
         model["scores"] = {part: score(trees, gold, indices, options.seed) for part, indices in parts.items()}
     members = [trees for sources in parses for trees in sources.values()]
     if (options.ensemble or options.agreement) and len(members) == 1:
@@ -200,8 +202,11 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
             weightings[", by agreement"] = [parser[ALL] for parser in agreement["parsers"]]
         for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
             generator = np.random.default_rng(options.seed)
+            sentences = progress_bar(
+                zip(*members, strict=True), total=len(gold), description="averaging", unit="sentence"
+            )
             further[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
-                average_trees(trees, weights, ties=ties, seed=generator) for trees in zip(*members, strict=True)
+                average_trees(trees, weights, ties=ties, seed=generator) for trees in sentences
             ]
     others = {part: score_others(further, gold, indices, options.seed) for part, indices in parts.items()}
     summaries = {

@@ -11,6 +11,7 @@ so many standard deviations of the sentence's distances (`raise_at_marks`). A st
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import product
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
@@ -33,6 +34,7 @@ from onlstm_hf.trees.treebank import (
 )
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -78,10 +80,13 @@ def evaluate_punctuation(options: argparse.Namespace, arguments: Sequence[str]) 
         else:
             model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
             gold, marks = read_with_marks(options.treebank, model.config.treebank_preprocessing)
-            trees = model.parse([list(tree.words) for tree in gold], tokenizer, progress=False)
+            trees = model.parse([list(tree.words) for tree in gold], tokenizer)
             distances = [tree.distances for tree in trees]
         share = sum(any(row[1:]) for row in marks) / len(gold)
-        scores = {rule: f1_by_strength(gold, marks, distances, rule, options.strengths) for rule in RULES}
+        scores: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
+        rounds = product(RULES, options.strengths)
+        for rule, strength in progress_bar(rounds, total=len(RULES) * len(options.strengths), unit="table cell"):
+            scores[rule][f"{strength:g}"] = f1_with_cue(gold, marks, distances, rule, strength)
         rows.append({"model": name, "sentence_f1": scores})
 
     header = ["model", "rule", *(f"k = {strength:g}" if strength else "no marks" for strength in options.strengths)]
@@ -104,22 +109,19 @@ def evaluate_punctuation(options: argparse.Namespace, arguments: Sequence[str]) 
         write_results(options.output, results, "eval/evaluate_punctuation.py", arguments)
 
 
-def f1_by_strength(
+def f1_with_cue(
     gold: list[GoldTree],
     marks: list[list[bool]],
     distances: Sequence[Sequence[float]],
     branching_bias: str,
-    strengths: Sequence[float],
-) -> dict[str, float]:
-    """The sentence F1 of the trees for each strength of the cue, by the strength as text."""
-    scores = {}
-    for strength in strengths:
-        trees = [
-            tree_from_distances(raise_at_marks(sentence_distances, after_mark, strength), tree.words, branching_bias)
-            for sentence_distances, after_mark, tree in zip(distances, marks, gold, strict=True)
-        ]
-        scores[f"{strength:g}"] = score_parses(trees, gold, num_resamples=0).sentence_f1
-    return scores
+    strength: float,
+) -> float:
+    """The sentence F1 of the trees for a strength of the cue."""
+    trees = [
+        tree_from_distances(raise_at_marks(sentence_distances, after_mark, strength), tree.words, branching_bias)
+        for sentence_distances, after_mark, tree in zip(distances, marks, gold, strict=True)
+    ]
+    return score_parses(trees, gold, num_resamples=0).sentence_f1
 
 
 def read_with_marks(path: str, known: dict | None) -> tuple[list[GoldTree], list[list[bool]]]:

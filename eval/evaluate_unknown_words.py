@@ -26,6 +26,7 @@ from eval.report.tables import format_table
 from eval.report.tasks import UNKNOWN_WORDS
 from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, Preprocessing, read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -91,8 +92,10 @@ def share_at_each_door(
     doors = {
         "words between spaces": by_space,
         "AutoTokenizer, and tools that use it": [[token == tokenizer.unk_token_id for token in row] for row in ids],
-        "model.parse": [tree.unknown for tree in model.parse(list(texts), tokenizer, progress=False)],
-        "pipeline": [record["unknown"] for record in parse(list(texts))],
+        "model.parse": [tree.unknown for tree in model.parse(list(texts), tokenizer)],
+        "pipeline": [
+            record["unknown"] for record in progress_bar(parse(iter(texts)), total=len(texts), unit="sentence")
+        ],
         "onlstm-hf parse": [record["unknown"] for record in parsed],
         "onlstm-hf score": [record["unknown"][:-1] for record in scored if "unknown" in record],
     }
@@ -118,7 +121,8 @@ def _unknown_in_corpus(texts: Sequence[str], model: str) -> list[list[bool]]:
 
     documents = (Document(text=text, id=str(number)) for number, text in enumerate(texts))
     step = ParseDocuments(model, ParseOptions(log_probability=False))
-    return [document.metadata["row"]["unknown"] for document in step.run(documents)]
+    rows = progress_bar(step.run(documents), total=len(texts), unit="sentence")
+    return [document.metadata["row"]["unknown"] for document in rows]
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 from onlstm_hf.page.serving import build_server
 from onlstm_hf.page.site import write_page
 from onlstm_hf.utils.checkpoints import default_model
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import positive_integer, run_program
 
 SENTENCES = [
@@ -75,7 +76,7 @@ def time_page(name: str, loads: int) -> tuple[list[float], list[float]]:
         write_page(site, [name])
         with build_server(site, port=0) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
-            for _ in range(loads):
+            for _ in progress_bar(range(loads), unit="load"):
                 first, others = time_load(driver_path, f"http://127.0.0.1:{server.server_port}/")
                 first_trees.append(first)
                 sentences += others

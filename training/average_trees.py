@@ -33,6 +33,7 @@ from onlstm_hf.trees.rank_files import SUFFIX, read_rank_file, read_trees_of_tex
 from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from onlstm_hf.utils.checkpoints import checkpoint_hash, load_checkpoint
 from onlstm_hf.utils.files import fingerprint
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program
 from onlstm_hf.utils.results_file import portable
 from training.language_models.text_batches import TextLines
@@ -75,9 +76,14 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     agreements = mean_agreement(matrix, np.ones_like(matrix, dtype=bool)).tolist()
     weights = member_weights(members, agreements, options)
     generator = np.random.default_rng(options.seed)
+    of_sentences = progress_bar(
+        zip(*(member.trees for member in members), strict=True),
+        total=len(sentences),
+        description="averaging",
+        unit="sentence",
+    )
     averages = (
-        average_trees(trees, weights, options.branching_bias, options.ties, generator)
-        for trees in zip(*(member.trees for member in members), strict=True)
+        average_trees(trees, weights, options.branching_bias, options.ties, generator) for trees in of_sentences
     )
     known = {
         "averaged": [
@@ -113,7 +119,7 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     sentences = by_name[models[0]].sentences if models else [tuple(line.split()) for line in lines_with_words(options)]
     by_name |= {name: read_trees_of_text(name, sentences) for name in files}
     members = []
-    for name in options.models:
+    for name in progress_bar(options.models, description="building trees", unit="model"):
         stored = by_name[name]
         model_type = stored.model.get("model_type", "unknown")
         for layer in asked_layers(stored.by_layer, stored.parse_layer, options):

@@ -184,7 +184,7 @@ def _perplexity(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, files: list[str], batch_size: int
 ) -> float:
     stream = encode_text(TextLines(files), tokenizer, "text", ", ".join(files))
-    return stream_log_likelihood(model, stream, batch_size, progress=True).perplexity
+    return stream_log_likelihood(model, stream, batch_size).perplexity
 
 
 def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treebank: list[GoldTree]) -> dict:

@@ -175,7 +175,7 @@ class GrammarInduction(Task):
             results["parsing"] = score_parses(trees, self.treebank).to_dict()
             results["parsing_unknown_words"] = unknown
         if data.parse_text:
-            trees = parse_sentences(model, self.text, run.eval_batch_size, progress=True)
+            trees = parse_sentences(model, self.text, run.eval_batch_size, progress=None)
             write_rank_file(output_dir / TEXT_TREES, stored_trees(trees, **portable(known)))
         return write_results(output_dir / "results.json", results, "training/train_grammar.py", self.command_line)
 

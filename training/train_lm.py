@@ -182,7 +182,7 @@ class LanguageModeling(Task):
         }
         if self.test is not None:
             results |= {
-                "test_perplexity": self.test.score(model, run.test_batch_size, progress=True).perplexity,
+                "test_perplexity": self.test.score(model, run.test_batch_size, progress=None).perplexity,
                 "test_unknown_words": unknown_words(self.tokenizer, self.test.sentences),
             }
         if self.treebank:

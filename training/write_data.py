@@ -23,6 +23,7 @@ from onlstm_hf.logic.formulas import split_by_operators
 from onlstm_hf.logic.listops import build_listops_dataset, generate_listops
 from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.utils.files import written_folder
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import positive_integer, run_program
 from training.toy_english import size_category, write_toy_corpus
 
@@ -90,7 +91,8 @@ def write_data(options: argparse.Namespace) -> None:
         elif options.data == "listops":
             if number < 3:
                 raise ValueError(f"{number} expressions are too few for training, validation and test: 3 or more")
-            expressions = list(generate_listops(number, options.seed))
+            drawn = progress_bar(generate_listops(number, options.seed), total=number, unit="expression")
+            expressions = list(drawn)
             num_held_out = max(1, number // 10)
             test, validation, train = (
                 expressions[:num_held_out],
@@ -100,7 +102,8 @@ def write_data(options: argparse.Namespace) -> None:
             splits = {"train": train, "validation": validation, "test": test}
             _write_dataset(folder, build_listops_dataset(splits), "ListOps", LISTOPS_CARD, command)
         else:
-            pairs = split_by_operators(generate_logic_pairs(number, options.seed))
+            drawn = progress_bar(generate_logic_pairs(number, options.seed), total=number, unit="pair")
+            pairs = split_by_operators(drawn)
             _write_dataset(folder, build_logic_dataset(pairs), "Pairs of formulas", LOGIC_CARD, command)
     print(f"{options.folder}: {', '.join(sorted(path.name for path in options.folder.iterdir()))}")
 

@@ -94,7 +94,7 @@ def cached_log_probabilities(
     caches: Sequence[CachePointer],
     batch_size: int = 1,
     chunk_length: int = 256,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> list[torch.Tensor]:
     """Scores a text as one stream, as `stream_log_likelihood` does, with a cache beside the model.
 
@@ -112,7 +112,7 @@ def cached_log_probabilities(
         caches: the settings to score the text with.
         batch_size: rows that the text is cut into, each with an empty state and an empty cache at its start.
         chunk_length: tokens of a row in one call of the model. It does not change the result.
-        progress: show a progress bar.
+        progress: show a progress bar; see `stream_log_likelihood`.
 
     Returns:
         For each of the settings the natural log probabilities of the tokens, `[N]` in float64.

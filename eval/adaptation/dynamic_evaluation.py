@@ -52,7 +52,7 @@ def dynamic_log_probabilities(
     settings: DynamicEvaluation,
     gradient_rms: Sequence[torch.Tensor] | None = None,
     batch_size: int = 1,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> torch.Tensor:
     """Scores a text as one stream, as `stream_log_likelihood` does, and changes the weights on the way.
 
@@ -74,7 +74,7 @@ def dynamic_log_probabilities(
         settings: see `DynamicEvaluation`.
         gradient_rms: for each of the model's parameters that are trained, see `gradient_root_mean_squares`.
         batch_size: rows that the text is cut into; their gradients are averaged.
-        progress: show a progress bar.
+        progress: show a progress bar; see `stream_log_likelihood`.
 
     Returns:
         The natural log probabilities of the tokens, `[N]` in float64.
@@ -96,7 +96,7 @@ def dynamic_cached_log_probabilities(
     caches: Sequence[CachePointer],
     gradient_rms: Sequence[torch.Tensor] | None = None,
     batch_size: int = 1,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> list[torch.Tensor]:
     """Dynamic evaluation with the continuous cache of Grave et al. (2016) beside the model.
 
@@ -167,7 +167,7 @@ def gradient_root_mean_squares(
     input_ids: torch.Tensor | Sequence[int],
     batch_size: int = 20,
     chunk_length: int = 70,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> list[torch.Tensor]:
     """The root of the mean square of the gradient of each weight, over batches of the training text.
 
@@ -176,7 +176,7 @@ def gradient_root_mean_squares(
         input_ids: `[N]` token ids of training text.
         batch_size: rows that the text is cut into.
         chunk_length: tokens of a row in a batch.
-        progress: show a progress bar.
+        progress: show a progress bar; see `stream_log_likelihood`.
 
     Returns:
         A tensor for each of the model's parameters that are trained, in the order of `parameters()`.

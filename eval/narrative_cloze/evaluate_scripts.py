@@ -25,6 +25,7 @@ from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import format_table
 from eval.report.tasks import NARRATIVE_CLOZE
 from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_implementation_option, positive_integer, run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -89,7 +90,8 @@ def count_models(parts: dict[str, list[Script]]) -> list[dict]:
         return score_cloze(scripts, [list(model.predict(script, NUM_PREDICTIONS)) for script in scripts])
 
     settings = [{"window": window, "prior": prior} for window, prior in product(WINDOWS, PRIORS)]
-    best = max(settings, key=lambda setting: score("valid", CountModel(parts["train"], **setting))["recall"])
+    candidates = progress_bar(settings, description="bigrams", unit="setting")
+    best = max(candidates, key=lambda setting: score("valid", CountModel(parts["train"], **setting))["recall"])
     return [
         {"system": "unigram", "scores": score("test", CountModel(parts["train"]))},
         {"system": "bigram", "settings": best, "scores": score("test", CountModel(parts["train"], **best))},

@@ -8,6 +8,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from eval.narrative_cloze.count_models import Prediction
 from eval.narrative_cloze.event_files import KINDS, Script
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
+from onlstm_hf.utils.iteration import progress_bar
 
 
 class ScriptLanguageModel:
@@ -39,7 +40,7 @@ class ScriptLanguageModel:
         rows = [number for number, script in enumerate(scripts) if len(script) > 1]
         state = None
         with evaluation_mode(self.model):
-            for place in range(max(map(len, scripts), default=0) - 1):
+            for place in progress_bar(range(max(map(len, scripts), default=0) - 1), unit="event"):
                 going_on = [row for row, number in enumerate(rows) if len(scripts[number]) > place + 1]
                 rows = [rows[row] for row in going_on]
                 state = state.index_select(torch.tensor(going_on)) if state is not None else None

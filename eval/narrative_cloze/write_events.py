@@ -17,6 +17,7 @@ from eval.narrative_cloze.event_files import describe, entity_script, noun_scrip
 from eval.narrative_cloze.events import events
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.report.tables import format_table
+from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import positive_integer, run_program
 
 WRITERS = {"entities": entity_script, "nouns": noun_script}
@@ -53,7 +54,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def write_events(options: argparse.Namespace) -> None:
     """Extracts the events, writes both variants and prints how many there are."""
-    documents = [[event for tree in trees for event in events(tree)] for trees in read_documents(options.treebank)]
+    read = progress_bar(read_documents(options.treebank), unit="document")
+    documents = [[event for tree in trees for event in events(tree)] for trees in read]
     documents = [document for document in documents if document]
     if len(documents) < 5:
         raise ValueError(f"the treebank has {len(documents)} documents with events; at least 5 are needed")

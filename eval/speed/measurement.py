@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from onlstm_hf.utils.iteration import progress_bar
+
 
 class Spread(NamedTuple):
     """Median, lower and upper quartile of a figure over the rounds."""
@@ -68,7 +70,7 @@ def take_turns(
     """
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
-    for number in range(rounds):
+    for number in progress_bar(range(rounds), unit="round"):
         first = number % len(names)
         for name in names[first:] + names[:first]:
             synchronize(device)

@@ -15,6 +15,7 @@ from accelerate.state import AcceleratorState, GradientState
 from accelerate.utils import patch_environment
 
 from eval.speed.measurement import synchronize
+from onlstm_hf.utils.iteration import progress_bar
 from training.language_models.recipe import parse_recipe
 from training.loop.run import TrainingRun
 from training.train_lm import LanguageModeling
@@ -110,7 +111,7 @@ def loss_curve(run: TrainingRun, implementation: str, num_steps: int) -> list[fl
     losses: list[float] = []
     run.log.add = lambda of_update, num_items: losses.append(of_update["loss"].item())
     epochs = chain.from_iterable(run.batches.batches(0) for _ in repeat(None))
-    for batch in islice(epochs, num_steps):
+    for batch in progress_bar(islice(epochs, num_steps), total=num_steps, unit="update"):
         run.update([batch])
     return losses
 

@@ -6,6 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING
 
+from ..utils.iteration import progress_bar
 from ..utils.programs import positive_integer
 
 if TYPE_CHECKING:
@@ -76,7 +77,8 @@ def run(options: argparse.Namespace) -> None:
     if options.sentence > len(trees):
         raise ValueError(f"--sentence {options.sentence}: there are {len(trees)} sentences")
     comparisons = []
-    for number, (tree, gold_tree) in enumerate(zip(trees, gold, strict=True), start=1):
+    pairs = progress_bar(zip(trees, gold, strict=True), total=len(gold), unit="sentence")
+    for number, (tree, gold_tree) in enumerate(pairs, start=1):
         try:
             comparisons.append(tree.compare(gold_tree))
         except ValueError as error:
@@ -123,7 +125,7 @@ def _table(comparisons: list[TreeComparison], with_sentences: bool) -> str:
     rows = {"these trees": [item.tree for item in comparisons]}
     rows |= {name: baseline_trees(name, gold) for name in BASELINES_SHOWN}
     lines.append(f"{'sentence F1':>16} {'corpus F1':>9}")
-    for name, trees in rows.items():
+    for name, trees in progress_bar(rows.items(), description="scoring", unit="row"):
         scores = score_parses(trees, gold, num_resamples=0)
         lines.append(f"{100 * scores.sentence_f1:16.1f} {100 * scores.corpus_f1:9.1f}  {name}")
     return "\n".join(lines)

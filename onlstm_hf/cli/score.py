@@ -18,7 +18,7 @@ Every sentence stands alone: the model reads it after one <eos>. The <eos> at it
 """
 EXAMPLES = """\
 examples:
-  onlstm-hf score "the cats sit on the mat" "the cats sits on the mat"
+  onlstm-hf score "the companies report a loss" "the companies reports a loss"
   onlstm-hf score --file sentences.txt --format jsonl
 
 A line of jsonl also has the tokens of the sentence, <eos> at their end, the log probability of each, and in "unknown"
@@ -53,7 +53,9 @@ def run(options: argparse.Namespace) -> None:
         print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
     log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
     for batch in sentences.batches_with_progress(options.batch_size):
-        for text, score in zip(batch, score_sentences(model, tokenizer, batch, options.batch_size), strict=True):
+        for text, score in zip(
+            batch, score_sentences(model, tokenizer, batch, options.batch_size, progress=False), strict=True
+        ):
             total = score.total()
             unknown = [token == tokenizer.unk_token for token in score.tokens]
             sentence = read_text(tokenizer, text)

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BYTES_AT_A_TIME = 1 << 20
-PROGRESS_AFTER_SECONDS = 2.0
 # Maximum number of lines with several sentences that are named.
 MAX_WARNINGS = 10
 # The share of unknown words above which a command says so.
@@ -138,10 +137,9 @@ class Sentences:
 
         There is none where the terminal shows the answers themselves, which `are_printed` says.
         """
-        from tqdm import tqdm
+        from ..utils.iteration import progress_bar
 
-        is_hidden = True if sys.stdout.isatty() and are_printed else None  # None: hidden where there is no terminal
-        with tqdm(unit=" sentences", delay=PROGRESS_AFTER_SECONDS, disable=is_hidden) as bar:
+        with progress_bar(unit=" sentences", shown=False if sys.stdout.isatty() and are_printed else None) as bar:
             for batch in self.batches(size):
                 yield batch
                 bar.update(len(batch))

@@ -13,7 +13,7 @@ from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 
 from ..text.sentence_splitting import sentence_splitter
-from ..utils.windows import windows
+from ..utils.iteration import windows
 from .progress import TaskProgress
 from .rows import COLUMNS
 
@@ -164,7 +164,9 @@ def _trees_and_log_probabilities(
     from ..scoring.sentences import score_with_distances
 
     sentences = [read_text(tokenizer, text) for text in texts]
-    scores = score_with_distances(model, tokenizer, [read.input_ids for read in sentences], options.batch_size)
+    scores = score_with_distances(
+        model, tokenizer, [read.input_ids for read in sentences], options.batch_size, progress=False
+    )
     for sentence, (score, by_layer) in zip(sentences, scores, strict=True):
         distances, _ = model.name_layers(options.layer, by_layer)
         distances = first_of_each_unit(distances, sentence.unit_of_token)

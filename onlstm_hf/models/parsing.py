@@ -47,7 +47,7 @@ class Tree:
 
     def to_svg(self, *args, **kwargs) -> str:
         """Raises an `ImportError`: pictures do not travel with a checkpoint."""
-        raise ImportError("pictures of trees need the package: pip install onlstm_hf")
+        raise ImportError("pictures of trees need onlstm_hf: install its wheel, or `pip install .` in a checkout")
 
     __str__ = to_bracket
 

@@ -16,6 +16,8 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel
 
+from ..utils.iteration import progress_bar
+
 NUM_TEXTS, TEXT_LENGTH, BATCH_SIZE = 128, 48, 16
 DAMPING = 0.01
 BLOCK = 32
@@ -122,7 +124,15 @@ def _write_texts(model: PreTrainedModel) -> torch.Tensor:
     config = model.config
     start = torch.full((NUM_TEXTS, 1), config.eos_token_id)
     options = {"eos_token_id": None, "pad_token_id": (config.eos_token_id + 1) % config.vocab_size}
-    return model.generate(start, do_sample=True, top_k=0, max_new_tokens=TEXT_LENGTH, **options)
+    with progress_bar(total=TEXT_LENGTH, description="text", unit="token") as bar:
+
+        def count(ids: torch.Tensor, *_, **__) -> torch.Tensor:
+            bar.update()
+            return torch.zeros(len(ids), dtype=torch.bool)
+
+        return model.generate(
+            start, do_sample=True, top_k=0, max_new_tokens=TEXT_LENGTH, stopping_criteria=[count], **options
+        )
 
 
 def _input_moments(model: PreTrainedModel, ids: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -149,7 +159,7 @@ def _squared_gradients(
     """
     squares = {name: torch.zeros(len(matrix), dtype=torch.float64) for name, matrix in matrices.items()}
     moments = 0
-    for batch in ids.split(BATCH_SIZE):
+    for batch in progress_bar(ids.split(BATCH_SIZE), description="gradients", unit="batch"):
         embeddings = model.get_input_embeddings()(batch).detach().requires_grad_(True)
         output = model(inputs_embeds=embeddings, output_distances=True)
         distances = model.distances_by_layer(output)[model.config.parse_layer or 0]

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from ..utils.files import written_file
+from ..utils.iteration import progress_bar
 from .rounding import calibrate, choose_limits, round_rows
 
 PRECISIONS = ("int8", "float32")
@@ -88,7 +89,10 @@ def _rounded_matrices(
 
     coarseness = COARSENESSES[bisect_left(COARSENESSES, True, hi=len(COARSENESSES) - 1, key=fits)]
     limits = choose_limits(sensitivities, coarseness)
-    return {name: round_rows(matrix, limits[name], moments.get(name)) for name, matrix in matrices.items()}
+    return {
+        name: round_rows(matrix, limits[name], moments.get(name))
+        for name, matrix in progress_bar(matrices.items(), description="weights", unit="matrix")
+    }
 
 
 def _contents(

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
-from transformers.utils.logging import get_logger, tqdm
+from transformers.utils.logging import get_logger
 
 from ..text.word_alignment import encode_words, unknown_words
 from ..trees.distances import tree_from_distances
@@ -14,6 +14,7 @@ from ..trees.drawing import distances_to_svg
 from ..trees.induced_tree import InducedTree, TreeList
 from ..trees.punctuation import check_punctuation
 from ..utils.evaluation_mode import evaluation_mode
+from ..utils.iteration import progress_bar
 from ..utils.tokenizer_check import check_tokenizer
 from .sentences import (
     MAX_TOKENS_PER_BATCH,
@@ -32,7 +33,6 @@ logger = get_logger(__name__)
 
 # Sentences are encoded and sorted by length one window after the other, so that memory is bounded on any input.
 BATCHES_PER_WINDOW = 64
-PROGRESS_AFTER_SECONDS = 2.0
 
 
 class ParsingMixin:
@@ -83,7 +83,7 @@ class ParsingMixin:
             max_length: at most this many tokens of a sentence go through the model at a time, and the next ones go on
                 from the state that these left behind, so that the trees do not depend on it: it only bounds memory.
                 `MAX_TOKENS_PER_BATCH` by default.
-            progress: show a progress bar; by default on jobs of more than `PROGRESS_AFTER_SECONDS`.
+            progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
             distance_options: passed on to the model's `syntactic_distances`.
 
         Returns:
@@ -211,13 +211,8 @@ class ParsingMixin:
             check_tokenizer(tokenizer, self.config)
         encoded = (self._encode(sentence, tokenizer, units) for sentence in sentences)
         start_ids = [*token_ids(self.config, "eos"), *token_ids(tokenizer, "eos")][:1]
-        bar = tqdm(
-            total=len(sentences) if hasattr(sentences, "__len__") else None,
-            unit="sentence",
-            disable=progress is False,
-            delay=0 if progress else PROGRESS_AFTER_SECONDS,
-        )
-        with bar:
+        num_sentences = len(sentences) if hasattr(sentences, "__len__") else None
+        with progress_bar(total=num_sentences, unit="sentence", shown=progress) as bar:
             for number, window in enumerate(sentence_windows(encoded, batch_size * BATCHES_PER_WINDOW)):
                 if number == 0:
                     _warn_of_unknown_words(window, tokenizer)

@@ -13,7 +13,7 @@ from ..text.word_alignment import encode_sentence, mark_offsets, unknown_words
 from ..trees.distances import tree_from_distances
 from ..trees.induced_tree import InducedTree
 from ..trees.punctuation import attach_marks, raise_at_marks
-from ..utils.windows import windows
+from ..utils.iteration import windows
 
 logger = get_logger(__name__)
 # Ten characters in a row of Chinese, Japanese, Thai, Lao, Khmer or Burmese.

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..trees.induced_tree import InducedTree
+from ..utils.iteration import progress_bar
 from .parsing_scores import authors_rule
 
 
@@ -27,7 +28,7 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
     if not parsers or not parsers[0]:
         raise ValueError("there is nothing to compare: give the trees of at least one sentence")
     f1 = np.zeros((len(parsers), len(parsers)))
-    for index, trees in enumerate(zip(*parsers, strict=True)):
+    for index, trees in enumerate(progress_bar(zip(*parsers, strict=True), total=len(parsers[0]), unit="sentence")):
         words = trees[0].words
         if any(tree.words != words for tree in trees):
             raise ValueError(f"sentence {index} has other words in one of the parsers' trees")

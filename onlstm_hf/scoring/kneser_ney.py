@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..utils.iteration import progress_bar
+
 # Discounts of counts 1, 2, and 3 or more where a text is too small to estimate them (KenLM's `--discount_fallback`).
 FALLBACK_DISCOUNTS = (0.5, 1.0, 1.5)
 
@@ -66,7 +68,7 @@ class KneserNeyNGrams:
         # n-gram that ends at each place of the text.
         keys, counts = [np.arange(vocab_size)], [np.bincount(words[1:], minlength=vocab_size)]
         begins, ends = np.zeros(vocab_size, dtype=bool), words
-        for length in range(2, order + 1):
+        for length in progress_bar(range(2, order + 1), description="n-grams", unit="length"):
             at = np.flatnonzero(depths >= length - 1)
             found, first, number, count = np.unique(
                 ends[at - 1] * vocab_size + words[at], return_index=True, return_inverse=True, return_counts=True

@@ -8,12 +8,16 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from ..utils.evaluation_mode import evaluation_mode
+from ..utils.iteration import progress_bar
 
 _PADDING = -1
 
 
 def sequence_log_probabilities(
-    model: PreTrainedModel, sequences: Sequence[Sequence[int]], batch_size: int = 1024
+    model: PreTrainedModel,
+    sequences: Sequence[Sequence[int]],
+    batch_size: int = 1024,
+    progress: bool | None = None,
 ) -> list[float]:
     """The log probability of each sequence after its first token, under any causal language model.
 
@@ -27,6 +31,7 @@ def sequence_log_probabilities(
         model: takes `input_ids` and returns `logits`.
         sequences: token ids; the first of each, such as `<eos>`, is only context.
         batch_size: number of different sequences in one tree, and so the largest number of prefixes in one call.
+        progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
 
     Returns:
         For each sequence the sum of the natural log probabilities of all its tokens but the first. It is the same
@@ -49,10 +54,12 @@ def sequence_log_probabilities(
             )
     different = sorted(set(keys))
     log_probabilities: dict[tuple[int, ...], float] = {}
-    with evaluation_mode(model):
+    bar = progress_bar(total=len(different), unit="sentence", shown=progress)
+    with evaluation_mode(model), bar:
         for start in range(0, len(different), batch_size):
             batch = different[start : start + batch_size]
             log_probabilities.update(zip(batch, _score_prefix_tree(model, batch), strict=True))
+            bar.update(len(batch))
     return [log_probabilities[key] for key in keys]
 
 

@@ -8,6 +8,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..utils.evaluation_mode import evaluation_mode
+from ..utils.iteration import progress_bar
 from ..utils.tokenizer_check import check_tokenizer
 from .stream import StreamScore, check_token_ids, target_log_probabilities
 
@@ -30,7 +31,11 @@ class SentenceScore(NamedTuple):
 
 
 def score_sentences(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, sentences: Sequence[str], batch_size: int = 64
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    sentences: Sequence[str],
+    batch_size: int = 64,
+    progress: bool | None = None,
 ) -> list[SentenceScore]:
     """Log probabilities of sentences that stand alone, in the order of the input.
 
@@ -39,12 +44,13 @@ def score_sentences(
         tokenizer: its tokenizer.
         sentences: strings; an empty one is scored as `<eos>` after `<eos>`.
         batch_size: sentences in one pass, sorted by length and padded.
+        progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
 
     Raises:
         ValueError: see `score_encoded_sentences`.
     """
     encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
-    return score_encoded_sentences(model, tokenizer, encoded, batch_size)
+    return score_encoded_sentences(model, tokenizer, encoded, batch_size, progress)
 
 
 def score_encoded_sentences(
@@ -52,13 +58,15 @@ def score_encoded_sentences(
     tokenizer: PreTrainedTokenizerBase,
     encoded: Sequence[Sequence[int]],
     batch_size: int = 64,
+    progress: bool | None = None,
 ) -> list[SentenceScore]:
     """`score_sentences` for sentences that are token ids already, without special tokens.
 
     Raises:
         ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
     """
-    return [score for score, _ in _read_sentences(model, tokenizer, encoded, batch_size, with_distances=False)]
+    read = _read_sentences(model, tokenizer, encoded, batch_size, progress, with_distances=False)
+    return [score for score, _ in read]
 
 
 def score_with_distances(
@@ -66,11 +74,12 @@ def score_with_distances(
     tokenizer: PreTrainedTokenizerBase,
     encoded: Sequence[Sequence[int]],
     batch_size: int = 64,
+    progress: bool | None = None,
 ) -> list[tuple[SentenceScore, list[list[float]]]]:
     """`score_encoded_sentences`, and what trees are made from; the model reads every sentence once for both.
 
     Args:
-        model, tokenizer, encoded, batch_size: see there. The model must induce trees.
+        model, tokenizer, encoded, batch_size, progress: see there. The model must induce trees.
 
     Returns:
         For each sentence its score, and for each layer the syntactic distances of its tokens. A model with the same
@@ -79,7 +88,7 @@ def score_with_distances(
     Raises:
         ValueError: see `score_encoded_sentences`.
     """
-    return _read_sentences(model, tokenizer, encoded, batch_size, with_distances=True)
+    return _read_sentences(model, tokenizer, encoded, batch_size, progress, with_distances=True)
 
 
 def _read_sentences(
@@ -87,6 +96,7 @@ def _read_sentences(
     tokenizer: PreTrainedTokenizerBase,
     encoded: Sequence[Sequence[int]],
     batch_size: int,
+    progress: bool | None,
     with_distances: bool,
 ) -> list[tuple[SentenceScore, list[list[float]]]]:
     """The score of each sentence, and with distances those of its tokens by layer."""
@@ -99,12 +109,14 @@ def _read_sentences(
         check_token_ids(torch.cat(framed), model)
     read: list[tuple[SentenceScore, list[list[float]]] | None] = [None] * len(framed)
     order = sorted(range(len(framed)), key=lambda index: len(framed[index]))
-    for start in range(0, len(order), batch_size):
-        indices = order[start : start + batch_size]
-        rows = _read_batch(model, [framed[index] for index in indices], with_distances)
-        for index, (log_probabilities, distances) in zip(indices, rows, strict=True):
-            tokens = tokenizer.convert_ids_to_tokens(framed[index][1:].tolist())
-            read[index] = SentenceScore(tokens, log_probabilities), distances
+    with progress_bar(total=len(order), unit="sentence", shown=progress) as bar:
+        for start in range(0, len(order), batch_size):
+            indices = order[start : start + batch_size]
+            rows = _read_batch(model, [framed[index] for index in indices], with_distances)
+            for index, (log_probabilities, distances) in zip(indices, rows, strict=True):
+                tokens = tokenizer.convert_ids_to_tokens(framed[index][1:].tolist())
+                read[index] = SentenceScore(tokens, log_probabilities), distances
+            bar.update(len(indices))
     return read
 
 

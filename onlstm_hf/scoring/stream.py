@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import torch
 from torch.nn import functional as F
-from tqdm.auto import tqdm
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..models.heads import IGNORED_LABEL, next_token_loss
 from ..utils.evaluation_mode import evaluation_mode
+from ..utils.iteration import progress_bar
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def stream_log_likelihood(
     input_ids: torch.Tensor | Sequence[int],
     batch_size: int = 1,
     chunk_length: int = 256,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> StreamScore:
     """Scores a text as one stream, the state carried from its first token to its last.
 
@@ -57,7 +57,7 @@ def stream_log_likelihood(
         input_ids: `[N]` token ids.
         batch_size: rows; the papers use 10 for validation and 1 for the test.
         chunk_length: tokens of a row in one call of the model. It does not change the result.
-        progress: show a progress bar.
+        progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
 
     Raises:
         ValueError: if the stream is empty, has ids outside the vocabulary, or scores NaN; if the model's configuration
@@ -92,7 +92,7 @@ def stream_chunks(
     input_ids: torch.Tensor | Sequence[int],
     batch_size: int = 1,
     chunk_length: int = 256,
-    progress: bool = False,
+    progress: bool | None = None,
 ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Cuts a text into the inputs of successive calls of a model, and the targets that it should predict there.
 
@@ -111,7 +111,7 @@ def stream_chunks(
             raise ValueError(f"{name} must be at least 1, not {value}")
     rows = _as_rows(stream, _first_token_id(model), min(batch_size, len(stream)))
     inputs, targets = (row.to(model.device) for row in rows)
-    for start in tqdm(range(0, inputs.shape[1], chunk_length), unit="chunk", disable=not progress, leave=False):
+    for start in progress_bar(range(0, inputs.shape[1], chunk_length), unit="chunk", shown=progress):
         chunk = slice(start, start + chunk_length)
         yield inputs[:, chunk], targets[:, chunk]
 

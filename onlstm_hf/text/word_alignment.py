@@ -106,7 +106,7 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
     """The `(start, end)` of the marks before each word of a text, and of those after the last one.
 
     Marks are what stands between the words. Repeated ones (`...`, `--`) count as one, and so do neighbouring symbols
-    such as the parts of an emoji.
+    such as the parts of an emoji. Brackets and directed quotation marks (`“`, `»`) stand alone, as each has a partner.
 
     Args:
         text: the text.
@@ -117,6 +117,8 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
         character = text[position]
         if character.isspace() or character in _INVISIBLE:
             return ""
+        if category(character) in ("Ps", "Pe", "Pi", "Pf"):
+            return f"{character} at {position}"
         return character if category(character).startswith("P") else "symbols"
 
     gaps = zip([0, *(end for _, end in offsets)], [*(start for start, _ in offsets), len(text)], strict=True)

@@ -14,7 +14,14 @@ import numpy as np
 import pytest
 import torch
 
-from eval import evaluate_lm, evaluate_ngrams, evaluate_parsing
+from eval import (
+    evaluate_lm,
+    evaluate_ngrams,
+    evaluate_parsing,
+    evaluate_punctuation,
+    evaluate_syntax,
+    evaluate_word_order,
+)
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
@@ -31,6 +38,7 @@ from onlstm_hf.scoring.parsing_scores import mean_f1_interval, score_baselines, 
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.treebank import AS_WRITTEN, PRESETS, GoldTree, read_treebank
+from onlstm_hf.utils import iteration
 from tests.helpers.requirements import library
 
 library("datasets")
@@ -705,6 +713,34 @@ def test_bad_treebanks_are_refused_before_the_model_is_loaded(
 def test_an_unknown_layer_is_refused(capsys, checkpoint, treebank):
     assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "2"]) == 1
     assert "layer 2 does not exist" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("script", "arguments"),
+    [
+        (evaluate_lm, ["CHECKPOINT", "--files", "TEXT"]),
+        (evaluate_lm, ["CHECKPOINT", "--files", "TEXT", "--protocol", "sentence"]),
+        (evaluate_lm, ["CHECKPOINT", "--files", "TEXT", "--adapt", "cache", "--tune", "TEXT"]),
+        (evaluate_ngrams, ["--training-text", "TEXT", "--files", "TEXT"]),
+        (evaluate_parsing, ["CHECKPOINT", "--treebank", "TREEBANK", "--ensemble"]),
+        (evaluate_punctuation, ["CHECKPOINT", "--treebank", "TREEBANK"]),
+        (evaluate_syntax, ["CHECKPOINT", "--marvin-linzen", "PAIRS"]),
+        (evaluate_word_order, ["CHECKPOINT", "--files", "TEXT"]),
+    ],
+)
+def test_work_shows_its_progress_on_a_terminal_alone(
+    capsys, monkeypatch, tmp_path, checkpoint, text_file, treebank, script, arguments
+):
+    pairs = tmp_path / "pairs"
+    pairs.mkdir()
+    (pairs / "simple_agrmt.tsv").write_text("sing_MS_MV\tthe cat sat\tthe dogs sat\n", encoding="utf-8")
+    places = {"CHECKPOINT": checkpoint, "TEXT": text_file, "TREEBANK": treebank, "PAIRS": str(pairs)}
+    arguments = [places.get(argument, argument) for argument in arguments]
+    monkeypatch.setattr(iteration, "PROGRESS_AFTER_SECONDS", 0)
+    for is_terminal in (True, False):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda shown=is_terminal: shown)
+        assert script.main(arguments) == 0
+        assert ("%|" in capsys.readouterr().err) == is_terminal
 
 
 def test_the_scripts_run_from_a_checkout(project_root, checkpoint, treebank):

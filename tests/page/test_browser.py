@@ -41,6 +41,7 @@ LONG = (
 )
 NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
 NUM_COMPARED = 40
+FORMS = ["Brackets", "Square brackets", "LaTeX, qtree", "LaTeX, forest"]
 TABS = ("tree", "play", "gates", "expected", "learners", "correct")
 # Of the visible elements: the text, the edges, and the colours, or those of what they stand on where they have none.
 APPEARANCE = """
@@ -314,6 +315,68 @@ def test_a_constituent_shows_its_words_to_the_mouse_to_taps_and_to_the_arrow_key
     assert words().startswith("house: ") and " bits" in words()
 
 
+def test_marks_are_leaves_or_a_cue_and_the_address_keeps_the_choice(browser, project_root):
+    text = 'While the company was buying, the bank (based in New York) raised its "final" offer.'
+    model, tokenizer = load_checkpoint(str(project_root / "model_cards" / MODELS[0]))
+    trees = {choice: model.parse(text, tokenizer, punctuation=choice) for choice in ("drop", "attach", "cue")}
+    assert len({tree.to_bracket() for tree in trees.values()}) == 3
+
+    def shown():
+        browser.settle()
+        words, brackets = browser.run(
+            """const all = (selector) => [...document.querySelectorAll(selector)].map((found) => found.textContent);
+               return [all(".figure .word[data-index] text"), all(".exports pre")[0]];"""
+        )
+        return tuple(words), brackets
+
+    def choose(punctuation):
+        (label,) = [label for label in browser.find(".choice") if label.text.startswith("Punctuation")]
+        Select(label.find_element(By.TAG_NAME, "select")).select_by_value(punctuation)
+        browser.wait(lambda: f"punctuation={punctuation}" in browser.driver.current_url)
+
+    browser.open(text=text)
+    assert shown() == (trees["drop"].words, trees["drop"].to_bracket())
+    for punctuation in ("attach", "cue"):
+        choose(punctuation)
+        expected = (trees[punctuation].words, trees[punctuation].to_bracket())
+        browser.wait(lambda expected=expected: shown() == expected)
+        browser.picture(f"punctuation-{punctuation}")
+        address = browser.driver.current_url
+        browser.driver.get("about:blank")
+        browser.driver.get(address)
+        assert shown() == expected
+    assert "raised after marks" in " ".join(element.text for element in browser.find(".figure .caption"))
+    choose("attach")
+    browser.wait(lambda: shown()[0] == trees["attach"].words)
+    mark = trees["attach"].words.index("(")
+    browser.run(
+        f"""const mark = document.querySelector('.word[data-index="{mark}"]');
+            mark.dispatchEvent(new MouseEvent("click", {{ bubbles: true }}));"""
+    )
+    assert browser.text(".said").startswith("(: a mark")
+    assert browser.errors() == []
+
+
+def test_scores_and_the_other_tabs_are_about_words_whatever_becomes_of_marks(browser):
+    gold = '[S " [NP The old man] , " [VP sold [NP the house]] .]'
+    scores = []
+    for punctuation in ("drop", "attach"):
+        browser.open(text=gold, punctuation=punctuation)
+        scores.append([row.text for row in browser.find(".against-gold tbody tr")])
+        kinds = [len(browser.find(f".figure .node.{kind}[data-start]")) for kind in ("both", "one", "gold")]
+        scores[-1].append(kinds)
+    assert scores[0] == scores[1] and len(scores[0]) == 4
+    assert '"' in [word.text for word in browser.find(".figure .word[data-index]")]
+    for tab in TABS[1:]:
+        browser.open(text=gold, punctuation="attach", tab=tab)
+        assert browser.find("[role=tabpanel] svg")
+        assert '"' not in browser.text("[role=tabpanel]")
+    browser.button("Use it as the gold tree").click()  # which keeps the marks of the sentence
+    browser.wait(lambda: "Against the gold tree" in browser.text())
+    assert browser.find("#text")[0].get_attribute("value") == '[[" The old man , "] [sold [the house]] .]'
+    assert browser.errors() == []
+
+
 def test_the_splits_are_played_step_by_step_in_each_rule(browser):
     browser.open(text="the company said it expects to report a loss", tab="play")
     for rule in ("the papers' rule", "the rule without bias", "the rule of ranges"):
@@ -527,6 +590,8 @@ def test_files_of_the_figure_and_the_numbers_are_saved(browser, tmp_path):
     svg, png, tsv, record = (tmp_path / name for name in names)
     assert png.read_bytes().startswith(b"\x89PNG") and "#ffffff" in svg.read_text() and "var(" not in svg.read_text()
     assert tsv.read_text().splitlines()[0].startswith("word\tdistance, layer 1")
+    assert [form.text for form in browser.find(".exports h3")] == FORMS
+    assert all("old" in form.text for form in browser.find(".exports pre"))
     content = json.loads(record.read_text())
     assert content["made_by"].startswith("onlstm-ptb-small-distilled") and len(content["words"]) > 5
     assert browser.errors() == []
@@ -541,6 +606,7 @@ def test_axe_finds_nothing_in_any_state_and_all_fits_and_can_be_read(browser, ax
     states = [{"text": f"{GOLD}\n{LONG}", "tab": tab} for tab in TABS]
     states += [{"view": view} for view in ("pairs", "class", "growing", "about")]
     states += [{"text": "(the cat"}, {"text": "zyzzyva quux"}]
+    states += [{"text": f'"Yes," he said (again).\n{GOLD}', "punctuation": name} for name in ("attach", "cue")]
     for fields in states:
         browser.open(**fields)
         assert violations(browser, axe) == [], fields
@@ -552,7 +618,8 @@ def test_axe_finds_nothing_in_any_state_and_all_fits_and_can_be_read(browser, ax
             assert contrast(*map(channels, element["colors"])) >= 4.5, (fields, element)
         for element in browser.run(APPEARANCE, "h1, label, textarea, summary, .ask button, .tools > button, h2"):
             assert -1 <= element["left"] <= element["right"] <= width + 1, (fields, element)
-        browser.picture(f"{size}-{theme}-{fields.get('view') or fields.get('tab') or 'message'}")
+        name = fields.get("view") or fields.get("tab") or fields.get("punctuation") or "message"
+        browser.picture(f"{size}-{theme}-{name}")
 
 
 def test_letters_are_large_on_a_projector_and_the_figure_is_as_wide_as_the_window(browser):

@@ -114,6 +114,19 @@ def test_brackets_are_read_back_by_the_package(words):
     assert InducedTree.from_bracket(text, labelled=False) == tree
 
 
+def test_brackets_are_those_of_the_package():
+    generator = random.Random(4)
+    trees = [random_tree(generator, length) for length in range(9) for _ in range(60)]
+    found = run_script(
+        "return data.map((tree) => [exports.toBrackets(tree), exports.toSquareBrackets(tree)])",
+        [as_json(tree) for tree in trees],
+        exports="trees/exports.js",
+    )
+    for tree, (round_brackets, square_brackets) in zip(trees, found, strict=True):
+        assert round_brackets == tree.to_bracket()
+        assert square_brackets == round_brackets.translate(str.maketrans("()", "[]"))
+
+
 def as_json(tree):
     return {"words": list(tree.words), "spans": tree.spans()}
 

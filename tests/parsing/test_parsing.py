@@ -1,3 +1,4 @@
+import sys
 from unittest import mock
 
 import numpy
@@ -11,6 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, tree_from_distances
 from onlstm_hf.parsing import mixin as parsing
 from onlstm_hf.parsing import sentences as batching
+from onlstm_hf.utils import iteration
 
 WORDS = [f"w{index}" for index in range(40)]
 SENTENCES = st.lists(st.lists(st.sampled_from([*WORDS, "unseen", "🐈"]), max_size=9), max_size=12)
@@ -338,9 +340,12 @@ def test_a_progress_bar_shows_on_long_jobs_or_on_request(monkeypatch, capsys):
         return "sentence" in capsys.readouterr().err
 
     assert shown(progress=True)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert not shown() and not shown(progress=False)
-    monkeypatch.setattr(parsing, "PROGRESS_AFTER_SECONDS", 0)
+    monkeypatch.setattr(iteration, "PROGRESS_AFTER_SECONDS", 0)
     assert shown() and not shown(progress=False)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
+    assert not shown()  # a file gets no bar
 
 
 # Subword tokenizers

@@ -190,6 +190,21 @@ def test_a_dataset_folder_with_gold_trees_in_a_column(project, monkeypatch, stre
     assert second["validation_loss"] < first["validation_loss"]
 
 
+@pytest.mark.parametrize("streaming", ["false", "true"])
+def test_a_resumed_run_says_how_much_of_a_streamed_dataset_is_compared(project, monkeypatch, capsys, streaming):
+    datasets = library("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", project / "cache")
+    write_dataset(project / "dataset")
+    Path("recipe.yaml").write_text(RECIPE)
+    options = [*ADAMW, "--dataset", "dataset", "--streaming", streaming]
+    said = []
+    for max_steps in (2, 4):
+        results = train("run", *options, "--max_steps", max_steps, "--resume")
+        assert results["updates"] == max_steps
+        said.append(f"{train_lm.NUM_STREAMED_LINES:,}" in capsys.readouterr().out)
+    assert said == [False, streaming == "true"]
+
+
 def test_learning_rates_follow_schedule_and_chunk_length(project):
     train("run", *ADAMW, "--random_bptt", "false", "--max_steps", "8")
     rates = [entry["learning_rate"] for entry in log_of("run", "learning_rate")]

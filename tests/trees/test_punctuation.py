@@ -11,6 +11,9 @@ from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.punctuation import attach_marks, raise_at_marks
 
+FOUR, SIX = list("abcd"), list("abcdef")
+THREE_PAIRS = [(0, 2), (2, 4), (4, 6)]
+
 
 def with_marks(words: list[str], spans, text: str) -> InducedTree:
     offsets, end = [], 0
@@ -28,17 +31,69 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
     [
         # a comma hangs on the smallest constituent that has both its neighbours
         ([(0, 2), (2, 4)], "a b, c d.", [["a", "b"], ",", ["c", "d"], "."]),
-        # an opening mark begins the largest constituent that begins after it
-        ([(1, 4), (1, 3)], "a (b c) d", ["a", ["(", ["b", "c"], ")", "d"]]),
-        ([(2, 4)], 'a b, "c d"!?', ["a", "b", ",", ['"', "c", "d"], '"', "!", "?"]),
+        # an opening mark and its partner hang on the smallest constituent with the words between them
+        ([(1, 4), (1, 3)], "a (b c) d", ["a", [["(", "b", "c", ")"], "d"]]),
+        ([(1, 4)], "a (b c) d", ["a", ["(", "b", "c", ")", "d"]]),
+        ([(2, 4)], 'a b, "c d"!?', ["a", "b", ",", ['"', "c", "d", '"'], "!", "?"]),
+        ([(0, 2)], '— "a b," c d', ["—", ['"', "a", "b", ",", '"'], "c", "d"]),
         ([(0, 2), (2, 4)], "“a b — c d”", ["“", ["a", "b"], "—", ["c", "d"], "”"]),
+        ([(1, 4), (2, 4)], '"a," b c (d).', ['"', "a", ",", '"', ["b", ["c", "(", "d", ")"]], "."]),
         # a single word is no constituent
-        ([(0, 2), (2, 4)], "a (b) c d", [["a", "(", "b"], ")", ["c", "d"]]),
+        ([(0, 2), (2, 4)], "a (b) c d", [["a", "(", "b", ")"], ["c", "d"]]),
+        # a constituent has only some of the words between the marks
+        ([(0, 2), (2, 4)], "a (b c) d", [["a", "(", "b"], ["c", ")", "d"]]),
+        # no word stands between the marks
+        ([(0, 2), (2, 4)], "a b () c d", [["a", "b"], "(", ")", ["c", "d"]]),
+        # a mark without a partner begins the largest constituent that begins after it, or hangs as a comma does
+        ([(1, 4), (1, 3)], "a (b c d", ["a", ["(", ["b", "c"], "d"]]),
+        ([(1, 4), (1, 3)], "a b c) d", ["a", [["b", "c"], ")", "d"]]),
+        # pairs and single marks in one gap
+        ([(1, 4), (1, 3)], "a [(b c) d", ["a", ["[", ["(", "b", "c", ")"], "d"]]),
+        ([(1, 4), (1, 3)], "a ([b c) d", ["a", [["(", "[", "b", "c", ")"], "d"]]),
+        ([(0, 3), (1, 3)], "a [“b c]” d", [["a", ["[", "“", "b", "c", "]"]], "”", "d"]),
+        ([(0, 3)], "a b [(c) d", [["a", "b", "[", "(", "c", ")"], "d"]),
+        ([(2, 4)], "a [b (c) d]", ["a", "[", "b", ["(", "c", ")", "d"], "]"]),
+        ([(2, 4)], "a {[b (c} d", ["a", "{", "[", "b", ["(", "c", "}", "d"]]),
         ([], "... a b c d 🙂", ["...", "a", "b", "c", "d", "🙂"]),
     ],
 )
 def test_marks_hang_as_in_treebanks(spans, text, expected):
-    assert with_marks(["a", "b", "c", "d"], spans, text).to_nested() == expected
+    assert with_marks(FOUR, spans, text).to_nested() == expected
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *("()", "[]", "{}", "（）", "「」", "“”", "‘’", "„“", "„”", "‚‘", "«»", "»«", "»»", "‹›", "›‹", "””"),
+        *("¿?", "¡!", "¡ !!!", '""', "''", "`'", "`` ''", '`` "', "'' ''", "**", "__"),
+    ],
+)
+def test_the_partner_of_an_opening_mark_is_found(pair):
+    opening, closing = pair.split() if " " in pair else pair
+    expected = [["a", "b"], [opening, "c", "d", closing], ["e", "f"]]
+    for text in (f"a b {opening}c d{closing} e f", f"a b {opening} c d {closing} e f", f"a b{opening}c d{closing}e f"):
+        assert with_marks(SIX, THREE_PAIRS, text).to_nested() == expected
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ('a b--"c d"--e f', [["a", "b"], "--", ['"', "c", "d", '"'], "--", ["e", "f"]]),
+        ("a b \"c 'd'\" e f", [["a", "b"], ['"', "c", "'", "d", "'", '"'], ["e", "f"]]),
+        ("a b \"'c' d\" e f", [["a", "b"], ['"', "'", "c", "'", "d", '"'], ["e", "f"]]),
+        ('a b "c "d" " e f', [["a", "b"], ['"', "c", '"', "d", '"', '"'], ["e", "f"]]),
+        ("a b “c „d“” e f", [["a", "b"], ["“", "c", "„", "d", "“", "”"], ["e", "f"]]),
+        ("a b ((c) d) e f", [["a", "b"], ["(", "(", "c", ")", "d", ")"], ["e", "f"]]),
+        ('a b (c "d) e f', [["a", "b"], ["(", "c", '"', "d", ")"], ["e", "f"]]),
+        # signs of inches, apostrophes, and marks the other way round
+        ('a b" c d" e f', [["a", "b"], '"', ["c", "d"], '"', ["e", "f"]]),
+        ("a 'b 'c d e f", [["a", "'", "b"], ["'", "c", "d"], ["e", "f"]]),
+        ("a b) c d ( e f", [["a", "b"], ")", ["c", "d"], ["(", "e", "f"]]),
+        ("a b? c d! e f", [["a", "b"], "?", ["c", "d"], "!", ["e", "f"]]),
+    ],
+)
+def test_quotation_marks_open_before_a_word_and_close_after_one(text, expected):
+    assert with_marks(SIX, THREE_PAIRS, text).to_nested() == expected
 
 
 def test_marks_have_places_and_no_distance():
@@ -51,25 +106,58 @@ def test_marks_have_places_and_no_distance():
     assert record["spans"] == [{"text": "a, b!", "start": 1, "end": 6, "word_start": 0, "word_end": 4}]
 
 
-@given(st.lists(st.tuples(st.floats(0, 1), st.sampled_from(["", ",", " (", ")", "“", "...", "”"])), max_size=8))
-def test_without_its_marks_the_tree_is_as_before(parts):
-    words = [f"w{number}" for number in range(len(parts))]
-    text, offsets = "", []
-    for word, (_, mark) in zip(words, parts, strict=True):
-        text += mark + " "
-        offsets.append((len(text), len(text) + len(word)))
-        text += word
-    tree = tree_from_distances([distance for distance, _ in parts], words)
-    tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words))
-    attached = attach_marks(tree, text, mark_offsets(text, offsets))
-    word_leaves = [leaf for leaf, word in enumerate(attached.words) if word.startswith("w")]
-    index = {leaf: number for number, leaf in enumerate(word_leaves)}
-    kept = set()
-    for start, end in attached.spans():
-        inside = [index[leaf] for leaf in range(start, end) if leaf in index]
-        if len(inside) > 1:
-            kept.add((inside[0], inside[-1] + 1))
-    assert kept == set(tree.spans())
+@st.composite
+def marked_sentences(draw):
+    """A tree, its text with single and paired marks, and for each pair its two places and the words between them."""
+    distances = draw(st.lists(st.floats(0, 1), max_size=7))
+    words = [f"w{number}" for number in range(len(distances))]
+    spans = tree_from_distances(distances, words, draw(st.sampled_from(["right", "none"]))).spans()
+    text, offsets, pairs = "", [], []
+    kinds, opened = draw(st.permutations(["()", "“”", "«»", '""', "**", "„“", "¿?"])), []
+    for gap in range(len(words) + 1):
+        while opened and (gap == len(words) or draw(st.booleans())):
+            closing, place, first = opened.pop()
+            pairs.append((place, len(text), first, gap))
+            text += closing
+        text += draw(st.sampled_from(["", ",", "... ", " —", "}", " [", "🙂", "()"])) + " "
+        while kinds and gap < len(words) and draw(st.booleans()):
+            opening, closing = kinds.pop()
+            opened.append((closing, len(text), gap))
+            text += opening
+        if gap < len(words):
+            offsets.append((len(text), len(text) + len(words[gap])))
+            text += words[gap]
+    tree = InducedTree.from_spans(words, [span for span in spans if draw(st.booleans())], distances)
+    return replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words)), text, pairs
+
+
+@given(marked_sentences())
+def test_pairs_are_siblings_and_without_its_marks_the_tree_is_as_before(sentence):
+    tree, text, pairs = sentence
+    marks = mark_offsets(text, tree.offsets)
+    attached = attach_marks(tree, text, marks)
+    assert list(attached.offsets) == sorted([*tree.offsets, *(place for gap in marks for place in gap)])
+    assert [text[start:end] for start, end in attached.offsets] == list(attached.words)
+
+    leaf_at = {start: leaf for leaf, (start, _) in enumerate(attached.offsets)}
+    word_at = [leaf_at[start] for start, _ in tree.offsets]
+
+    def words_in(start, end):
+        inside = [number for number, leaf in enumerate(word_at) if start <= leaf < end]
+        return (inside[0], inside[-1] + 1) if inside else None
+
+    def parent(leaf):
+        around = [(start, end) for start, end in attached.spans() if start <= leaf < end]
+        return min(around, key=lambda span: span[1] - span[0])
+
+    spans = [words_in(*span) for span in attached.spans()]
+    assert [span for span in spans if span and span[1] - span[0] > 1] == tree.spans()
+    for opening, closing, first, last in pairs:
+        if not any(start < first < end < last or first < start < last < end for start, end in tree.spans()):
+            assert parent(leaf_at[opening]) == parent(leaf_at[closing])
+            around = [span for span in tree.spans() if span[0] <= first and last <= span[1]]
+            smallest = min(around, key=lambda span: span[1] - span[0], default=(0, 1))
+            assert words_in(*parent(leaf_at[opening])) == smallest
 
 
 def test_distances_rise_at_marks_by_standard_deviations_of_the_sentence():

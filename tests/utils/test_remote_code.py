@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import shutil
 import sys
 import warnings
@@ -195,6 +196,17 @@ def test_few_files_travel_and_all_of_one_folder(path):
     assert {file.parent for file in travelling} == {PACKAGE / "models"}
     assert len(travelling) <= MAX_FILES
     assert sum(len(file.read_text(encoding="utf-8").splitlines()) for file in travelling) <= MAX_LINES
+
+
+def test_the_guide_to_the_code_counts_these_files_and_lines():
+    page = (PACKAGE.parent / "docs" / "code.md").read_text(encoding="utf-8")
+    (row,) = (line for line in page.splitlines() if "files of code in a checkpoint" in line)
+    counts = re.findall(r"(\d), ([\d,]+) \|", row)
+    for (num_files, num_lines), model_type in zip(counts, ("onlstm", "prpn", "rnn"), strict=True):
+        names = (f"{kind}_{model_type}.py" for kind in ("modeling", "configuration"))
+        travelling = closure(*(PACKAGE / "models" / name for name in names))
+        lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in travelling)
+        assert (num_files, num_lines) == (str(len(travelling)), f"{lines:,}"), model_type
 
 
 @pytest.mark.parametrize("path", sorted(closure(*MODELS)), ids=lambda path: path.relative_to(PACKAGE).as_posix())

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 
 from onlstm_hf.trees.averaging import best_trees
 from onlstm_hf.trees.distances import distances_of_tree
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances
+from onlstm_hf.utils.iteration import progress_bar
 from training.grammar.model import NeuralGrammar
 from training.grammar.sentences import EncodedSentences, groups_of_one_length
 
@@ -19,7 +19,7 @@ STORED_RULE = "none"
 
 
 def parse_sentences(
-    model: NeuralGrammar, sentences: EncodedSentences, batch_size: int, progress: bool = False
+    model: NeuralGrammar, sentences: EncodedSentences, batch_size: int, progress: bool | None = False
 ) -> list[InducedTree]:
     """The binary tree of each sentence whose spans have the highest sum of probabilities under the grammar.
 
@@ -29,12 +29,12 @@ def parse_sentences(
         model: the grammar.
         sentences: of any length.
         batch_size: words of a batch.
-        progress: whether to show a bar.
+        progress: whether to show a bar; see `progress_bar`.
     """
     trees = [InducedTree.from_spans(words, ()) for words in sentences.words]
     longer = [index for index, ids in enumerate(sentences.ids) if len(ids) > 2]
     groups = groups_of_one_length(longer, sentences.ids, batch_size)
-    for group in tqdm(groups, desc="parsing", unit="batch", disable=not progress):
+    for group in progress_bar(groups, description="parsing", unit="batch", shown=progress):
         input_ids = torch.tensor([sentences.ids[index] for index in group], device=model.device)
         marginals = model.span_marginals(input_ids).double().cpu().numpy()
         best = best_trees(marginals, [sentences.words[index] for index in group], ties="right")

@@ -32,11 +32,13 @@ class HeldOutText:
     tokenizer: PreTrainedTokenizerBase
     independent: bool
 
-    def score(self, model: PreTrainedModel, batch_size: int, progress: bool = False) -> StreamScore:
+    def score(self, model: PreTrainedModel, batch_size: int, progress: bool | None = False) -> StreamScore:
         """Log likelihood of the whole text. The batch size changes that of a stream a little: each row starts anew."""
         if not self.independent:
             return stream_log_likelihood(model, self.stream, batch_size, progress=progress)
-        scores = [score.total() for score in score_sentences(model, self.tokenizer, self.sentences, batch_size)]
+        scores = [
+            score.total() for score in score_sentences(model, self.tokenizer, self.sentences, batch_size, progress)
+        ]
         return StreamScore(sum(score.total_log_likelihood for score in scores), len(self.stream))
 
 

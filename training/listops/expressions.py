@@ -16,6 +16,7 @@ from onlstm_hf.logic.listops import (
     generate_listops,
     read_listops_file,
 )
+from onlstm_hf.utils.iteration import progress_bar
 from training.classification.batches import Example, encode_examples
 from training.listops.recipe import ListOpsDataArguments
 
@@ -42,7 +43,8 @@ def load_listops_splits(arguments: ListOpsDataArguments) -> ListOpsSplits:
     """
     if arguments.expressions is None:
         total = arguments.num_train + arguments.num_validation + arguments.num_test
-        generated = list(generate_listops(total, arguments.expressions_seed))
+        drawn = generate_listops(total, arguments.expressions_seed)
+        generated = list(progress_bar(drawn, total=total, unit="expression"))
         test, train = generated[: arguments.num_test], generated[arguments.num_test :]
     else:
         train, test = (

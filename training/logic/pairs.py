@@ -11,6 +11,7 @@ from onlstm_hf import build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.logic.formulas import MAX_OPERATORS, OPERATORS, RELATIONS, VARIABLES, LogicPair, split_by_operators
 from onlstm_hf.logic.pairs import SPLITS, read_logic_dataset, read_logic_files
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
+from onlstm_hf.utils.iteration import progress_bar
 from training.classification.batches import Example, encode_examples
 from training.logic.recipe import LogicDataArguments
 
@@ -36,7 +37,8 @@ def load_logic_splits(arguments: LogicDataArguments) -> LogicSplits:
     """
     source = arguments.pairs
     if source is None:
-        splits = split_by_operators(generate_logic_pairs(arguments.num_pairs, arguments.pairs_seed))
+        drawn = generate_logic_pairs(arguments.num_pairs, arguments.pairs_seed)
+        splits = split_by_operators(progress_bar(drawn, total=arguments.num_pairs, unit="pair"))
     elif any(Path(source, name).is_file() for name in SPLITS):
         splits = read_logic_files(source)
     else:

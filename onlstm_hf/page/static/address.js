@@ -1,6 +1,6 @@
 // What is shown stands in the page's own address, after #, so that a link shows it again. It is sent to nobody.
 
-const FIELDS = ["view", "text", "model", "layer", "rule", "tab", "first", "second", "at", "sentences"];
+const FIELDS = ["view", "text", "model", "layer", "rule", "punctuation", "tab", "first", "second", "at", "sentences"];
 
 export function readAddress() {
   const fields = {};

@@ -19,7 +19,7 @@ async function render() {
   const number = ++latest,
     isCurrent = () => number === latest;
   const fields = readAddress(),
-    name = fields.view === "about" ? "about" : VIEWS[fields.view] ? fields.view : "parse";
+    name = fields.view === "about" ? "about" : Object.hasOwn(VIEWS, fields.view) ? fields.view : "parse";
   shownFields = fields;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");

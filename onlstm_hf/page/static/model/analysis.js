@@ -4,21 +4,30 @@ import { readTree } from "../trees/brackets.js";
 import { hasInner } from "../trees/scores.js";
 import { treeOf } from "../trees/spans.js";
 import { treeFromDistances } from "../trees/distances.js";
+import { attachMarks, marksOf, raiseAtMarks } from "../trees/punctuation.js";
 
-// The words of a part of a text (see `partsOf`) as a tokenizer reads them: { words, ids, wordOfToken, isUnknown, gold,
-// labels, named }. Of a tree in brackets each word is read by itself; it may become several words or none.
-export function encodePart({ text, isTree }, tokenizer) {
-  if (!isTree) return { ...tokenizer.read(text), gold: null, named: [] };
-  const tree = readTree(text);
-  if (!hasInner(tree)) return { ...tokenizer.read(tree.words.join(" ")), gold: null, named: tree.named, isFlat: true };
-  const encoded = { words: [], ids: [], wordOfToken: [], isUnknown: [] },
+// The words of a part of a text (see `partsOf`) as a tokenizer reads them: { text, words, places, ids, wordOfToken,
+// isUnknown, gold, named }, where `places` are those of the words in the text. Of a tree in brackets each word is read by
+// itself; it may become several words or none. Its text has its words and tagged marks, with spaces between them.
+export function encodePart(part, tokenizer) {
+  if (!part.isTree) return { text: part.text, ...tokenizer.read(part.text), gold: null, named: [] };
+  const tree = readTree(part.text);
+  if (!hasInner(tree)) {
+    const text = tree.words.join(" ");
+    return { text, ...tokenizer.read(text), gold: null, named: tree.named, isFlat: true };
+  }
+  const encoded = { text: "", words: [], places: [], ids: [], wordOfToken: [], isUnknown: [] },
     starts = [0];
-  for (const word of tree.words) {
+  tree.words.forEach((word, index) => {
     const read = tokenizer.read(word);
-    encoded.wordOfToken.push(...read.wordOfToken.map((index) => encoded.words.length + index));
+    encoded.text += [...tree.marks[index], ""].join(" ");
+    encoded.places.push(...read.places.map((place) => place.map((at) => encoded.text.length + at)));
+    encoded.text += `${word} `;
+    encoded.wordOfToken.push(...read.wordOfToken.map((number) => encoded.words.length + number));
     for (const name of ["words", "ids", "isUnknown"]) encoded[name].push(...read[name]);
     starts.push(encoded.words.length);
-  }
+  });
+  encoded.text += tree.marks.at(-1).join(" ");
   const labels = new Map();
   const spans = tree.spans
     .map(([start, end]) => [starts[start], starts[end]])
@@ -32,8 +41,9 @@ export function encodePart({ text, isTree }, tokenizer) {
 }
 
 // Reads an encoded sentence with a checkpoint, and adds for each word what was found: `surprisals`, `endSurprisal`,
-// `expected` (the likeliest words there, and last of all after the sentence), `distances` and `gates` by layer.
-export async function analyze(encoded, checkpoint) {
+// `expected` (the likeliest words there, and last of all after the sentence), `distances` and `gates` by layer. With
+// punctuation as a "cue" the distances are raised at marks.
+export async function analyze(encoded, checkpoint, punctuation = "drop") {
   const reading = await checkpoint.read(encoded.ids);
   const { words, wordOfToken } = encoded;
   const firstToken = words.map((_, word) => wordOfToken.indexOf(word));
@@ -49,7 +59,10 @@ export async function analyze(encoded, checkpoint) {
     surprisals,
     endSurprisal: reading.surprisals.at(-1),
     expected: [...firstToken, wordOfToken.length].map(guesses),
-    distances: reading.distances.map((layer) => firstToken.map((token) => layer[token])),
+    distances: reading.distances.map((layer) => {
+      const ofWords = firstToken.map((token) => layer[token]);
+      return punctuation === "cue" ? raiseAtMarks(ofWords, marksOf(encoded.text, encoded.places)) : ofWords;
+    }),
     gates: reading.forgetGates.map((layer) => firstToken.map((token) => layer[token])),
   };
 }
@@ -60,5 +73,29 @@ export const total = ({ surprisals, endSurprisal }) => surprisals.reduce((a, b) 
 
 // The tree of a layer, counted from 0, by a rule.
 export const treeOfLayer = ({ words, distances }, layer, rule) => treeFromDistances(distances[layer], words, rule);
+
+// An analysis and its tree over leaves: the words, and with punctuation "attach" the marks between them, for which the
+// model found nothing. `wordAt` has for each word its leaf, and `wordsIn` turns a constituent into one over words.
+export function onLeaves({ analysis, tree, punctuation }) {
+  const { text, places, gold } = analysis;
+  const marks = punctuation === "attach" ? marksOf(text, places) : [...places, null].map(() => []);
+  const attach = (tree) => tree && attachMarks(tree, text, places, marks);
+  const { words, wordAt } = attach(tree ?? { spans: [] });
+  const spread = (values) => {
+    const ofLeaves = words.map(() => null);
+    values.forEach((value, word) => (ofLeaves[wordAt[word]] = value));
+    return ofLeaves;
+  };
+  return {
+    words,
+    wordAt,
+    wordsIn: (span) => span.map((edge) => wordAt.filter((leaf) => leaf < edge).length),
+    tree: attach(tree),
+    gold: attach(gold),
+    isUnknown: spread(analysis.isUnknown),
+    surprisals: spread(analysis.surprisals),
+    distances: analysis.distances.map(spread),
+  };
+}
 
 export const shareUnknown = ({ isUnknown }) => isUnknown.filter(Boolean).length / Math.max(isUnknown.length, 1);

@@ -4,22 +4,8 @@ import { sortSpans } from "./spans.js";
 
 const CLOSING = { "(": ")", "[": "]" };
 // Tags whose leaves are no words, as in the papers' protocol: punctuation, currency signs, empty elements.
-const DROPPED_TAGS = new Set([
-  ",",
-  ".",
-  ":",
-  "``",
-  "''",
-  "-LRB-",
-  "-RRB-",
-  "HYPH",
-  "NFP",
-  "$",
-  "#",
-  "C$",
-  "A$",
-  "-NONE-",
-]);
+const MARK_TAGS = new Set([",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"]);
+const DROPPED_TAGS = new Set([...MARK_TAGS, "$", "#", "C$", "A$", "-NONE-"]);
 const ROOTS = new Set(["TOP", "ROOT", "S1", "VROOT"]);
 const LABELS = new Set(
   (
@@ -49,8 +35,9 @@ export function looksLikeTree(text) {
   return true;
 }
 
-// Reads a tree: { words, spans, labels, named }. `labels` has the labels of a constituent, by its span; `named` are all
-// labels in the order in which they stand in the text. Spans are the constituents of two words or more.
+// Reads a tree: { words, spans, labels, named, marks }. `labels` has the labels of a constituent, by its span; `named` are
+// all labels in the order in which they stand in the text; `marks` has the tagged marks before each word and after the
+// last one, which are no words. Spans are the constituents of two words or more.
 export function readTree(text) {
   text = withoutTree(text);
   const root = parse(text),
@@ -60,13 +47,20 @@ export function readTree(text) {
   const words = [],
     spans = [],
     labels = new Map(),
-    named = new Set();
+    named = new Set(),
+    marks = [[]];
+  const add = (word) => {
+    words.push(unescaped(word));
+    marks.push([]);
+  };
   const visit = (node, isRoot) => {
     const { parts } = node;
     if (labelled && parts.length === 2 && parts.every(isText)) {
-      if (DROPPED_TAGS.has(parts[0])) return;
-      named.add(cleaned(parts[0]));
-      words.push(unescaped(parts[1]));
+      const [tag, word] = parts;
+      if (MARK_TAGS.has(tag)) marks.at(-1).push(unescaped(word));
+      if (DROPPED_TAGS.has(tag)) return;
+      named.add(cleaned(tag));
+      add(word);
       return;
     }
     const hasLabel = labelled && isText(parts[0]) && parts.length > 1;
@@ -74,7 +68,7 @@ export function readTree(text) {
     if (label) named.add(label);
     const start = words.length;
     for (const part of hasLabel ? parts.slice(1) : parts) {
-      if (isText(part)) words.push(unescaped(part));
+      if (isText(part)) add(part);
       else visit(part, false);
     }
     const wraps = isRoot && labelled && (label === null || ROOTS.has(label));
@@ -87,7 +81,7 @@ export function readTree(text) {
   };
   visit(root, true);
   if (words.length > 1 && !labels.has(`0-${words.length}`)) spans.push([0, words.length]);
-  return { words, spans: sortSpans(spans), labels, named: [...named] };
+  return { words, spans: sortSpans(spans), labels, named: [...named], marks };
 }
 
 const isText = (part) => typeof part === "string";
@@ -143,9 +137,10 @@ function hasLabels(root) {
     numBare = 0;
   const visit = ({ parts }) => {
     const texts = parts.filter(isText);
-    if (isText(parts[0]) && parts.length > 1) first.push(parts[0]);
+    const isTagged = parts.length === 2 && texts.length === 2;
+    if (isText(parts[0]) && parts.length > 1) first.push(MARK_TAGS.has(parts[0]) && !isTagged ? "?" : parts[0]);
     else if (texts.length > 1) first.push("?"); // words beside each other with a bracket before them
-    if (parts.length === 2 && texts.length === 2) numTagged++;
+    if (isTagged) numTagged++;
     else numBare += Math.max(texts.length - 1, 0);
     parts.filter((part) => !isText(part)).forEach(visit);
   };

@@ -17,9 +17,27 @@ const bracketed = (word) =>
     .replaceAll(")", "-RRB-");
 const squared = (word) => word.replaceAll("[", "-LSB-").replaceAll("]", "-RSB-");
 
-export const toBrackets = (tree) => fold(tree, bracketed, (parts) => `(${parts.join(" ")})`);
+export const toBrackets = (tree) => inBrackets(tree, bracketed, "(", ")");
 
-export const toSquareBrackets = (tree) => fold(tree, squared, (parts) => `[${parts.join(" ")}]`);
+export const toSquareBrackets = (tree) => inBrackets(tree, squared, "[", "]");
+
+// The first word gets brackets of its own where it would look like a label: ((a) (b c) (d e)).
+function inBrackets(tree, write, opening, closing) {
+  const isBinary = tree.spans.length === tree.words.length - 1;
+  const isApart = !isBinary && looksLabelled(nest(tree));
+  const enclosed = (text) => `${opening}${text}${closing}`;
+  const leaf = (word, end) => (isApart && end === 1 ? enclosed(write(word)) : write(word));
+  return fold(tree, leaf, (parts) => enclosed(parts.join(" ")));
+}
+
+const isWord = ({ children }) => !children.length;
+
+// Whether each constituent could be a label with one word or with constituents.
+function looksLabelled({ children: [first, ...others] }) {
+  const isTagged = others.length === 1 && isWord(others[0]);
+  const isLabelled = others.every((other) => !isWord(other) && looksLabelled(other));
+  return Boolean(first) && isWord(first) && others.length > 0 && (isTagged || isLabelled);
+}
 
 const LATEX = { "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
 const latex = (word) => `{${word.replace(/[\\~^&%$#_{}]/g, (character) => LATEX[character] ?? `\\${character}`)}}`;

@@ -2,6 +2,7 @@
 
 import { button, element, table } from "../dom.js";
 import { goTo } from "../address.js";
+import { onLeaves } from "../model/analysis.js";
 import { toBrackets, toSquareBrackets } from "../trees/exports.js";
 import { hasInner, score } from "../trees/scores.js";
 import { leftBranching, rightBranching } from "../trees/spans.js";
@@ -47,8 +48,14 @@ export function correctTab(sentence) {
     ),
     bracketEditor(words, begin.spans, width, update),
     result,
-    button("Use it as the gold tree", () => goTo({ ...sentence.fields, text: toSquareBrackets(current), tab: "" }), {
+    button("Use it as the gold tree", () => goTo({ ...sentence.fields, text: asText(sentence, current), tab: "" }), {
       class: "main",
     }),
   );
+}
+
+// The tree as a text for the field. Where marks count, they stay in it.
+function asText({ analysis, punctuation }, tree) {
+  const marked = punctuation === "drop" ? "drop" : "attach";
+  return toSquareBrackets(onLeaves({ analysis, tree, punctuation: marked }).tree);
 }

@@ -117,7 +117,7 @@ export class Picture {
       const width = Math.max(textWidth(word, size), size * 0.8),
         x = centers[index];
       const group = shape("g", { class: isUnknown[index] ? "word unknown" : "word", "data-index": index });
-      if (surprisals) {
+      if (surprisals && surprisals[index] !== null) {
         const opacity = 0.45 * Math.min(surprisals[index] / 16, 1);
         group.append(
           shape("rect", {

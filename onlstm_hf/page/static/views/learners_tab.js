@@ -64,7 +64,7 @@ export function learnersTab(sentence) {
   );
 }
 
-async function learnersOf({ checkpoint: own, tree, part, analysis, rule }, names) {
+async function learnersOf({ checkpoint: own, tree, part, analysis, rule, punctuation }, names) {
   const learners = analysis.gold ? [["gold", analysis.gold]] : [];
   if (tree) learners.push([own.name, tree]);
   for (const name of names) {
@@ -74,7 +74,7 @@ async function learnersOf({ checkpoint: own, tree, part, analysis, rule }, names
     }
     const other = await checkpoint(name);
     if (!other.hasTrees) continue;
-    const found = await analyze(encodePart(part, other.tokenizer), other);
+    const found = await analyze(encodePart(part, other.tokenizer), other, punctuation);
     if (found.words.join(" ") !== analysis.words.join(" ")) {
       throw new Error(`${name} divides this sentence into other words: ${found.words.join(" ")}`);
     }

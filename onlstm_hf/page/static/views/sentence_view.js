@@ -23,6 +23,12 @@ const TABS = {
   correct: ["Correct it", correctTab],
 };
 export const RULE_NAMES = { right: "the papers' rule", none: "without bias", ranges: "ranges (gates of a PRPN)" };
+const PUNCTUATION_NAMES = { drop: "leave out", attach: "attach", cue: "cue" };
+const PUNCTUATION_HELP = {
+  attach:
+    "Marks are leaves of the tree, in its picture and its brackets. Scores and the other tabs use the words alone.",
+  cue: "A mark raises the distance of the word after it. This is not the papers' protocol, which has no punctuation.",
+};
 const MAX_SENTENCES = 20,
   MAX_WORDS = 120,
   MAX_CHARACTERS = 20_000;
@@ -33,13 +39,15 @@ export async function sentenceView(site, fields, isCurrent) {
   const examples = examplesFor(own.about.language);
   const text = fields.text ?? examples.sentences[0].text;
   const layer = chosenLayer(fields.layer, own.about),
-    rule = RULE_NAMES[fields.rule] ? fields.rule : "right";
+    rule = Object.hasOwn(RULE_NAMES, fields.rule) ? fields.rule : "right",
+    asked = Object.hasOwn(PUNCTUATION_NAMES, fields.punctuation) ? fields.punctuation : "drop",
+    punctuation = own.hasTrees ? asked : "drop";
   const known = { ...fields, model: fields.model, text };
   const results = element("div", { id: "results", "aria-live": "off" });
   const view = element(
     "div",
     { class: "sentence-view" },
-    form(site, own, known, { model, layer, rule }, examples),
+    form(site, own, known, { model, layer, rule, punctuation }, examples),
     results,
   );
 
@@ -47,7 +55,7 @@ export async function sentenceView(site, fields, isCurrent) {
     results.setAttribute("aria-busy", "true");
     results.replaceChildren(element("p", { class: "help" }, "Reading …"));
     try {
-      const sections = await readText({ site, own, text, layer, rule, fields: known, results });
+      const sections = await readText({ site, own, text, layer, rule, punctuation, fields: known, results });
       if (!isCurrent()) return;
       results.replaceChildren(...sections);
       announce(`Shown: ${text.slice(0, 80)}`);
@@ -66,7 +74,7 @@ function chosenLayer(asked, about) {
   return Number.isInteger(layer) && layer >= 0 && layer < about.layers.length ? layer : about.parse_layer;
 }
 
-function form(site, own, fields, { model, layer, rule }, examples) {
+function form(site, own, fields, { model, layer, rule, punctuation }, examples) {
   const area = element("textarea", {
     id: "text",
     rows: 2,
@@ -107,6 +115,7 @@ function form(site, own, fields, { model, layer, rule }, examples) {
         change("layer"),
       ),
     own.hasTrees && choice("Rule", Object.entries(RULE_NAMES), rule, change("rule")),
+    own.hasTrees && choice("Punctuation", Object.entries(PUNCTUATION_NAMES), punctuation, change("punctuation")),
   ];
   const gallery = element(
     "details",
@@ -142,6 +151,7 @@ function form(site, own, fields, { model, layer, rule }, examples) {
       element("button", { type: "submit", class: "main", id: "parse" }, "Parse"),
       choices,
     ),
+    own.hasTrees && PUNCTUATION_HELP[punctuation] && element("p", { class: "help" }, PUNCTUATION_HELP[punctuation]),
     element(
       "p",
       { class: "help" },
@@ -164,7 +174,7 @@ function aboutModel({ name, about }) {
   );
 }
 
-async function readText({ site, own, text, layer, rule, fields, results }) {
+async function readText({ site, own, text, layer, rule, punctuation, fields, results }) {
   const notes = [];
   if (text.length > MAX_CHARACTERS)
     throw new Error(`These are ${text.length} characters; at most ${MAX_CHARACTERS} are read at a time.`);
@@ -185,7 +195,7 @@ async function readText({ site, own, text, layer, rule, fields, results }) {
         `The sentence that begins with “${words.words.slice(0, 5).join(" ")}” has ${words.words.length} words; at most ${MAX_WORDS} can be parsed.`,
       );
     }
-    const analysis = await analyze(words, own);
+    const analysis = await analyze(words, own, punctuation);
     sections.push(
       section({
         site,
@@ -194,6 +204,7 @@ async function readText({ site, own, text, layer, rule, fields, results }) {
         analysis,
         layer,
         rule,
+        punctuation,
         fields,
         width: results.clientWidth - 2,
         number: sections.length,
@@ -220,7 +231,7 @@ function languageName(code) {
   return new Intl.DisplayNames("en", { type: "language" }).of(code);
 }
 
-function section({ site, own, part, analysis, layer, rule, fields, width, number }) {
+function section({ site, own, part, analysis, layer, rule, punctuation, fields, width, number }) {
   const title = analysis.words.join(" ");
   const tree = analysis.distances.length ? treeOfLayer(analysis, layer, rule) : null;
   const layerName = own.about.layers.length > 1 ? `, ${own.about.layers[layer]}` : "";
@@ -231,13 +242,15 @@ function section({ site, own, part, analysis, layer, rule, fields, width, number
     analysis,
     layer,
     rule,
+    punctuation,
     fields,
     width,
     tree,
     title,
     stem: fileStem(title),
     caption: tree
-      ? `${own.name}${layerName}, ${rule === "right" ? "the papers' rule" : rule === "none" ? "rule without bias" : "rule of ranges"}`
+      ? `${own.name}${layerName}, ${rule === "right" ? "the papers' rule" : rule === "none" ? "rule without bias" : "rule of ranges"}` +
+        (punctuation === "cue" ? ", punctuation as a cue" : "")
       : own.name,
   };
   const named = analysis.named.length > 0 && `Read as labels: ${analysis.named.join(", ")}.`;
@@ -253,7 +266,7 @@ function section({ site, own, part, analysis, layer, rule, fields, width, number
 
 function tabs(sentence, number) {
   const { fields } = sentence;
-  let current = TABS[fields.tab] ? fields.tab : "tree";
+  let current = Object.hasOwn(TABS, fields.tab) ? fields.tab : "tree";
   const panel = element("div", { role: "tabpanel", id: `panel-${number}`, tabindex: "-1" });
   const list = element("div", { role: "tablist", class: "tabs", "aria-label": `Views of: ${sentence.title}` });
   const show = (name) => {

@@ -1,7 +1,8 @@
-// The tree of a sentence over its words, with the distances that made it right below, and everything to take away.
+// The tree of a sentence over its words, or over words and marks, with the distances that made it right below, and
+// everything to take away.
 
 import { announce, button, element, save, table } from "../dom.js";
-import { END, total } from "../model/analysis.js";
+import { END, onLeaves, total } from "../model/analysis.js";
 import { fileStem, shown, toBrackets, toForest, toQtree, toSquareBrackets, toTsv } from "../trees/exports.js";
 import { score } from "../trees/scores.js";
 import { key, keysOf, leftBranching, rightBranching } from "../trees/spans.js";
@@ -11,8 +12,9 @@ import { pngOf, svgDocument } from "./saving.js";
 
 const LONG = 25; // words, from which on the outline is shown beside the figure
 
-export function treeTab(sentence) {
-  const { analysis, tree, width } = sentence;
+export function treeTab(given) {
+  const sentence = { ...given, leaves: onLeaves(given) };
+  const { analysis, leaves, tree, width } = sentence;
   const parts = element("div", { class: "tree-tab" });
   const say = element(
     "output",
@@ -25,7 +27,7 @@ export function treeTab(sentence) {
   const box = element("div", {});
   const draw = () => {
     const svg = drawSentence(sentence, allLayers);
-    box.replaceChildren(interactive(svg, analysis.words, (chosen) => (say.textContent = described(sentence, chosen))));
+    box.replaceChildren(interactive(svg, leaves.words, (chosen) => (say.textContent = described(sentence, chosen))));
   };
   draw();
   sentence.figure = () => box.querySelector("svg");
@@ -46,12 +48,12 @@ export function treeTab(sentence) {
   );
   parts.append(say, box, tools);
   if (tree) {
-    const words = outline(tree, (word) =>
+    const words = outline(leaves.tree, (leaf) =>
       element(
         "span",
-        { class: marks(sentence, word) },
-        analysis.words[word],
-        analysis.isUnknown[word] && element("span", { class: "mark" }, " unknown"),
+        { class: classOf(sentence, leaf) },
+        leaves.words[leaf],
+        leaves.isUnknown[leaf] && element("span", { class: "mark" }, " unknown"),
       ),
     );
     const isLong = analysis.words.length > LONG;
@@ -69,8 +71,15 @@ export function treeTab(sentence) {
   return parts;
 }
 
-function drawSentence({ analysis, tree, checkpoint, layer, rule, width, caption }, allLayers) {
-  const { words, gold, surprisals, isUnknown, distances } = analysis;
+function drawSentence(
+  { analysis, leaves, tree: overWords, checkpoint, layer, rule, punctuation, width, caption },
+  allLayers,
+) {
+  const { words, wordAt, wordsIn, tree, gold, surprisals, isUnknown, distances } = leaves;
+  const kindOf = (other, mine) => {
+    const kind = kindsAgainst(other, mine);
+    return (span) => kind(wordsIn(span));
+  };
   const columns = columnsOf(words, width, { left: 44 });
   const picture = new Picture(
     columns,
@@ -78,12 +87,12 @@ function drawSentence({ analysis, tree, checkpoint, layer, rule, width, caption 
   );
   if (gold && tree) {
     picture.caption("gold tree");
-    picture.tree(gold, { kindOf: kindsAgainst(tree, "gold"), labels: gold.labels, panel: 0 });
+    picture.tree(gold, { kindOf: kindOf(overWords, "gold"), labels: gold.labels, panel: 0 });
     picture.words();
   }
   if (tree) {
     picture.caption(caption);
-    picture.tree(tree, { kindOf: kindsAgainst(gold), panel: 1 });
+    picture.tree(tree, { kindOf: kindOf(analysis.gold), panel: 1 });
   }
   picture.words({ isUnknown, surprisals });
   const kinds = tree && gold ? ["both", "one", "gold"] : [];
@@ -91,47 +100,46 @@ function drawSentence({ analysis, tree, checkpoint, layer, rule, width, caption 
   const shownLayers = allLayers ? distances.map((_, index) => index) : distances.length ? [layer] : [];
   shownLayers.sort((a, b) => (b === layer) - (a === layer) || a - b); // the one that makes the tree is next to it
   for (const index of shownLayers) {
-    const name = checkpoint.about.layers[index];
-    const makes =
-      index === layer
-        ? distances.length > 1
-          ? `distances of ${name}, which make the tree`
-          : "distances, which make the tree"
-        : `distances of ${name}`;
-    picture.measure({ name: makes, values: distances[index], unused: rule === "right" ? -1 : 0 });
+    const of = distances.length > 1 ? ` of ${checkpoint.about.layers[index]}` : "";
+    const makes = index === layer ? ", which make the tree" : "";
+    const raised = punctuation === "cue" ? ", raised after marks" : "";
+    const name = `distances${of}${raised}${makes}`;
+    picture.measure({ name, values: distances[index], unused: rule === "right" ? -1 : wordAt[0] });
   }
   picture.measure({ name: "surprisal: how unexpected a word is, in bits", values: surprisals, kind: "bars" });
   return picture.finish();
 }
 
-function described({ analysis, tree, layer }, chosen) {
-  const { words, surprisals, distances, isUnknown, gold } = analysis;
+function described({ analysis: { gold }, leaves, tree, layer }, chosen) {
+  const { words, wordsIn, surprisals, distances, isUnknown } = leaves;
   if (chosen.word !== undefined) {
     const { word } = chosen;
+    if (surprisals[word] === null) return `${words[word]}: a mark, which the model does not read`;
     const distance = distances.length ? `, distance ${shown(distances[layer][word])}` : "";
     return (
       `${words[word]}: ${surprisals[word].toFixed(1)} bits${distance}` +
       (isUnknown[word] ? "; the model does not know this word and reads <unk>" : "")
     );
   }
-  const span = key([chosen.start, chosen.end]);
+  const [start, end] = wordsIn([chosen.start, chosen.end]),
+    span = key([start, end]);
   const where = gold && tree ? agreement(keysOf(tree.spans).has(span), keysOf(gold.spans).has(span)) : "";
-  return `${chosen.words.join(" ")} (words ${chosen.start + 1} to ${chosen.end})${where}`;
+  return `${chosen.words.join(" ")} (words ${start + 1} to ${end})${where}`;
 }
 
 const agreement = (inTree, inGold) =>
   inTree && inGold ? ", in both trees" : inTree ? ", only in this tree" : ", only in the gold tree";
 
-function marks({ analysis: { gold, isUnknown }, tree }, word) {
-  if (isUnknown[word]) return "unknown";
+function classOf({ analysis: { gold }, leaves: { tree, wordsIn, isUnknown } }, leaf) {
+  if (isUnknown[leaf]) return "unknown";
   if (!gold || !tree) return null;
-  // A word is marked where a constituent begins with it that only one of the trees has.
-  const starting = ({ spans }) => spans.filter(([start]) => start === word).map(key);
+  // A leaf is coloured where a constituent begins with it that only one of the trees has.
+  const starting = tree.spans.filter(([start]) => start === leaf).map((span) => key(wordsIn(span)));
   const other = keysOf(gold.spans);
-  return starting(tree).every((span) => other.has(span)) ? "agrees" : "differs";
+  return starting.every((span) => other.has(span)) ? "agrees" : "differs";
 }
 
-function againstGold({ analysis: { words, gold }, tree, checkpoint }) {
+function againstGold({ analysis: { words, gold }, tree, checkpoint, punctuation }) {
   if (!tree) return null;
   const rows = [
     [checkpoint.name, tree],
@@ -146,12 +154,15 @@ function againstGold({ analysis: { words, gold }, tree, checkpoint }) {
     { class: "against-gold" },
     element("h3", {}, "Against the gold tree"),
     table("Scores against the gold tree", ["tree of", "F1", "precision", "recall"], rows, { class: "scores" }),
-    element("p", { class: "help" }, "In percent. The whole sentence does not count, as in the papers."),
+    element(
+      "p",
+      { class: "help" },
+      `In percent. The whole sentence does not count, as in the papers${punctuation === "attach" ? ", nor do marks" : ""}.`,
+    ),
   );
 }
 
-function numbersOf({ analysis, checkpoint }) {
-  const { words, distances, surprisals, endSurprisal, isUnknown } = analysis;
+function numbersOf({ analysis: { endSurprisal }, leaves: { words, distances, surprisals, isUnknown }, checkpoint }) {
   const columns = [
     "word",
     ...checkpoint.about.layers.map((name) => `distance, ${name}`),
@@ -195,12 +206,12 @@ function numbers(sentence) {
 function recordOf(sentence) {
   const [columns, ...rows] = numbersOf(sentence);
   const words = rows.map((row) => Object.fromEntries(columns.map((name, index) => [name, row[index]])));
-  const tree = sentence.tree ? toBrackets(sentence.tree) : null;
+  const tree = sentence.leaves.tree && toBrackets(sentence.leaves.tree);
   return `${JSON.stringify({ sentence: sentence.title, made_by: sentence.caption, tree, words }, null, 1)}\n`;
 }
 
 function exportsOf(sentence) {
-  const { tree } = sentence;
+  const { tree } = sentence.leaves;
   const forms = {
     Brackets: toBrackets,
     "Square brackets": toSquareBrackets,

@@ -1,0 +1,142 @@
+// Punctuation between the words of a sentence: as leaves of a tree, and as a cue to its constituents. The rules are
+// those of `onlstm_hf/trees/punctuation.py`, and of `mark_offsets` in `onlstm_hf/text/word_alignment.py`.
+
+import { key, treeOf } from "./spans.js";
+
+// Standard deviations that a mark adds to the distance of the word after it.
+const CUE_STRENGTH = 4;
+
+// Opening marks, each with the marks that can close it. `` counts as “, and '' as ”.
+const CLOSING_MARKS = {
+  ...{ "(": ")", "[": "]", "{": "}", "（": "）", "［": "］", "｛": "｝" },
+  ...{ "〈": "〉", "《": "》", "「": "」", "『": "』", "【": "】" },
+  ...{ "“": '”"', "‘": "’", "„": "“”", "‚": "‘’", "«": "»", "‹": "›", "»": "«»", "›": "‹›", "”": "”" },
+  ...{ '"': '"', "'": "'", "`": "`'", "*": "*", _: "_", "¿": "?", "¡": "!" },
+};
+const QUOTES = { "``": "“", "''": "”" };
+const INVISIBLE = /[\u00ad\u200b\u2060\ufeff]/u;
+const SPACE = /[\t-\r\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/u;
+
+// The places [start, end) of the marks before each word of a text, and of those after the last one. Repeated marks count
+// as one, and so do neighbouring symbols; brackets and directed quotation marks stand alone.
+export function marksOf(text, places) {
+  return [...places, [text.length]].map(([to], gap) => {
+    const marks = [],
+      from = gap ? places[gap - 1][1] : 0;
+    let previous = "";
+    for (const { 0: character, index } of text.slice(from, to).matchAll(/./gsu)) {
+      const start = from + index,
+        end = start + character.length,
+        run = runOf(character, start);
+      if (run && run === previous) marks.at(-1)[1] = end;
+      else if (run) marks.push([start, end]);
+      previous = run;
+    }
+    return marks;
+  });
+}
+
+function runOf(character, start) {
+  if (SPACE.test(character) || INVISIBLE.test(character)) return "";
+  if (/[\p{Ps}\p{Pe}\p{Pi}\p{Pf}]/u.test(character)) return `${character} at ${start}`;
+  return /\p{P}/u.test(character) ? character : "symbols";
+}
+
+// Raises the distance of each word that a mark stands before, except that of the first.
+export function raiseAtMarks(distances, marks) {
+  const mean = distances.reduce((a, b) => a + b, 0) / distances.length;
+  const variance = distances.reduce((sum, distance) => sum + (distance - mean) ** 2, 0) / distances.length;
+  const step = CUE_STRENGTH * Math.sqrt(variance);
+  return distances.map((distance, word) => distance + (word && marks[word].length ? step : 0));
+}
+
+// Hangs marks on a tree of words, as treebanks do: { words, spans, labels, wordAt }, where `wordAt` has for each word its
+// leaf. An opening mark and the one that closes it hang on the smallest constituent that has all words between them. A
+// single opening mark begins the largest constituent that begins after it; every other one hangs as high as it can.
+export function attachMarks(tree, text, places, marks) {
+  const leaves = [],
+    wordAt = [],
+    found = [];
+  marks.forEach((between, gap) => {
+    for (const place of between) {
+      found.push(markOf(text, place, places[gap - 1], places[gap], gap, leaves.length));
+      leaves.push(place);
+    }
+    if (gap < places.length) wordAt.push(leaves.push(places[gap]) - 1);
+  });
+  const held = constituentsWithMarks(tree.spans, found, wordAt);
+  const spanOnLeaves = ([start, end]) => {
+    if (end - start === places.length) return [0, leaves.length];
+    const inside = held.filter(({ gap, holder }) => (gap === start || gap === end) && has([start, end], holder));
+    const own = [wordAt[start], wordAt[end - 1], ...inside.map(({ leaf }) => leaf)];
+    return [Math.min(...own), Math.max(...own) + 1];
+  };
+  const onLeaves = new Map(tree.spans.map((span) => [key(span), spanOnLeaves(span)]));
+  const labels = [...(tree.labels ?? [])].map(([span, names]) => [key(onLeaves.get(span)), names]);
+  const words = leaves.map(([start, end]) => text.slice(start, end));
+  return { ...treeOf(words, [...onLeaves.values()]), labels: new Map(labels), wordAt };
+}
+
+// Whether a mark can open and close is read off the text: a quotation mark looks the same at both ends.
+function markOf(text, [start, end], before, after, gap, leaf) {
+  const mark = text.slice(start, end),
+    kind = QUOTES[mark] ?? String.fromCodePoint(mark.codePointAt(0));
+  const touchesLeft = Boolean(before) && !SPACE.test(text.slice(before[1], start)),
+    touchesRight = Boolean(after) && !SPACE.test(text.slice(end, after[0]));
+  const isAmbiguous = Object.hasOwn(CLOSING_MARKS, kind);
+  const opensByNature = /[\p{Ps}\p{Pi}¿¡]/u.test(kind);
+  return {
+    kind,
+    gap,
+    leaf,
+    canOpen: opensByNature || (isAmbiguous && (touchesRight || !touchesLeft)),
+    canClose: !isAmbiguous || touchesLeft || !touchesRight,
+  };
+}
+
+// Pairs each mark that can close with the last open one of its kind. Marks left open between them stay single.
+function pairsOf(marks) {
+  const pairs = [],
+    opened = [];
+  for (const mark of marks) {
+    const depth = mark.canClose ? opened.findLastIndex(({ kind }) => CLOSING_MARKS[kind]?.includes(mark.kind)) : -1;
+    if (depth >= 0) pairs.push([opened.splice(depth)[0], mark]);
+    else if (mark.canOpen) opened.push(mark);
+  }
+  return pairs;
+}
+
+// The marks at the ends of constituents, each with the constituent that it hangs on.
+function constituentsWithMarks(spans, marks, wordAt) {
+  const holders = new Map(),
+    closing = new Set();
+  for (const [first, last] of pairsOf(marks)) {
+    closing.add(last.leaf);
+    const holder = smallestWith(spans, [first.gap, last.gap]);
+    if (holder) [first, last].forEach(({ leaf }) => holders.set(leaf, holder));
+  }
+  const largest = new Map([...spans].reverse().map((span) => [span[0], span])); // of those that begin with a word
+  const following = [...wordAt];
+  for (const { leaf, gap, canOpen } of [...marks].reverse()) {
+    if (!largest.has(gap) || leaf !== following[gap] - 1 || !canOpen || closing.has(leaf)) continue;
+    if (!holders.has(leaf)) holders.set(leaf, largest.get(gap));
+    if (holders.get(leaf)[0] === gap) following[gap] = leaf;
+  }
+  return marks
+    .filter(({ leaf }) => holders.has(leaf))
+    .map(({ leaf, gap }) => ({ leaf, gap, holder: holders.get(leaf) }));
+}
+
+// The smallest constituent with these words; none where there are no words, or another constituent crosses them.
+function smallestWith(spans, words) {
+  const [start, end] = words;
+  let smallest = null;
+  for (const span of start < end ? spans : []) {
+    const [from, to] = span;
+    if (has(span, words)) smallest = span;
+    else if ((from < start && start < to) || (from < end && end < to)) return null;
+  }
+  return smallest;
+}
+
+const has = ([from, to], [start, end]) => from <= start && end <= to;

@@ -1,0 +1,196 @@
+"""Punctuation in the page's script, against the package."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from onlstm_hf import InducedTree, build_word_tokenizer, tree_from_distances
+from onlstm_hf.text.word_alignment import mark_offsets
+from onlstm_hf.trees.punctuation import CLOSING_MARKS, attach_marks, raise_at_marks
+from tests.helpers.page_scripts import run_script
+
+PAIRS = [(opening, closing) for opening, all_closing in CLOSING_MARKS.items() for closing in all_closing]
+# Further marks, joined to words and not; numbers of UTF-16 units and of characters differ for the last ones.
+MARKS = [
+    *(",", ".", "...", "--", " — ", ";", "?", "!?", "((", "))", " ( ", " ) ", "()", "·", "/", "**", "$", "+="),
+    *(' "', '" ', '""', " '", "' ", "``", "''", " ``", "'' ", "\u200b", "\u00ad,", "\u00a0,", "\u3000", "\u001c"),
+    *("\u0301", "🙂", "👩‍👩‍👧🇩🇪", "𝄞 "),
+]
+SENTENCES = [
+    '"Yes," he said (again).',
+    "The company (which makes “cars”) said it doesn't “expect [sic] to report” a 'loss'.",
+    "``We know,'' he said -- \"the firms' plan,\" (in '86) 'n' all ... ¿verdad? «Oui», „ja“, »nein«.",
+    "🙂 a 👩‍👩‍👧 (b 𝄞 c) d",
+]
+
+
+def random_sentences(number):
+    """Texts of words with marks between them, the places of their words, and distances for these."""
+    generator = random.Random(0)
+    for _ in range(number):
+        num_words = generator.randrange(0, 9)
+        opening, closing = generator.choice(PAIRS)
+        marks = [*generator.sample(MARKS, 3), opening, closing, f" {opening}", f"{closing} "]
+        text, offsets = "", []
+        for index in range(num_words + 1):
+            text += "".join(generator.choices(marks, k=generator.choice((0, 0, 1, 1, 2, 4))))
+            text += " " * generator.randrange(2)
+            if index < num_words:
+                word = generator.choice(["a", "cat", "n't", "𝔘x", "don’t"])
+                offsets.append((len(text), len(text) + len(word)))
+                text += word
+        yield text, offsets, [generator.random() for _ in offsets]
+
+
+def typed_sentences():
+    generator = random.Random(1)
+    for text in SENTENCES:
+        offsets, position = [], 0
+        for piece in text.split():
+            start = text.index(piece, position)
+            position = start + len(piece)
+            inside = [start + index for index, character in enumerate(piece) if character.isalnum()]
+            offsets += [(inside[0], inside[-1] + 1)] if inside else []
+        yield text, offsets, [generator.random() for _ in offsets]
+
+
+CASES = [*typed_sentences(), *random_sentences(1500)]
+
+
+def utf16(text, offsets):
+    return [[len(text[:place].encode("utf-16-le")) // 2 for place in pair] for pair in offsets]
+
+
+def as_case(text, offsets, distances):
+    return [text, utf16(text, offsets), distances]
+
+
+def test_marks_stand_where_the_package_finds_them():
+    found = run_script(
+        "return data.map(([text, places]) => punctuation.marksOf(text, places))",
+        [as_case(*case) for case in CASES],
+        punctuation="trees/punctuation.js",
+    )
+    for (text, offsets, _), marks in zip(CASES, found, strict=True):
+        assert marks == [utf16(text, gap) for gap in mark_offsets(text, offsets)], text
+
+
+def test_distances_rise_at_marks_as_in_the_package():
+    found = run_script(
+        """return data.map(([text, places, distances]) =>
+             punctuation.raiseAtMarks(distances, punctuation.marksOf(text, places)))""",
+        [as_case(*case) for case in CASES],
+        punctuation="trees/punctuation.js",
+    )
+    for (text, offsets, distances), raised in zip(CASES, found, strict=True):
+        after_mark = [bool(gap) for gap in mark_offsets(text, offsets)[:-1]]
+        assert raised == pytest.approx(raise_at_marks(distances, after_mark), rel=1e-12), text
+
+
+@pytest.mark.parametrize("share", [1, 0.6])
+def test_marks_hang_where_the_package_hangs_them(share):
+    generator = random.Random(2)
+    cases, expected = [], []
+    for text, offsets, distances in CASES:
+        words = [text[start:end] for start, end in offsets]
+        spans = tree_from_distances(distances, words, generator.choice(("right", "none"))).spans()
+        tree = InducedTree.from_spans(words, [span for span in spans if generator.random() < share], distances)
+        tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(words))
+        cases.append([*as_case(text, offsets, distances), {"words": words, "spans": tree.spans()}])
+        expected.append(attach_marks(tree, text, mark_offsets(text, offsets)))
+    found = run_script(
+        """return data.map(([text, places, , tree]) => {
+             const attached = punctuation.attachMarks(tree, text, places, punctuation.marksOf(text, places));
+             const none = punctuation.attachMarks(tree, text, places, [...places, null].map(() => []));
+             return { ...attached, brackets: exports.toBrackets(attached), none };
+           })""",
+        cases,
+        punctuation="trees/punctuation.js",
+        exports="trees/exports.js",
+    )
+    for (_, _, _, given), tree, attached in zip(cases, expected, found, strict=True):
+        assert attached["words"] == list(tree.words)
+        assert [tuple(span) for span in attached["spans"]] == tree.spans(), tree
+        assert [tree.words[leaf] for leaf in attached["wordAt"]] == given["words"]
+        assert attached["none"]["words"] == given["words"]
+        assert [tuple(span) for span in attached["none"]["spans"]] == given["spans"]
+        assert attached["brackets"] == tree.to_bracket()
+
+
+def test_trees_with_marks_are_read_back_by_the_page():
+    trees = []
+    for text, offsets, distances in typed_sentences():
+        tree = tree_from_distances(distances, [text[start:end] for start, end in offsets])
+        tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(offsets))
+        attached = attach_marks(tree, text, mark_offsets(text, offsets))
+        trees.append({"words": list(attached.words), "spans": [list(span) for span in attached.spans()]})
+    found = run_script(
+        """return data.map((tree) =>
+             [exports.toBrackets, exports.toSquareBrackets].map((write) => brackets.readTree(write(tree))))""",
+        trees,
+        exports="trees/exports.js",
+        brackets="trees/brackets.js",
+    )
+    for tree, readings in zip(trees, found, strict=True):
+        assert [{name: reading[name] for name in tree} for reading in readings] == [tree] * 2
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    """A tokenizer that leaves marks out, as `tokenizer.json` describes it."""
+    text = ["we know he said again"]
+    built = build_word_tokenizer(text, split="treebank", lowercase=True, drop_punctuation=True)
+    return json.loads(built.backend_tokenizer.to_str())
+
+
+@pytest.mark.parametrize(
+    "text, marked",
+    [
+        (
+            "(S (`` ``) (S (NP (PRP We)) (VP (VBP know) (-NONE- *))) (, ,) ('' '') (NP (PRP he)) "
+            "(VP (VBD said) (-LRB- -LRB-) (ADVP (RB again)) (-RRB- -RRB-) ($ $)) (. .))",
+            "`` We know , '' he said ( again ) .",
+        ),
+        ('[" [We know] , " [he [said -- again]] .]', '" We know , " he said -- again .'),
+    ],
+)
+def test_a_gold_tree_has_marks_between_its_words(tokenizer, text, marked):
+    encoded, leaves = run_script(
+        """const own = new tokenizer.Tokenizer(data.tokenizer);
+           const encoded = analysis.encodePart({ text: data.text, isTree: true }, own);
+           const found = { ...encoded, surprisals: [1, 2, 3, 4, 5], distances: [[0.1, 0.2, 0.3, 0.4, 0.5]] };
+           return [encoded, analysis.onLeaves({ analysis: found, tree: null, punctuation: "attach" })];""",
+        {"text": text, "tokenizer": tokenizer},
+        tokenizer="model/tokenizer.js",
+        analysis="model/analysis.js",
+    )
+    assert [encoded["text"][start:end] for start, end in encoded["places"]] == encoded["words"]
+    assert encoded["words"] == ["We", "know", "he", "said", "again"]
+    assert leaves["words"] == leaves["gold"]["words"] == marked.split()
+    is_word = [word.isalpha() for word in leaves["words"]]
+    for name, values in (("surprisals", [1, 2, 3, 4, 5]), ("distances", [0.1, 0.2, 0.3, 0.4, 0.5])):
+        remaining = iter(values)
+        (spread,) = [leaves[name]] if name == "surprisals" else leaves[name]
+        assert spread == [next(remaining) if word else None for word in is_word]
+
+
+def test_a_cue_raises_the_distances_of_every_layer_and_changes_nothing_else(tokenizer):
+    layers = [[0.5, 0.1, 0.4, 0.2, 0.3], [0.1, 0.2, 0.3, 0.4, 0.9]]
+    dropped, cued = run_script(
+        """const own = new tokenizer.Tokenizer(data.tokenizer);
+           const encoded = analysis.encodePart({ text: "We know, he said (again).", isTree: false }, own);
+           const surprisals = [1, 2, 3, 4, 5, 6],
+             expected = surprisals.map(() => []);
+           const reading = { surprisals, expected, distances: data.layers, forgetGates: [] };
+           const read = (punctuation) => analysis.analyze(encoded, { read: async () => reading }, punctuation);
+           return [await read(), await read("cue")];""",
+        {"layers": layers, "tokenizer": tokenizer},
+        tokenizer="model/tokenizer.js",
+        analysis="model/analysis.js",
+    )
+    assert dropped.pop("distances") == layers
+    for distances, raised in zip(layers, cued.pop("distances"), strict=True):
+        assert raised == pytest.approx(raise_at_marks(distances, [False, False, True, False, True]))
+    assert cued == dropped
