@@ -1,7 +1,7 @@
 """Averages the trees that several models find in a text, for another model to learn: no gold tree is needed.
 
     python training/average_trees.py SEED1 SEED2 SEED3 --files train.txt --output-dir runs/averaged
-    python training/average_trees.py SEED1 runs/grammar/text.ranks.xz --files train.txt --output-dir runs/averaged
+    python training/average_trees.py SEED1 SEED2 runs/grammar/text.ranks.xz=2 --files train.txt --output-dir runs/all
     python training/average_trees.py SEED1 --files train.txt --output-dir runs/ranks --only-ranks
 
 Each sentence gets the binary tree that agrees best with those of all models and layers, found exactly: of the trees
@@ -10,12 +10,12 @@ that the rule of splitting by distances can make, because distances will have to
     HASH.ranks.xz       the trees of each model (by the hash of its weights) as ranks of its distances, without the
                         words: the same command continues from them after an interruption, and another one with further
                         models. Such a file may also be named in the place of a model
+Each model counts 1, or WEIGHT where its name is given as MODEL=WEIGHT.
 """
 
 import argparse
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -36,6 +36,7 @@ from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program
 from onlstm_hf.utils.results_file import portable
+from training.grammar.votes import split_weight
 from training.language_models.text_batches import TextLines
 from training.language_models.validation import distances_of_layers
 
@@ -53,19 +54,21 @@ class Member:
         model_type: its type.
         layer: counted from 0; `None` for a model with the same distances for all layers.
         trees: of all sentences.
+        weight: that it counts in the average.
     """
 
     model: str
     model_type: str
     layer: int | None
     trees: list[InducedTree]
+    weight: float
 
 
 def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Parses the text with every model, averages the trees, and writes the file."""
     options.output_dir.mkdir(parents=True, exist_ok=True)
     if options.only_ranks:
-        for name in options.models:
+        for name, _ in map(split_weight, options.models):
             _, path = parsed_text(name, options)
             print(f"trees of {name} in {path}")
         return
@@ -74,7 +77,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     chosen = range(0, len(sentences), max(1, len(sentences) // AGREEMENT_SENTENCES))
     matrix = tree_agreement([[member.trees[index] for index in chosen] for member in members])
     agreements = mean_agreement(matrix, np.ones_like(matrix, dtype=bool)).tolist()
-    weights = member_weights(members, agreements, options)
+    weights = agreements if options.by_agreement else [member.weight for member in members]
     generator = np.random.default_rng(options.seed)
     of_sentences = progress_bar(
         zip(*(member.trees for member in members), strict=True),
@@ -110,7 +113,8 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     Raises:
         ValueError: if the models split the text into other words, lack the layer, or are one layer in all.
     """
-    models, files = ([name for name in options.models if is_file_of_trees(name) == stored] for stored in (False, True))
+    weighted = list(map(split_weight, options.models))
+    models, files = ([name for name, _ in weighted if is_file_of_trees(name) == kept] for kept in (False, True))
     by_name: dict[str, SentenceDistances] = {}
     for name in models:
         by_name[name], _ = parsed_text(name, options)
@@ -119,29 +123,17 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     sentences = by_name[models[0]].sentences if models else [tuple(line.split()) for line in lines_with_words(options)]
     by_name |= {name: read_trees_of_text(name, sentences) for name in files}
     members = []
-    for name in progress_bar(options.models, description="building trees", unit="model"):
+    for name, weight in progress_bar(weighted, description="building trees", unit="model"):
         stored = by_name[name]
         model_type = stored.model.get("model_type", "unknown")
         for layer in asked_layers(stored.by_layer, stored.parse_layer, options):
             if layer not in stored.by_layer:
                 raise ValueError(f"{name} has no layer {layer}; layers: {', '.join(map(str, stored.by_layer))}")
             trees = stored.trees(layer, options.branching_bias)
-            members.append(Member(portable(name), model_type, layer, trees))
+            members.append(Member(portable(name), model_type, layer, trees, weight))
     if len(members) < 2:
         raise ValueError("one layer of one model is no ensemble: give several models, or --layer all")
     return members
-
-
-def member_weights(
-    members: Sequence[Member], agreements: Sequence[float], options: argparse.Namespace
-) -> Sequence[float]:
-    """Weights of the layers of models: all the same, the agreement with the others, or the share of its type."""
-    if options.by_agreement:
-        return agreements
-    if options.by_type:
-        numbers = Counter(member.model_type for member in members)
-        return [1 / numbers[member.model_type] for member in members]
-    return [1] * len(members)
 
 
 def is_file_of_trees(name: str) -> bool:
@@ -204,7 +196,10 @@ def build_parser() -> argparse.ArgumentParser:
     """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "models", nargs="+", metavar="MODEL", help="checkpoint folder, name on the Hub, or file of trees; several"
+        "models",
+        nargs="+",
+        metavar="MODEL[=WEIGHT]",
+        help="checkpoint folder, name on the Hub, or file of trees; several",
     )
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the text, one sentence a line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")
@@ -230,16 +225,10 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
     parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model, and average nothing")
-    weights = parser.add_mutually_exclusive_group()
-    weights.add_argument(
+    parser.add_argument(
         "--by-agreement",
         action="store_true",
-        help="let each model and layer count by its mean agreement with all others, instead of all the same",
-    )
-    weights.add_argument(
-        "--by-type",
-        action="store_true",
-        help="let all types of model count the same, and share that equally among the models of a type",
+        help="let each model and layer count by its mean agreement with all others, in place of weights",
     )
     add_code_option(parser)
     add_implementation_option(parser)

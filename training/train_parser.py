@@ -9,7 +9,7 @@ The stages are scripts of this folder, and each leaves its files in the output f
     onlstm_ptb_small/seed_1111, ...   train_seeds.py: the voters, each recipe with each seed
     voters/                           the trees that they find in the training text
     grammar/seed_1111, ...            train_grammar.py: grammars that listen to these votes
-    averaged/                         average_trees.py: the average of all, in which each type of model counts the same
+    averaged/                         average_trees.py: the average of all, in which each recipe counts the same
     trials/, choice.json              train_lm.py: a few updates with each weight and margin of the ranking loss
     parser/seed_1111, ...             train_lm.py: the student, which starts from the voters of the first recipe
 
@@ -181,11 +181,12 @@ def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
     """The file of the averaged trees."""
     folder = options.output_dir / "averaged"
     path, names = folder / average_trees.AVERAGED, [str(path) for own in files.values() for path in own]
+    weighted = [f"{path}={1 / len(own):g}" for own in files.values() for path in own]
     if path.exists():
         members = read_tree_file(path).model.get("averaged", [])
         if Counter(member["model"] for member in members) == Counter(map(portable, names)):
             return path
-    run_stage("average_trees.py", *names, "--files", *options.train_files, "--by-type", "--output-dir", folder)
+    run_stage("average_trees.py", *weighted, "--files", *options.train_files, "--output-dir", folder)
     return path
 
 

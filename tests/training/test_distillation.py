@@ -324,12 +324,16 @@ def test_files_of_ranks_take_the_place_of_their_models(members):
     assert not any(word.encode() in content for word in WORDS if len(word) > 3)
 
 
-def test_types_of_model_count_the_same_whatever_the_number_of_their_models(members):
+def test_models_count_as_they_are_told(members, capsys):
     lines = Path("train.txt").read_text().splitlines()
     trees = [AutoModelForCausalLM.from_pretrained(name).parse(lines, members) for name in ("onlstm", "prpn")]
-    stored = average("onlstm", "prpn", "prpn", "--by-type")
-    assert [member["weight"] for member in stored.model["averaged"]] == [1, 0.5, 0.5]
-    assert stored.trees() == averages_of(trees)
+    stored = average("onlstm=0.5", "prpn=3")
+    assert [member["weight"] for member in stored.model["averaged"]] == [0.5, 3]
+    assert stored.trees() == averages_of(trees, [0.5, 3]) != averages_of(trees, [3, 0.5])
+    for weight in ("0", "-1", "nan", "inf", "two", ""):
+        options = ["--files", "train.txt", "--output-dir", "averages"]
+        assert averaging_script.main(["onlstm", f"prpn={weight}", *options]) == 1
+        assert f"prpn={weight}" in capsys.readouterr().err
 
 
 def test_ranks_of_another_text_are_refused_as_members_and_written_anew_as_a_store(members, capsys):

@@ -234,7 +234,7 @@ def test_bad_votes_are_refused(tmp_path, monkeypatch):
         with pytest.raises(FileNotFoundError, match="there is no file of trees missing.xz"):
             vote_of(name)
     for name in ("a=b.xz=0", "a=b.xz=-1", "a=b.xz=nan", "a=b.xz=many"):
-        with pytest.raises(ValueError, match="votes are FILE or FILE=WEIGHT"):
+        with pytest.raises(ValueError, match="give NAME or NAME=WEIGHT"):
             vote_of(name)
 
 

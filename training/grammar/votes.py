@@ -78,22 +78,32 @@ class SpanVotes:
             yield values.tobytes().decode("latin-1")
 
 
-def vote_of(name: str) -> tuple[str, float]:
-    """The file and the weight of one parser: `FILE`, which counts 1, or `FILE=WEIGHT`.
+def split_weight(name: str) -> tuple[str, float]:
+    """The name and the weight of one parser: `NAME`, which counts 1, or `NAME=WEIGHT`.
 
     Raises:
-        FileNotFoundError: if there is no such file.
         ValueError: if the weight is no number above 0.
     """
-    path, equals, weight = name, "", "1"
-    if not Path(name).is_file():
-        path, equals, weight = name.rpartition("=")
-    if not Path(path or name).is_file():
-        raise FileNotFoundError(f"there is no file of trees {path or name} (votes)")
+    if "=" not in name or Path(name).exists():
+        return name, 1.0
+    path, _, weight = name.rpartition("=")
     try:
         value = float(weight)
     except ValueError:
         value = 0.0
     if not 0 < value < float("inf"):
-        raise ValueError(f"votes are FILE or FILE=WEIGHT, with a weight above 0, not {name}")
+        raise ValueError(f"give NAME or NAME=WEIGHT, with a weight above 0, not {name}")
     return path, value
+
+
+def vote_of(name: str) -> tuple[str, float]:
+    """The file and the weight of one parser: see `split_weight`.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the weight is no number above 0.
+    """
+    path, weight = split_weight(name)
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file of trees {path} (votes)")
+    return path, weight
