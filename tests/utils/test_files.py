@@ -60,8 +60,9 @@ def test_an_interrupted_folder_never_gets_its_name(tmp_path):
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
 def test_a_process_that_is_told_to_end_leaves_nothing_behind(tmp_path, name):
     program = (
-        "import time\n"
+        "import signal, time\n"
         "from pathlib import Path\n"
+        f"signal.signal(signal.{name}, signal.SIG_DFL)\n"  # nohup has it ignored
         "from files import written_file, written_folder\n"  # the module alone: the package takes seconds to import
         "with written_folder(Path('folder')), written_file('text.txt') as file:\n"
         "    file.write('half of')\n"
@@ -75,7 +76,7 @@ def test_a_process_that_is_told_to_end_leaves_nothing_behind(tmp_path, name):
     assert len(list(tmp_path.iterdir())) == 2
     number = getattr(signal, name)
     process.send_signal(number)
-    process.communicate()
+    process.communicate(timeout=60)
     assert process.returncode == 128 + number
     assert list(tmp_path.iterdir()) == []
 
