@@ -111,9 +111,12 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     """Each layer that is asked for, with its trees.
 
     Raises:
-        ValueError: if the models split the text into other words, lack the layer, or are one layer in all.
+        ValueError: if the models split the text into other words, lack the layer, or are one layer in all; or if their
+            weights are given and those by agreement asked for.
     """
     weighted = list(map(split_weight, options.models))
+    if options.by_agreement and any(weight != 1 for _, weight in weighted):
+        raise ValueError("give either weights of models or --by-agreement")
     models, files = ([name for name, _ in weighted if is_file_of_trees(name) == kept] for kept in (False, True))
     by_name: dict[str, SentenceDistances] = {}
     for name in models:

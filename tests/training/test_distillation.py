@@ -334,6 +334,8 @@ def test_models_count_as_they_are_told(members, capsys):
         options = ["--files", "train.txt", "--output-dir", "averages"]
         assert averaging_script.main(["onlstm", f"prpn={weight}", *options]) == 1
         assert f"prpn={weight}" in capsys.readouterr().err
+    assert averaging_script.main(["onlstm", "prpn=2", "--by-agreement", *options]) == 1
+    assert "either weights of models or --by-agreement" in capsys.readouterr().err
 
 
 def test_ranks_of_another_text_are_refused_as_members_and_written_anew_as_a_store(members, capsys):
