@@ -2,7 +2,7 @@
 
 A run leaves in its `output_dir`:
     best/           the checkpoint with the lowest validation perplexity, for `from_pretrained`; with target trees, the
-                    lowest sum of validation loss and weighted ranking loss on held-out target trees
+                    lowest sum of validation loss and weighted splitting loss on held-out target trees
     last/           the newest checkpoint, also for `from_pretrained`, with the training state to resume from
     log.jsonl       one line for every log entry and validation
     curves.svg      a picture of perplexity and F1 over the updates
@@ -96,7 +96,7 @@ class LanguageModeling(Task):
         self.treebank = load_gold_trees(data, treebank_preprocessing(data, model.config))
         self.target_trees = None
         if data.target_trees is not None:
-            self.target_trees = TargetTrees.read(data.target_trees, self.recipe.optimization.tree_margin)
+            self.target_trees = TargetTrees.read(data.target_trees, self.recipe.optimization.tree_temperature)
         for name, trees in {"gold": self.treebank, "target": self.target_trees}.items():
             if trees and not getattr(model, "induces_trees", False):
                 kind = model.config.model_type
@@ -110,8 +110,8 @@ class LanguageModeling(Task):
         trained, self.held_out_trees = self.target_trees.split()
         arguments = self.recipe.optimization
         share = replace(share, batch_size=arguments.tree_batch_size)
-        sentences, targets = trained.stored.sentences, trained.targets()
-        return WithTargetTrees(batches, sentences, targets, self.tokenizer, share, arguments.seed)
+        sentences, splits = trained.stored.sentences, trained.splits()
+        return WithTargetTrees(batches, sentences, splits, self.tokenizer, share, arguments.seed)
 
     def _fingerprints(self) -> dict[str, str]:
         data = self.recipe.data

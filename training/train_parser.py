@@ -10,10 +10,10 @@ The stages are scripts of this folder, and each leaves its files in the output f
     voters/                           the trees that they find in the training text
     grammar/seed_1111, ...            train_grammar.py: grammars that listen to these votes
     averaged/                         average_trees.py: the average of all, in which each recipe counts the same
-    trials/, choice.json              train_lm.py: a few updates with each weight and margin of the ranking loss
+    trials/, choice.json              train_lm.py: a few updates with each weight and temperature of the splitting loss
     parser/seed_1111, ...             train_lm.py: the student, which starts from the voters of the first recipe
 
-Gold trees are scored and never choose anything. Weight and margin are those with the best agreement with held-out
+Gold trees are scored and never choose anything. Weight and temperature are those with the best agreement with held-out
 averaged trees, among those whose validation perplexity is at most `--max_perplexity_loss` above that of the start. The
 same command continues after any interruption. Options that are not listed here are passed on to train_lm.py.
 """
@@ -51,11 +51,11 @@ TREEBANK_FIELDS = [
 ]
 
 
-class RankingLoss(NamedTuple):
+class SplittingLoss(NamedTuple):
     """How strongly a student's trees are drawn to the averaged ones: two fields of its recipe."""
 
     tree_loss_weight: float
-    tree_margin: float
+    tree_temperature: float
 
     def options(self) -> list[str]:
         """The options of train_lm.py."""
@@ -71,7 +71,7 @@ class Trial(NamedTuple):
         agreement: F1 against held-out averaged trees, in per cent.
     """
 
-    loss: RankingLoss
+    loss: SplittingLoss
     perplexity: float
     agreement: float
 
@@ -190,8 +190,8 @@ def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
     return path
 
 
-def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> RankingLoss:
-    """Tries each weight and margin: the best agreement among those that keep the perplexity; of none, the lowest one.
+def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> SplittingLoss:
+    """Tries each weight and temperature: the best agreement of those that keep the perplexity; of none, the lowest.
 
     Args:
         student: the recipe and options of its training.
@@ -199,8 +199,10 @@ def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> 
         options: those of the command.
     """
     trials = []
-    for loss in starmap(RankingLoss, product(options.weights, options.margins)):
-        folder = options.output_dir / "trials" / f"weight_{loss.tree_loss_weight:g}_margin_{loss.tree_margin:g}"
+    for loss in starmap(SplittingLoss, product(options.weights, options.temperatures)):
+        folder = (
+            options.output_dir / "trials" / f"weight_{loss.tree_loss_weight:g}_temperature_{loss.tree_temperature:g}"
+        )
         few = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
         results = train_student(folder, start, [*student, *loss.options(), *few])
         trials.append(Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"]))
@@ -249,7 +251,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--test_files", nargs="+", metavar="FILE")
     parser.add_argument("--gold_trees", metavar="FILE", help="trees to report F1 on")
     parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 3.0, 10.0], metavar="X", help="%(default)s")
-    parser.add_argument("--margins", type=float, nargs="+", default=[0.1, 0.3], metavar="X", help="%(default)s")
+    parser.add_argument("--temperatures", type=float, nargs="+", default=[0.02, 0.05], metavar="X", help="%(default)s")
     parser.add_argument("--trial_steps", type=positive_integer, default=40, metavar="N", help="updates (%(default)s)")
     parser.add_argument("--max_perplexity_loss", type=float, default=0.03, metavar="SHARE", help="%(default)s")
     return parser

@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -23,7 +25,7 @@ from tests.helpers.tiny_models import MODEL_TYPES
 from tests.helpers.training_runs import DROPOUTS, NO_DROPOUT, command, log_of, run_in_process, write_texts
 from training import average_trees as averaging_script
 from training import release, train_lm
-from training.distillation.ranking_loss import ranking_loss
+from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
 from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.recipe import parse_recipe
@@ -93,28 +95,58 @@ def train(output_dir, *options):
     return run_in_process(train_lm.main, command(output_dir, *options))
 
 
-def test_the_ranking_loss_is_that_of_its_definition_and_so_is_its_gradient():
+def as_tensor(*sentences):
+    """Splits of a batch as `splitting_loss` takes them."""
+    return torch.tensor([(row, *split) for row, splits in enumerate(sentences) for split in splits]).view(-1, 5)
+
+
+@given(st.lists(st.integers(0, 5), max_size=9), st.randoms(use_true_random=False), st.sampled_from(["right", "none"]))
+def test_distances_make_the_tree_if_and_only_if_every_split_is_right(target, random, rule):
+    words, distances = ["w"] * len(target), [*range(len(target))]
+    random.shuffle(distances)
+    splits = splits_of_tree(target, rule)
+    found = [max(range(split.start, split.end), key=distances.__getitem__) for split in splits]
+    all_right = all(split.first <= word < split.last for split, word in zip(splits, found, strict=True))
+    trees = [tree_from_distances(own, words, rule).spans() for own in (target, distances)]
+    assert all_right == (trees[0] == trees[1])
+    assert all(split.last - split.first < split.end - split.start for split in splits) or rule == "none"
+
+
+@pytest.mark.parametrize("rule", ["right", "none"])
+def test_the_splitting_loss_is_that_of_its_definition_and_so_is_its_gradient(rule):
     generator = torch.Generator().manual_seed(0)
     distances = torch.rand(4, 7, generator=generator, dtype=torch.float64).requires_grad_()
-    targets = torch.randint(4, (4, 7), generator=generator).double()
-    targets[0, 5:] = targets[1, 0] = torch.nan
-    targets[3] = 2.0
+    targets = [torch.randint(9, (length,), generator=generator).tolist() for length in (7, 5, 2, 7)]
+    splits = [splits_of_tree(target, rule) for target in targets]
 
-    def by_definition(d, t, margin):
-        pairs = [(i, j) for i in range(7) for j in range(i) if not math.isnan(t[i] + t[j]) and t[i] != t[j]]
-        signs = [1 if t[i] > t[j] else -1 for i, j in pairs]
-        hinges = [max(0.0, 1 - sign * (d[i] - d[j]) / margin) for sign, (i, j) in zip(signs, pairs, strict=True)]
-        return sum(hinges) / len(hinges) if hinges else 0.0
+    def by_definition(row, splits, temperature):
+        losses = []
+        for start, end, first, last in splits:
+            odds = [math.exp(row[word] / temperature) for word in range(start, end)]
+            losses.append(-math.log(sum(odds[first - start : last - start]) / sum(odds)))
+        return sum(losses) / len(losses) if losses else 0.0
 
-    for margin in (1.0, 0.3):
-        expected = [by_definition(d, t, margin) for d, t in zip(distances.tolist(), targets.tolist(), strict=True)]
-        assert ranking_loss(distances, targets, margin).tolist() == pytest.approx(expected, abs=1e-12)
-        torch.autograd.gradcheck(lambda d, margin=margin: ranking_loss(d, targets, margin), distances)
-    assert expected[3] == 0
+    for temperature in (1.0, 0.3):
+        expected = [by_definition(*row, temperature) for row in zip(distances.tolist(), splits, strict=True)]
+        losses = splitting_loss(distances, as_tensor(*splits), temperature)
+        assert losses.tolist() == pytest.approx(expected, abs=1e-12)
+        torch.autograd.gradcheck(lambda d, t=temperature: splitting_loss(d, as_tensor(*splits), t), distances)
+    assert expected[2] == 0
+
+
+def test_dropout_is_off_for_the_trees_alone(project):
+    target_trees = TargetTrees.read("averaged.jsonl.xz", temperature=0.1)
+    tokenizer = build_word_tokenizer(TextLines(["train.txt"]))
+    ids = {name: getattr(tokenizer, name) for name in ("eos_token_id", "pad_token_id")}
+    model = MODEL_TYPES["onlstm"].make(vocab_size=len(tokenizer), **ids, **dict.fromkeys(DROPOUTS, 0.5)).train()
+    source = WithTargetTrees(None, target_trees.stored.sentences, target_trees.splits(), tokenizer, Share(5), seed=0)
+    losses = [target_trees.loss(model, source._batch(range(5))) for _ in range(2)]
+    assert torch.equal(*losses) and losses[0].requires_grad
+    assert model.training and all(module.training for module in model.modules())
 
 
 @pytest.mark.parametrize(
-    ("model_type", "rule", "least_f1"), [("onlstm", "right", 0.95), ("onlstm", "none", 0.95), ("prpn", "right", 0.8)]
+    ("model_type", "rule", "least_f1"), [("onlstm", "right", 0.85), ("onlstm", "none", 0.95), ("prpn", "right", 0.8)]
 )
 def test_a_model_learns_the_trees_while_it_learns_to_predict_words(project, model_type, rule, least_f1):
     write_targets(rule)
@@ -128,13 +160,14 @@ def test_a_model_learns_the_trees_while_it_learns_to_predict_words(project, mode
     Path("recipe.yaml").write_text(RECIPE.replace(SHAPE, json.dumps(shape | dropouts)))
     results = train("run", *options, "--num_epochs", 99)
     first, *_, last = log_of("run", "tree_loss")
-    assert last["tree_loss"] < 0.6 * first["tree_loss"] and last["loss"] < first["loss"]
+    assert last["tree_loss"] < 0.8 * first["tree_loss"] and last["loss"] < first["loss"]
     assert math.isfinite(results["validation_perplexity"])
 
-    stored = TargetTrees.read("averaged.jsonl.xz", margin=0.1).stored
+    stored = TargetTrees.read("averaged.jsonl.xz", temperature=0.1).stored
     model, tokenizer = (auto.from_pretrained("run/best") for auto in (AutoModelForCausalLM, AutoTokenizer))
-    own = model.parse([list(words) for words in stored.sentences], tokenizer, branching_bias=rule)
-    assert tree_agreement([own, stored.trees(branching_bias=rule)])[0, 1] > least_f1
+    for own_rule in {rule, "none"}:
+        own = model.parse([list(words) for words in stored.sentences], tokenizer, branching_bias=own_rule)
+        assert tree_agreement([own, stored.trees(branching_bias=rule)])[0, 1] > least_f1
 
 
 def test_the_best_checkpoint_has_the_least_of_what_training_minimises_on_what_is_held_out(project):
@@ -199,12 +232,12 @@ def test_every_epoch_has_other_batches_which_processes_share_and_a_restart_finds
             yield from [Batch(None, None, None, False, 1.0, 1.0)] * (7 - start)
 
     sentences = [("the",) * (3 + index % 4) for index in range(20)]
-    targets = [torch.full((len(words),), float(index)) for index, words in enumerate(sentences)]
     tokenizer = build_word_tokenizer(["the"])
 
     def numbers(share, epoch=0, start=0):
-        source = WithTargetTrees(Text(), sentences, targets, tokenizer, share, seed=1)
-        return [batch.trees.targets[:, 1].tolist() for batch in source.batches(epoch, start)]
+        source = WithTargetTrees(Text(), sentences, [*range(20)], tokenizer, share, seed=1)
+        source._batch = lambda indices: [*indices]
+        return [batch.trees for batch in source.batches(epoch, start)]
 
     alone = numbers(Share(6))
     first_pass = [number for batch in alone[:3] for number in batch]
@@ -219,20 +252,19 @@ def test_every_epoch_has_other_batches_which_processes_share_and_a_restart_finds
         numbers(Share(21))
 
 
-def test_sentences_are_read_as_parse_reads_them_and_targets_stand_at_the_first_token_of_a_word(project):
-    target_trees = TargetTrees.read("averaged.jsonl.xz", margin=0.1)
+def test_sentences_are_read_as_parse_reads_them_and_a_word_is_its_first_token(project):
+    target_trees = TargetTrees.read("averaged.jsonl.xz", temperature=0.1)
     train_trees, held_out = target_trees.split()
     assert len(held_out.stored.sentences) == math.ceil(len(target_trees.stored.sentences) / HELD_OUT_EVERY)
     assert not set(held_out.stored.sentences) & set(train_trees.stored.sentences)
     assert min(map(len, target_trees.stored.sentences)) == 3
     tokenizer = build_word_tokenizer(TextLines(["train.txt"]), split="characters")
-    source = WithTargetTrees(None, [("the", "cat", "runs")], [torch.tensor([1.0, 0.0, 2.0])], tokenizer, Share(1), 0)
-    batch = source._batch([0])
-    assert tokenizer.convert_ids_to_tokens(batch.input_ids[0])[0] == tokenizer.eos_token
-    starts = batch.targets[0].isfinite().nonzero().flatten()
-    assert tokenizer.convert_ids_to_tokens(batch.input_ids[0, starts]) == ["t", " ", " "]
-    assert batch.targets[0, starts].tolist() == [1.0, 0.0, 2.0]
-    assert not batch.targets[0, 0].isfinite()
+    sentences, splits = [("the", "cat", "runs"), ("the", "cat")], [[Split(0, 3, 2, 3)], []]
+    source = WithTargetTrees(None, sentences, splits, tokenizer, Share(1), 0)
+    batch = source._batch([1, 0])
+    assert tokenizer.convert_ids_to_tokens(batch.input_ids[:, 0]) == [tokenizer.eos_token] * 2
+    assert tokenizer.convert_ids_to_tokens(batch.input_ids[1, batch.first_tokens[1]]) == ["t", " ", " "]
+    assert batch.splits.tolist() == [[1, 0, 3, 2, 3]]
 
 
 @pytest.mark.parametrize(
@@ -408,7 +440,7 @@ def test_the_card_says_that_trees_were_averaged_and_no_gold_tree_was_used(projec
         "**It learned from no gold tree.**" in card and "python training/average_trees.py seed_1 seed_2 seed_3" in card
     )
     assert "although it was never shown a gold tree" in card
-    assert "chosen by validation loss and ranking loss on averaged trees that were held out alone" in card
+    assert "chosen by validation loss and splitting loss on averaged trees that were held out alone" in card
 
 
 def test_a_recipe_names_the_weight_and_the_file():

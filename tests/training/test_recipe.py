@@ -142,7 +142,7 @@ def test_arguments_that_mean_nothing_are_refused(recipe_file, arguments, message
      "--log_every_steps 0", "--eval_every_steps 0", "--save_every_steps 0", "--eval_batch_size 0", "--num_threads 0",
      "--num_threads 100000",
      "--test_batch_size 0", "--max_sentence_length 0", "--vocab_size 0", "--min_count 0", "--seed -1",
-     "--tree_batch_size 0", "--tree_margin 0", "--tree_loss_weight -1"],
+     "--tree_batch_size 0", "--tree_temperature 0", "--tree_loss_weight -1"],
 )  # fmt: skip
 def test_values_out_of_range_are_refused_by_name(recipe_file, arguments):
     name = arguments.split()[0].removeprefix("--")

@@ -50,7 +50,7 @@ def arguments(*more):
 @pytest.mark.slow
 @pytest.mark.usefixtures("project")
 def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
-    command = arguments("--grammar", "grammar.yaml", "--gold_trees", "gold.mrg", "--weights", 5, "--margins", 0.2)
+    command = arguments("--grammar", "grammar.yaml", "--gold_trees", "gold.mrg", "--weights", 5, "--temperatures", 0.2)
     assert train_parser.main([*command, "--trial_steps", "2", "--num_threads", "1"]) == 0
     averaged = read_tree_file("out/averaged/averaged.jsonl.xz").model["averaged"]
     assert Counter(member["model_type"] for member in averaged) == {"onlstm": 1, "prpn": 1, "neural_grammar": 1}
@@ -88,7 +88,7 @@ def test_a_stage_that_fails_ends_the_command_with_what_to_do(capfd):
         ([110, 108, 109], [50, 52, 55], 1),  # of none that keeps it, the one that loses least
     ],
 )
-def test_weight_and_margin_are_chosen_without_gold_trees(tmp_path, monkeypatch, perplexities, agreements, chosen):
+def test_weight_and_temperature_are_chosen_without_gold_trees(tmp_path, monkeypatch, perplexities, agreements, chosen):
     start = tmp_path / "start" / "best"
     start.mkdir(parents=True)
     scores = {"validation_perplexity": PERPLEXITY_OF_START}
@@ -106,7 +106,7 @@ def test_weight_and_margin_are_chosen_without_gold_trees(tmp_path, monkeypatch, 
 
     monkeypatch.setattr(train_parser, "train_student", train_student)
     options = Namespace(
-        **{"weights": weights, "margins": [0.1], "seeds": [1], "trial_steps": 4},
+        **{"weights": weights, "temperatures": [0.1], "seeds": [1], "trial_steps": 4},
         **{"max_perplexity_loss": 0.031, "output_dir": tmp_path},
     )
     loss = train_parser.choose(["student.yaml"], start, options)

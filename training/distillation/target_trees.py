@@ -12,8 +12,11 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from onlstm_hf.scoring.agreement import tree_agreement
+from onlstm_hf.trees.distances import distances_of_tree
+from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
-from training.distillation.ranking_loss import ranking_loss
+from onlstm_hf.utils.evaluation_mode import evaluation_mode
+from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
 from training.distillation.tree_batches import TreeBatch
 
 # Every sentence of two words or fewer has the same tree.
@@ -28,14 +31,14 @@ class TargetTrees:
 
     Attributes:
         stored: sentences and distances of the trees; `model` says what they are the average of.
-        margin: of the ranking loss.
+        temperature: of the splitting loss.
     """
 
     stored: SentenceDistances
-    margin: float
+    temperature: float
 
     @classmethod
-    def read(cls, path: str | os.PathLike, margin: float) -> TargetTrees:
+    def read(cls, path: str | os.PathLike, temperature: float) -> TargetTrees:
         """Reads a file of `training/average_trees.py`. Sentences whose tree says nothing are left out.
 
         Raises:
@@ -48,14 +51,14 @@ class TargetTrees:
                 f"{path} has the distances that one model gives, and no averaged trees: training/average_trees.py "
                 "makes these of several such models"
             )
-        target_trees = cls(_chosen(stored, [len(words) >= FEWEST_WORDS for words in stored.sentences]), margin)
+        target_trees = cls(_chosen(stored, [len(words) >= FEWEST_WORDS for words in stored.sentences]), temperature)
         if len(target_trees.stored.sentences) < 2:
             raise ValueError(f"{path} has too few sentences of {FEWEST_WORDS} words or more")
         return target_trees
 
     @property
     def branching_bias(self) -> str:
-        """The rule by which these distances, and then the model's, make the trees."""
+        """The rule by which these distances make the trees."""
         return self.stored.branching_bias
 
     @property
@@ -75,31 +78,42 @@ class TargetTrees:
         train = _chosen(self.stored, [not held_out for held_out in is_held_out])
         return replace(self, stored=train), replace(self, stored=_chosen(self.stored, is_held_out))
 
-    def targets(self) -> list[torch.Tensor]:
-        """The distances of each sentence's words; NaN for a first one whose distance the rule does not use."""
-        targets = [torch.tensor(distances) for distances in self.stored.by_layer[None]]
-        if self.branching_bias == "none":
-            for target in targets:
-                target[0] = torch.nan
-        return targets
+    @property
+    def rules(self) -> tuple[str, ...]:
+        """The rules by which the model should make the trees. Every binary tree can be made without a bias."""
+        return tuple(dict.fromkeys((self.branching_bias, "none")))
+
+    def trees(self) -> list[InducedTree]:
+        """The target trees."""
+        return self.stored.trees(branching_bias=self.branching_bias)
+
+    def splits(self) -> list[list[Split]]:
+        """The decisions that make each tree, by each of the rules."""
+        trees = self.trees()
+        return [
+            [split for rule in self.rules for split in splits_of_tree(distances_of_tree(tree, rule), rule)]
+            for tree in trees
+        ]
 
     def loss(self, model: PreTrainedModel, batch: TreeBatch) -> torch.Tensor:
-        """The mean ranking loss of the sentences. The layers above the one that parses are not run."""
-        distances, _ = model.syntactic_distances(
-            batch.input_ids.to(model.device), attention_mask=batch.attention_mask.to(model.device)
-        )
-        return ranking_loss(distances.float(), batch.targets.to(model.device), self.margin).mean()
+        """The splitting loss of the sentences, without dropout. The layers above the one that parses are not run."""
+        batch = TreeBatch(*(part.to(model.device) for part in batch))
+        with evaluation_mode(model, gradients=True):
+            distances, _ = model.syntactic_distances(batch.input_ids, attention_mask=batch.attention_mask)
+        return splitting_loss(distances.float().gather(1, batch.first_tokens), batch.splits, self.temperature).mean()
 
     def score(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> dict[str, float]:
-        """Returns ranking loss and sentence F1 (in per cent) of the model on held-out trees."""
+        """Returns splitting loss and sentence F1 (in per cent, mean of the rules) of the model on held-out trees."""
         words = [list(words) for words in self.stored.sentences]
         distances = [own for _, (own,) in model.sentence_distances(words, tokenizer, progress=False)]
-        rows = zip(distances, self.targets(), strict=True)
-        losses = [ranking_loss(torch.tensor([own]), target[None], self.margin).item() for own, target in rows]
+        losses = []
+        for own, splits in zip(distances, self.splits(), strict=True):
+            splits = torch.tensor([(0, *split) for split in splits]).view(-1, 5)
+            losses.append(splitting_loss(torch.tensor([own]), splits, self.temperature).item())
         induced = replace(self.stored, by_layer={None: distances})
-        trees = (stored.trees(branching_bias=self.branching_bias) for stored in (induced, self.stored))
-        f1 = 100 * float(tree_agreement([*trees])[0, 1])
-        return {"held_out_tree_loss": sum(losses) / len(losses), "held_out_tree_f1": f1}
+        target = self.trees()
+        f1 = [tree_agreement([induced.trees(branching_bias=rule), target])[0, 1] for rule in self.rules]
+        return {"held_out_tree_loss": sum(losses) / len(losses), "held_out_tree_f1": 100 * float(sum(f1) / len(f1))}
 
     def describe(self) -> dict[str, Any]:
         """Returns the description of the target trees for results and cards."""

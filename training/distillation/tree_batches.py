@@ -1,4 +1,4 @@
-"""Batches of whole sentences with target distances, one beside each batch of text."""
+"""Batches of whole sentences with target trees, one beside each batch of text."""
 
 from collections.abc import Iterator, Sequence
 from itertools import cycle, islice
@@ -10,21 +10,24 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.text.word_alignment import encode_words
+from training.distillation.splitting_loss import Split
 from training.loop.task import BatchSource, Share, TrainingBatch
 
 
 class TreeBatch(NamedTuple):
-    """Whole sentences with the distances that they should get.
+    """Whole sentences with the trees that they should get.
 
     Attributes:
         input_ids: `[B, T]`, an `<eos>` before each sentence, as `parse` reads it.
         attention_mask: `[B, T]`, 0 at padding.
-        targets: `[B, T]`, the target distance of each word at its first token; NaN elsewhere.
+        first_tokens: `[B, num_words]`, where the first token of each word stands; 0 at padding.
+        splits: `[num_splits, 5]`, the row of each split of the target trees and its fields.
     """
 
     input_ids: torch.Tensor
     attention_mask: torch.Tensor
-    targets: torch.Tensor
+    first_tokens: torch.Tensor
+    splits: torch.Tensor
 
 
 class WithTargetTrees:
@@ -36,7 +39,7 @@ class WithTargetTrees:
     Args:
         text: the batches of text, whose field `trees` is filled.
         sentences: the words of each sentence.
-        targets: the target distance of each word, NaN where it has none.
+        splits: the decisions that make the target tree of each sentence.
         tokenizer: of the model.
         share: the rows of a batch of trees that are this process's.
         seed: with the number of the epoch it decides the order.
@@ -49,13 +52,13 @@ class WithTargetTrees:
         self,
         text: BatchSource,
         sentences: Sequence[Sequence[str]],
-        targets: Sequence[torch.Tensor],
+        splits: Sequence[Sequence[Split]],
         tokenizer: PreTrainedTokenizerBase,
         share: Share,
         seed: int,
     ):
         self.text, self.share, self.seed, self.eos_token_id = text, share, seed, tokenizer.eos_token_id
-        self.sentences, self.targets = [encode_words(tokenizer, words) for words in sentences], targets
+        self.sentences, self.splits = [encode_words(tokenizer, words) for words in sentences], splits
         if len(self.sentences) < share.num_rows:
             raise ValueError(
                 f"there are target trees of {len(self.sentences)} sentences to train on, too few for {share.num_rows} "
@@ -80,15 +83,13 @@ class WithTargetTrees:
             yield self._batch(group[self.share.rows])
 
     def _batch(self, indices: Sequence[int]) -> TreeBatch:
-        rows, targets = [], []
-        for index in indices:
+        rows, first_tokens, splits = [], [], []
+        for row, index in enumerate(indices):
             input_ids, word_of_token = self.sentences[index]
-            previous_words = [None, *word_of_token]
-            is_first = [word != previous for word, previous in zip(word_of_token, previous_words, strict=False)]
             rows.append(torch.tensor([self.eos_token_id, *input_ids]))
-            target = torch.full((len(rows[-1]),), torch.nan)
-            target[1:][torch.tensor(is_first)] = self.targets[index]
-            targets.append(target)
+            words = [None, *word_of_token]
+            first_tokens.append(torch.tensor([at for at in range(1, len(words)) if words[at] != words[at - 1]]))
+            splits += [(row, *split) for split in self.splits[index]]
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-        padded_targets = pad_sequence(targets, batch_first=True, padding_value=torch.nan)
-        return TreeBatch(pad_sequence(rows, batch_first=True), mask, padded_targets)
+        input_ids, first_tokens = (pad_sequence(parts, batch_first=True) for parts in (rows, first_tokens))
+        return TreeBatch(input_ids, mask, first_tokens, torch.tensor(splits).view(-1, 5))

@@ -123,12 +123,12 @@ class OptimizationArguments(UpdateArguments):
         "nt-asgd: stop once the averaged weights stop improving by the same rule.", False
     )
     tree_loss_weight: float = recorded(
-        "target_trees: factor of their ranking loss, beside that of predicting words.", 1.0, at_least=0
+        "target_trees: factor of their splitting loss, beside that of predicting words.", 1.0, at_least=0
     )
-    tree_margin: float = recorded(
+    tree_temperature: float = recorded(
         "target_trees: by how much one distance should be larger than another. Those of an ON-LSTM and a PRPN lie "
         "between 0 and 1.",
-        0.1,
+        0.02,
         above=0,
     )
     tree_batch_size: int = fixed("target_trees: sentences of each batch in each process.", 64, at_least=1)
