@@ -111,6 +111,13 @@ def build_parser() -> argparse.ArgumentParser:
         "the one that branches most to the right or to the left (random right)",
     )
     parser.add_argument(
+        "--weights",
+        nargs="+",
+        type=float,
+        metavar="X",
+        help="with --ensemble, what each model counts, in the order in which they are named (1 each)",
+    )
+    parser.add_argument(
         "--agreement",
         action="store_true",
         help="also say how far models and layers agree with one another, which needs no gold tree, and how that goes "
@@ -164,6 +171,8 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     names = [*options.models, *options.trees_from]
     if not names:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
+    if options.weights and (not options.ensemble or len(options.weights) != len(names)):
+        raise ValueError(f"--weights needs --ensemble and a number for each of {len(names)} models")
     treebank = Treebank(options)
     if options.by_file and not treebank.by_file:
         raise ValueError(f"--by-file needs files of trees; {treebank.name} is a dataset")
@@ -197,7 +206,10 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     agreement = summarize_agreement(names, models, members) if options.agreement else None
     further: Trees = {}
     if options.ensemble:
-        weightings = {"": None}
+        weightings: dict[str, list[float] | None] = {"": None}
+        if options.weights:
+            counted = zip(options.weights, parses, strict=True)
+            weightings = {", weighted": [weight for weight, sources in counted for _ in sources]}
         if agreement:
             weightings[", by agreement"] = [parser[ALL] for parser in agreement["parsers"]]
         for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
@@ -258,6 +270,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
                 "branching_bias": options.branching_bias,
                 "seed": options.seed,
             },
+            **({"weights": options.weights} if options.weights else {}),
             "sentences_read": options.sentences_read,
             "note": options.note,
             "max_words": options.max_words,

@@ -27,7 +27,7 @@ Results = Mapping[str, dict]
 UNBIASED = "F1, unbiased rule"
 # Rows of the results files that the tables leave out.
 LEFT_OUT = re.compile(r"random \(uniform splits\)|, by agreement")
-MAIN_LAYER, RANDOM = "layer 2 (--layer 1)", "random (uniform trees)"
+RANDOM = "random (uniform trees)"
 # Labels of the table of recall.
 LABELS = ("NP", "VP", "PP", "S", "SBAR", "ADJP", "ADVP")
 
@@ -188,7 +188,9 @@ def _parsed(files: Results) -> list[dict[str, str]]:
         is_biased = results["protocol"]["branching_bias"] == "right"
         for trees, scores in results["summary"]["all"].items():
             models = [m for m in results["models"] if trees.startswith("ensemble") or trees in m["scores"]["all"]]
-            if LEFT_OUT.search(trees) or (trees.startswith("layer") and len(models) == 1 and trees != MAIN_LAYER):
+            own = {layer_name(model["parse_layer"]) for model in models if model["parse_layer"] is not None}
+            is_other_layer = trees.startswith("layer") and trees not in own
+            if LEFT_OUT.search(trees) or (is_other_layer and len(models) == 1):
                 continue
             names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
             seeds = [str(model["seed"]) for model in models if model["seed"] is not None]
@@ -199,7 +201,7 @@ def _parsed(files: Results) -> list[dict[str, str]]:
                 read = results.get("sentences_read") or ""
             # The same seed was trained twice on different machines, so that its name does not tell the runs apart.
             place = name if "/best" in "".join(m["model"] for m in models) else ""
-            cells = {"trees": trees, "model": names, "seeds": seeds, "read": read}
+            cells = {"trees": trees, "model": names, "seeds": seeds, "read": read, "other layer": is_other_layer}
             row = rows.setdefault((not models, trees, names, seeds, read, place), cells)
             f1 = scores["sentence_f1"]
             if not is_biased:
@@ -220,7 +222,8 @@ def _unread(files: Results) -> list[dict[str, str]]:
         row
         for row in _parsed(files)
         if row["read"] == "no"
-        and row["trees"].startswith((MAIN_LAYER, "induced", "ensemble"))
+        and row["trees"].startswith(("layer", "induced", "ensemble"))
+        and not row["other layer"]
         and ("±" in row.get("F1", "") or "-" in row["model"] or row["trees"].startswith("ensemble"))
     ]
 
@@ -241,6 +244,11 @@ def label_recall(files: Results) -> Table:
     return header, _in_columns(header, measured + baselines + published)
 
 
+def layer_name(layer: int) -> str:
+    """The name in results of a layer's trees, counted from 0."""
+    return f"layer {layer + 1} (--layer {layer})"
+
+
 def _f1(figure: Mapping) -> str:
     deviation = figure["standard_deviation"]
     return per_cent(figure["mean"]) + ("" if deviation is None else f" ± {per_cent(deviation)}")
@@ -248,7 +256,7 @@ def _f1(figure: Mapping) -> str:
 
 def agreement(files: Results) -> Table:
     """Spearman's rank correlation of a parser's mean agreement with all others and its F1 against gold trees."""
-    kinds = ["all", "layer 1 (--layer 0)", MAIN_LAYER, "layer 3 (--layer 2)", "induced trees"]
+    kinds = ["all", *map(layer_name, range(3)), "induced trees"]
     rows: dict[str, dict[str, str]] = {}
     for name, results in files.items():
         if "agreement" in results:

@@ -102,6 +102,11 @@ def test_trees_that_come_from_no_distances_are_the_same_by_every_rule(capsys, bi
         (["--trees-from", "gold.mrg"], "gold.mrg is no file of trees, or damaged"),
         (["--trees-from", "onlstm1.jsonl.xz", "--layer", "7"], "no distances of layer 7"),
         (["--trees-from", "prpn.jsonl.xz", "--layer", "0"], "no distances of layer 0"),
+        (["--trees-from", "prpn.jsonl.xz", "--weights", "2"], "--weights needs --ensemble and a number for each of 1"),
+        (
+            ["--ensemble", "--weights", "2", "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz"],
+            "--weights needs --ensemble and a number for each of 2",
+        ),
         (["--trees-from", "onlstm1.jsonl.xz", "--treebank", "other.mrg"], "has other sentences than other.mrg"),
     ],
 )
@@ -109,6 +114,17 @@ def test_what_cannot_be_scored_is_an_error(capsys, options, message):
     Path("other.mrg").write_text(TREES.replace("cat", "bird"))
     assert evaluate_parsing.main(["--treebank", "gold.mrg", *options]) == 1
     assert message in capsys.readouterr().err
+
+
+def test_all_layers_of_a_model_have_its_weight_in_the_average(capsys):
+    options = ["--ensemble", "--ties", "right", "--weights", "1", "2.5"]
+    results, _ = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz", *options)
+    stored = [read_tree_file(name) for name in ("onlstm1.jsonl.xz", "prpn.jsonl.xz")]
+    trees = [each.trees(layer) for each in stored for layer in each.by_layer]
+    weighted = [average_trees(own, [1, 1, 2.5], ties="right") for own in zip(*trees, strict=True)]
+    found = results["others"]["all"]["ensemble of 3, weighted, right ties"]["sentence_f1"]
+    assert found == score_parses(weighted, read_treebank("gold.mrg")).sentence_f1
+    assert results["weights"] == [1, 2.5]
 
 
 def test_agreement_needs_no_gold_trees_and_is_compared_with_the_f1(capsys):
