@@ -17,7 +17,7 @@ checkpoints, such as one model trained with several seeds, the table has mean, s
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -33,7 +33,7 @@ from eval.report.by_task.parsing import (
     PUBLISHED,
     PUBLISHED_MAX_WORDS,
     PUBLISHED_NOTE,
-    file_table,
+    group_table,
     parsing_table,
     published_rows,
     summarize,
@@ -82,6 +82,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--by-file",
         action="store_true",
         help="also a table of sentence F1 with a row for each file of the treebank, for instance for each genre",
+    )
+    parser.add_argument(
+        "--by-length",
+        action="store_true",
+        help="also a table of sentence F1 with a row for sentences of 1 to 10 words, 11 to 20, and so on",
     )
     parser.add_argument(
         "--layer",
@@ -225,7 +230,11 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         part: summarize_rows([model["scores"][part] for model in models], rows, options.seed)
         for part, rows in others.items()
     }
-    by_file = summarize_files(treebank, parses, further, options.seed) if options.by_file else None
+    by_group = {}
+    if options.by_file:
+        by_group["by_file"] = summarize_groups(treebank.by_file, gold, parses, further, options.seed)
+    if options.by_length:
+        by_group["by_length"] = summarize_groups(groups_by_length(gold), gold, parses, further, options.seed)
 
     header, rows = parsing_table(summaries, options.max_words)
     if treebank.is_read_as_in_the_papers:  # other figures are not of this language
@@ -236,8 +245,8 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         print(f"{treebank.num_left_out} sentences without a word are left out")
     print("\n" + format_table(header, rows))
     print(f"\n{INTERVAL_NOTE}")
-    if by_file:
-        print(f"\n{format_table(*file_table(by_file))}")
+    for kind, summary in by_group.items():
+        print(f"\n{format_table(*group_table(kind, summary))}")
     by_model = ", by model" if len(models) > 1 else ""
     print(f"\nunknown words{by_model}: {', '.join(share(model['unknown_words']) for model in models)}")
     if agreement:
@@ -261,7 +270,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
             "others": _as_dictionaries(others),
             **({"agreement": agreement} if agreement else {}),
             "summary": summaries,
-            **({"by_file": by_file} if by_file else {}),
+            **by_group,
             "treebank": treebank.name,
             "protocol": {
                 "description": protocol,
@@ -368,10 +377,21 @@ def score_others(
     return score(further, gold, indices, seed, **options) | baselines
 
 
-def summarize_files(treebank: Treebank, parses: list[Trees], further: Trees, seed: int) -> dict[str, dict]:
-    """`num_sentences`, `num_words` and the `summary` of `summarize_rows` for each file of a treebank."""
-    gold, summaries = treebank.trees, {}
-    for name, indices in treebank.by_file.items():
+def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
+    """The indices of the sentences of 1 to 10 words, 11 to 20, and so on."""
+    groups: dict[str, list[int]] = {}
+    for index in sorted(range(len(gold)), key=lambda index: len(gold[index].words)):
+        tens = (len(gold[index].words) - 1) // 10
+        groups.setdefault(f"{10 * tens + 1} to {10 * tens + 10}", []).append(index)
+    return groups
+
+
+def summarize_groups(
+    groups: Mapping[str, Sequence[int]], gold: list[GoldTree], parses: list[Trees], further: Trees, seed: int
+) -> dict[str, dict]:
+    """`num_sentences`, `num_words` and the `summary` of `summarize_rows` for each group of sentences."""
+    summaries = {}
+    for name, indices in groups.items():
         if indices:
             scores_of_models = [score(trees, gold, indices, seed, num_resamples=0) for trees in parses]
             others = score_others(further, gold, indices, seed, num_resamples=0)

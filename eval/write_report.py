@@ -69,6 +69,7 @@ says whether the model was trained on the words of these sentences. [All publish
 figures](docs/published.md#unsupervised-constituency-parsing).
 ### Recall by label | label-recall | Recall in per cent of gold constituents with a label, without whole \
 sentences, by models that have not read the sentences. [All published figures](docs/published.md#recall-by-label).
+### By length | by-length | Sentence F1 in per cent by number of words, papers' rule / unbiased rule.
 ### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1, and in \
 brackets how often chance alone gives one as far from 0.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
@@ -141,6 +142,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "parsing": english and sections.parsing(english),
         "unread-sentences": english and sections.unread_sentences(english),
         "label-recall": english and sections.label_recall(english),
+        "by-length": english and sections.by_length(english),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
         "syntax": of(SYNTAX) and sections.syntax(of(SYNTAX)),

@@ -244,6 +244,22 @@ def label_recall(files: Results) -> Table:
     return header, _in_columns(header, measured + baselines + published)
 
 
+def by_length(files: Results) -> Table:
+    """Sentence F1 by length, a column for each model's own trees and each baseline by both rules."""
+    lengths: dict[str, dict[str, list[str]]] = {}
+    for results in sorted(files.values(), key=lambda results: results["protocol"]["branching_bias"] == "none"):
+        names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in results["models"]))
+        for length, group in results.get("by_length", {}).items():
+            row = lengths.setdefault(length, {"sentences": [str(group["num_sentences"])]})
+            for trees, scores in group["summary"].items():
+                own = trees in results["models"][0]["scores"]["all"]
+                if own or trees in ("right branching", "balanced"):
+                    figures = row.setdefault(names if own else trees, [])
+                    figures += [_f1(scores["sentence_f1"])] if own or not figures else []
+    header = ["words", *next(iter(lengths.values()), {})]
+    return header, [[length, *(" / ".join(row[name]) for name in header[1:])] for length, row in lengths.items()]
+
+
 def layer_name(layer: int) -> str:
     """The name in results of a layer's trees, counted from 0."""
     return f"layer {layer + 1} (--layer {layer})"

@@ -604,6 +604,22 @@ def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, mo
     assert list(again["by_file"]) == ["news", "letters"] and again["by_file"]["news"] == results["by_file"]["news"]
 
 
+def test_sentences_are_scored_by_length(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
+    output = tmp_path / "results.json"
+    options = ["--treebank", treebank, "--layer", "1", "--by-length", "--output", str(output)]
+    assert evaluate_parsing.main([checkpoint, *options]) == 0
+    found = json.loads(output.read_text())["by_length"]
+    gold = sorted(read_treebank(treebank), key=lambda tree: len(tree.words))
+    groups = {"1 to 10": [tree for tree in gold if len(tree.words) <= 10]}
+    groups["11 to 20"] = [tree for tree in gold if len(tree.words) > 10]
+    assert list(found) == [name for name, trees in groups.items() if trees]
+    for name, part in found.items():
+        trees = model.parse([list(tree.words) for tree in groups[name]], tokenizer, layer=1)
+        f1 = part["summary"]["layer 2 (--layer 1)"]["sentence_f1"]["mean"]
+        assert f1 == score_parses(trees, groups[name]).sentence_f1
+    assert "length" in capsys.readouterr().out
+
+
 def test_a_dataset_has_no_files(capsys, checkpoint, dataset):
     assert evaluate_parsing.main([checkpoint, "--treebank", dataset, "--preset", "plain", "--by-file"]) == 1
     assert "--by-file needs files of trees" in capsys.readouterr().err

@@ -77,22 +77,30 @@ def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -
     return [*header, *labels], rows
 
 
-def file_table(by_file: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of mean sentence F1 in per cent: a row a file of the treebank, then the mean of all files.
+# What a row is of, by the name of the groups in results.
+GROUPS = {"by_file": "file", "by_length": "length"}
+
+
+def group_table(kind: str, groups: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]:
+    """Header and rows of mean sentence F1 in per cent: a row a group of sentences, then the mean of all files.
 
     Args:
-        by_file: by file `num_sentences`, `num_words`, and `summary`: by name of the trees, what `summarize` gives.
+        kind: a key of `GROUPS`.
+        groups: by group `num_sentences`, `num_words`, and `summary`: by name of the trees, what `summarize` gives.
     """
-    names = list(next(iter(by_file.values()))["summary"])
+    names = list(next(iter(groups.values()))["summary"])
     figures = {
-        file: [content["summary"][name]["sentence_f1"]["mean"] for name in names] for file, content in by_file.items()
+        group: [content["summary"][name]["sentence_f1"]["mean"] for name in names] for group, content in groups.items()
     }
     rows = [
-        [file, str(content["num_sentences"]), str(content["num_words"]), *map(_per_cent, figures[file])]
-        for file, content in by_file.items()
+        [group, str(content["num_sentences"]), str(content["num_words"]), *map(_per_cent, figures[group])]
+        for group, content in groups.items()
     ]
-    means = [_per_cent(mean(column)) for column in zip(*figures.values(), strict=True)]
-    return ["file", "sentences", "words", *names], [*rows, ["mean of files", "", "", *means]]
+    if kind == "by_file":
+        rows.append(
+            ["mean of files", "", "", *(_per_cent(mean(column)) for column in zip(*figures.values(), strict=True))]
+        )
+    return [GROUPS[kind], "sentences", "words", *names], rows
 
 
 def published_rows(max_words: int, num_columns: int) -> list[list[str]]:
