@@ -52,7 +52,13 @@ from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
+from onlstm_hf.utils.programs import (
+    add_code_option,
+    add_implementation_option,
+    positive_integer,
+    run_program,
+    split_weight,
+)
 from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
@@ -69,7 +75,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument(
+        "models",
+        nargs="*",
+        metavar="MODEL",
+        help="checkpoint folder or name on the Hub; several; MODEL=WEIGHT counts as much in the average of --ensemble",
+    )
     parser.add_argument(
         "--trees-from",
         nargs="+",
@@ -114,13 +125,6 @@ def build_parser() -> argparse.ArgumentParser:
         default=["random", "right"],
         help="choice among equally good trees of an average, a row each: any of them with the same probability, or "
         "the one that branches most to the right or to the left (random right)",
-    )
-    parser.add_argument(
-        "--weights",
-        nargs="+",
-        type=float,
-        metavar="X",
-        help="with --ensemble, what each model counts, in the order in which they are named (1 each)",
     )
     parser.add_argument(
         "--agreement",
@@ -173,17 +177,19 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     """Parses the treebank with every model and layer asked for, prints the table and writes the files."""
     check_writable(options.output, options.trees, options.table, options.figure)
     check_table_name(options.table)
-    names = [*options.models, *options.trees_from]
-    if not names:
+    if not options.models + options.trees_from:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
-    if options.weights and (not options.ensemble or len(options.weights) != len(names)):
-        raise ValueError(f"--weights needs --ensemble and a number for each of {len(names)} models")
+    checkpoints, tree_files = ([*map(split_weight, named)] for named in (options.models, options.trees_from))
+    names, weights = zip(*checkpoints, *tree_files, strict=True)
+    is_weighted = any(weight != 1 for weight in weights)
+    if is_weighted and not options.ensemble:
+        raise ValueError("weights of models need --ensemble")
     treebank = Treebank(options)
     if options.by_file and not treebank.by_file:
         raise ValueError(f"--by-file needs files of trees; {treebank.name} is a dataset")
     check_figure_sentence(options, len(treebank.trees) + treebank.num_left_out)
     models, parses = [], []
-    for name in options.models:
+    for name, _ in checkpoints:
         model, tokenizer = load_checkpoint(
             name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
         )
@@ -191,7 +197,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         parses.append(parse_layers(model, tokenizer, gold, options))
         known = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
         models.append(describe_checkpoint(name, model) | known)
-    for name in options.trees_from:
+    for name, _ in tree_files:
         stored = read_tree_file(name)
         treebank.read_for(name, stored.model.get("treebank_preprocessing"))
         parses.append(stored_layers(name, stored, treebank, options))
@@ -212,18 +218,18 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
     further: Trees = {}
     if options.ensemble:
         weightings: dict[str, list[float] | None] = {"": None}
-        if options.weights:
-            counted = zip(options.weights, parses, strict=True)
+        if is_weighted:
+            counted = zip(weights, parses, strict=True)
             weightings = {", weighted": [weight for weight, sources in counted for _ in sources]}
         if agreement:
             weightings[", by agreement"] = [parser[ALL] for parser in agreement["parsers"]]
-        for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
+        for (weighted, of_members), ties in product(weightings.items(), dict.fromkeys(options.ties)):
             generator = np.random.default_rng(options.seed)
             sentences = progress_bar(
                 zip(*members, strict=True), total=len(gold), description="averaging", unit="sentence"
             )
             further[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
-                average_trees(trees, weights, ties=ties, seed=generator) for trees in sentences
+                average_trees(trees, of_members, ties=ties, seed=generator) for trees in sentences
             ]
     others = {part: score_others(further, gold, indices, options.seed) for part, indices in parts.items()}
     summaries = {
@@ -279,7 +285,7 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
                 "branching_bias": options.branching_bias,
                 "seed": options.seed,
             },
-            **({"weights": options.weights} if options.weights else {}),
+            **({"weights": weights} if is_weighted else {}),
             "sentences_read": options.sentences_read,
             "note": options.note,
             "max_words": options.max_words,

@@ -34,9 +34,8 @@ from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from onlstm_hf.utils.checkpoints import checkpoint_hash, load_checkpoint
 from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program, split_weight
 from onlstm_hf.utils.results_file import portable
-from training.grammar.votes import split_weight
 from training.language_models.text_batches import TextLines
 from training.language_models.validation import distances_of_layers
 

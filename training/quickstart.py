@@ -67,8 +67,8 @@ def main(arguments: list[str] | None = None) -> dict:
         rows = {layer_row(layer): score_parses(trees, gold) for layer, trees in enumerate(by_layer.values())}
     rows |= score_baselines(gold)
 
-    print(f"\nheld-out sentences: {len(gold)}, perplexity {training['test_perplexity']:.2f}")
-    print("\nsentence F1 on held-out sentences")
+    print(f"\nheld-out test sentences: {len(gold)}, perplexity {training['test_perplexity']:.2f}")
+    print("\nsentence F1 on these held-out test sentences")
     for name, row in rows.items():
         print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
     shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]

@@ -212,7 +212,8 @@ class LanguageModeling(Task):
             scores.append(f"test perplexity {results['test_perplexity']:.2f}")
         if "parsing" in results:
             baselines = ", ".join(f"{name} {100 * f1:.1f}" for name, f1 in results["baselines"].items())
-            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f} ({baselines})")
+            gold = "gold trees" if self.recipe.data.gold_trees else "gold trees of the validation split"
+            scores.append(f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f} on {gold} ({baselines})")
         if "target_trees" in results:
             scores.append(f"F1 against held-out target trees {results['target_trees']['held_out_tree_f1']:.1f}")
         return ", ".join(scores)

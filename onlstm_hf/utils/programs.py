@@ -4,6 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 # More than any CPU runs at a time. PyTorch aborts the process where the system refuses it a thread.
 MAX_THREADS = 1024
@@ -84,3 +85,21 @@ def add_code_option(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the code in the checkpoint if neither onlstm_hf nor Transformers knows its type of model",
     )
+
+
+def split_weight(name: str) -> tuple[str, float]:
+    """The name and the weight of one parser: `NAME`, which counts 1, or `NAME=WEIGHT`.
+
+    Raises:
+        ValueError: if the weight is no number above 0.
+    """
+    if "=" not in name or Path(name).exists():
+        return name, 1.0
+    path, _, weight = name.rpartition("=")
+    try:
+        value = float(weight)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise ValueError(f"give NAME or NAME=WEIGHT, with a weight above 0, not {name}")
+    return path, value

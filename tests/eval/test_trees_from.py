@@ -102,11 +102,8 @@ def test_trees_that_come_from_no_distances_are_the_same_by_every_rule(capsys, bi
         (["--trees-from", "gold.mrg"], "gold.mrg is no file of trees, or damaged"),
         (["--trees-from", "onlstm1.jsonl.xz", "--layer", "7"], "no distances of layer 7"),
         (["--trees-from", "prpn.jsonl.xz", "--layer", "0"], "no distances of layer 0"),
-        (["--trees-from", "prpn.jsonl.xz", "--weights", "2"], "--weights needs --ensemble and a number for each of 1"),
-        (
-            ["--ensemble", "--weights", "2", "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz"],
-            "--weights needs --ensemble and a number for each of 2",
-        ),
+        (["--trees-from", "prpn.jsonl.xz=2"], "weights of models need --ensemble"),
+        (["--trees-from", "prpn.jsonl.xz=-2", "--ensemble"], "with a weight above 0, not prpn.jsonl.xz=-2"),
         (["--trees-from", "onlstm1.jsonl.xz", "--treebank", "other.mrg"], "has other sentences than other.mrg"),
     ],
 )
@@ -117,8 +114,8 @@ def test_what_cannot_be_scored_is_an_error(capsys, options, message):
 
 
 def test_all_layers_of_a_model_have_its_weight_in_the_average(capsys):
-    options = ["--ensemble", "--ties", "right", "--weights", "1", "2.5"]
-    results, _ = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz", *options)
+    options = ["--ensemble", "--ties", "right"]
+    results, _ = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz=2.5", *options)
     stored = [read_tree_file(name) for name in ("onlstm1.jsonl.xz", "prpn.jsonl.xz")]
     trees = [each.trees(layer) for each in stored for layer in each.by_layer]
     weighted = [average_trees(own, [1, 1, 2.5], ties="right") for own in zip(*trees, strict=True)]

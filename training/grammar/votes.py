@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from onlstm_hf.trees.rank_files import read_trees_of_text
+from onlstm_hf.utils.programs import split_weight
 
 # The score of a span without votes. It excludes the span where others have votes, and nothing where none has.
 UNVOTED_SCORE = -30.0
@@ -76,24 +77,6 @@ class SpanVotes:
         """Yields the votes as texts, for a `fingerprint`."""
         for values in (self.ends, self.spans, self.votes):
             yield values.tobytes().decode("latin-1")
-
-
-def split_weight(name: str) -> tuple[str, float]:
-    """The name and the weight of one parser: `NAME`, which counts 1, or `NAME=WEIGHT`.
-
-    Raises:
-        ValueError: if the weight is no number above 0.
-    """
-    if "=" not in name or Path(name).exists():
-        return name, 1.0
-    path, _, weight = name.rpartition("=")
-    try:
-        value = float(weight)
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ValueError(f"give NAME or NAME=WEIGHT, with a weight above 0, not {name}")
-    return path, value
 
 
 def vote_of(name: str) -> tuple[str, float]:
