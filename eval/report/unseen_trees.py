@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 # Name of the row, its results file (that of the unbiased rule ends in `_no_bias`), and the name of the row there.
 ROWS = (
-    ("**default model** (one run)", "parsing_onlstm_ptb_small_distilled", "layer 2 (--layer 1)"),
+    ("**default model** (three seeds)", "parsing_distilled_seeds", "layer 3 (--layer 2)"),
     ("small ON-LSTM, layer 2 (five seeds)", "parsing_seeds", "layer 2 (--layer 1)"),
     ("small PRPN (five seeds)", "parsing_seeds", "induced trees"),
     ("right branching", "parsing_seeds", "right branching"),
