@@ -192,6 +192,8 @@ def _parsed(files: Results) -> list[dict[str, str]]:
             is_other_layer = trees.startswith("layer") and trees not in own
             if LEFT_OUT.search(trees) or (is_other_layer and len(models) == 1):
                 continue
+            if "weights" in results and models and not trees.startswith("ensemble"):  # the mean of unlike models
+                continue
             names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
             seeds = [str(model["seed"]) for model in models if model["seed"] is not None]
             seeds = f"{len(seeds)}" if len(seeds) > 1 else "".join(seeds)

@@ -1,6 +1,7 @@
 """The card of a language model: the template `language_model.md`, filled in with its results."""
 
 import json
+import textwrap
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, Treeb
 SHORT = 10
 # Recall is shown of these labels in the Penn Treebank, elsewhere of the most frequent ones.
 PENN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
-NAMES_OF_TYPES = {"onlstm": "ON-LSTM", "prpn": "PRPN"}
+NAMES_OF_TYPES = {"onlstm": "ON-LSTM", "prpn": "PRPN", "neural_grammar": "neural grammar"}
 # Perplexity on validation text is measured in this many rows of one stream.
 VALIDATION_ROWS = 10
 
@@ -127,8 +128,10 @@ def _stages(stages: list[dict]) -> list[dict] | None:
 
 
 def _in_lines(command: str) -> str:
-    """A command with a line for each option."""
-    return command.replace(" --", " \\\n    --")
+    """A command with a line for each option, and more where one is long."""
+    lines = command.replace(" --", "\n--").split("\n")
+    wrapped = (textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) for line in lines)
+    return " \\\n    ".join(part for parts in wrapped for part in parts)
 
 
 def _parsing_section(
