@@ -97,7 +97,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--by-length",
         action="store_true",
-        help="also a table of sentence F1 with a row for sentences of 1 to 10 words, 11 to 20, and so on",
+        help="also a table of sentence F1 with a row for sentences of 1 to 10 words, 11 to 20, and so on up to 40",
     )
     parser.add_argument(
         "--layer",
@@ -384,11 +384,12 @@ def score_others(
 
 
 def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
-    """The indices of the sentences of 1 to 10 words, 11 to 20, and so on."""
+    """The indices of the sentences of 1 to 10 words, 11 to 20, and so on; those of more than 40 are one group."""
     groups: dict[str, list[int]] = {}
     for index in sorted(range(len(gold)), key=lambda index: len(gold[index].words)):
         tens = (len(gold[index].words) - 1) // 10
-        groups.setdefault(f"{10 * tens + 1} to {10 * tens + 10}", []).append(index)
+        name = f"{10 * tens + 1} to {10 * tens + 10}" if tens < 4 else "more than 40"
+        groups.setdefault(name, []).append(index)
     return groups
 
 

@@ -57,19 +57,12 @@ adaptation to the test text. Rows whose file is a folder read the validation tex
 stands before the epochs of a model that started from another one. A mixture has the weights that suit the validation \
 text best. [All published figures](docs/published.md#language-modelling).
 ### Adaptation | adaptation | Settings were chosen by the perplexity of validation text.
-### Ablations of the PRPN | ablations | Small runs of few epochs (docs/training.md), beside the test perplexity \
-that the paper reports for the full size. [All published figures](docs/published.md#ablations-of-the-prpn).
-### Characters | characters | Bits per character of the Penn Treebank test text. [All published \
-figures](docs/published.md#characters).
-### text8 | text8 | Perplexity of the words of its last million characters, by which the models were also chosen. \
-[All published figures](docs/published.md#text8).
 ## Unsupervised constituency parsing | parsing | Sentence F1 in per cent: measured rows on the WSJ sample (wsj_0001 \
 to wsj_0199), published ones on section 23 and, for at most 10 words, on WSJ10, those of the whole treebank. `read` \
 says whether the model was trained on the words of these sentences. [All published \
 figures](docs/published.md#unsupervised-constituency-parsing).
 ### Recall by label | label-recall | Recall in per cent of gold constituents with a label, without whole \
 sentences, by models that have not read the sentences. [All published figures](docs/published.md#recall-by-label).
-### By length | by-length | Sentence F1 in per cent by number of words, papers' rule / unbiased rule.
 ### Agreement | agreement | Rank correlation of the agreement with all other parsers and F1, and in \
 brackets how often chance alone gives one as far from 0.
 ### Other languages | languages | Sentence F1 of sentences that were not read, papers' rule / unbiased rule (seeds).
