@@ -399,7 +399,7 @@ def test_the_splits_are_played_step_by_step_in_each_rule(browser):
     browser.button("Pause").click()
 
 
-def test_pins_stand_in_the_gap_before_their_word_and_all_scales_begin_at_0(browser):
+def test_pins_stand_in_the_gap_before_their_word_and_all_scales_begin_at_0(browser, project_root):
     browser.open(text="the company said it expects a loss")
     browser.button("All layers").click()
     places = browser.run(
@@ -418,7 +418,8 @@ def test_pins_stand_in_the_gap_before_their_word_and_all_scales_begin_at_0(brows
     for word, x in places["pins"]:
         assert x <= places["words"][word][0] and (word == 0 or x >= places["words"][word - 1][1])
     captions = [element.text for element in browser.find(".figure .caption") if "distances of" in element.text]
-    assert captions[0].startswith("distances of layer 2, which make the tree")  # next to the tree
+    layer = json.loads((project_root / "model_cards" / MODELS[0] / "config.json").read_text())["parse_layer"] + 1
+    assert captions[0].startswith(f"distances of layer {layer}, which make the tree")  # next to the tree
     ticks = [element.text for element in browser.find(".figure .tick")]
     assert [ticks[index] for index in range(0, len(ticks), 3)] == ["0"] * 4
 

@@ -391,7 +391,7 @@ def test_the_last_lines_on_the_screen_have_the_scores_and_the_places_of_what_is_
     results = train("--resume")
     scores = [f"{name} perplexity {results[f'{name}_perplexity']:.2f}" for name in ("validation", "test")]
     baselines = ", ".join(f"{name} {100 * f1:.1f}" for name, f1 in results["baselines"].items())
-    f1 = f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f} ({baselines})"
+    f1 = f"sentence F1 {100 * results['parsing']['sentence_f1']:.1f} on gold trees ({baselines})"
     *_, first, second, third = capsys.readouterr().out.splitlines()
     assert first == ", ".join([*scores, f1]) and "right branching" in baselines
     assert [second.split(), third.split()] == [["checkpoint", "run/best"], ["results", "run/results.json"]]
