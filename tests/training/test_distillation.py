@@ -4,6 +4,7 @@ import json
 import lzma
 import math
 import shutil
+from itertools import permutations, product
 from pathlib import Path
 
 import numpy as np
@@ -100,16 +101,26 @@ def as_tensor(*sentences):
     return torch.tensor([(row, *split) for row, splits in enumerate(sentences) for split in splits]).view(-1, 5)
 
 
-@given(st.lists(st.integers(0, 5), max_size=9), st.randoms(use_true_random=False), st.sampled_from(["right", "none"]))
-def test_distances_make_the_tree_if_and_only_if_every_split_is_right(target, random, rule):
-    words, distances = ["w"] * len(target), [*range(len(target))]
-    random.shuffle(distances)
-    splits = splits_of_tree(target, rule)
+def check_splits(target, distances, rule):
+    words, splits = ["w"] * len(target), splits_of_tree(target, rule)
     found = [max(range(split.start, split.end), key=distances.__getitem__) for split in splits]
     all_right = all(split.first <= word < split.last for split, word in zip(splits, found, strict=True))
     trees = [tree_from_distances(own, words, rule).spans() for own in (target, distances)]
     assert all_right == (trees[0] == trees[1])
     assert all(split.last - split.first < split.end - split.start for split in splits) or rule == "none"
+
+
+@given(st.lists(st.integers(0, 5), max_size=9), st.randoms(use_true_random=False), st.sampled_from(["right", "none"]))
+def test_distances_make_the_tree_if_and_only_if_every_split_is_right(target, random, rule):
+    distances = [*range(len(target))]
+    random.shuffle(distances)
+    check_splits(target, distances, rule)
+
+
+@pytest.mark.parametrize("rule", ["right", "none"])
+def test_so_they_do_for_all_orders_of_four_words(rule):
+    for target, distances in product(product(range(3), repeat=4), permutations(range(4))):
+        check_splits(target, distances, rule)
 
 
 @pytest.mark.parametrize("rule", ["right", "none"])

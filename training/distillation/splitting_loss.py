@@ -48,8 +48,9 @@ def splits_of_tree(distances: Sequence[float], branching_bias: str) -> list[Spli
         else:
             word = max(range(start, end), key=distances.__getitem__)
             if word <= start + 1:  # the first word alone, whose sister is the next to be split
-                second = max(range(start + 1, end), key=distances.__getitem__)
-                split = Split(start, end, start, start + 1 + (second == start + 1))
+                in_sister = max(range(start + 1, end), key=distances.__getitem__)
+                begins_with_word = in_sister <= start + 2  # by its first word or the one after it
+                split = Split(start, end, start, start + 1 + begins_with_word)
                 unsplit.append((start + 1, end))
             else:
                 split = Split(start, end, word, word + 1)
