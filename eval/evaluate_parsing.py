@@ -36,6 +36,7 @@ from eval.report.by_task.parsing import (
     group_table,
     parsing_table,
     published_rows,
+    source_name,
     summarize,
 )
 from eval.report.results_files import check_writable, describe_checkpoint
@@ -86,7 +87,8 @@ def build_parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="FILE",
-        help="trees.jsonl.xz of finished training runs, in the place of their checkpoints or besides others",
+        help="trees.jsonl.xz of finished training runs, in the place of their checkpoints or besides others; or "
+        "FILE=WEIGHT",
     )
     add_treebank_options(parser)
     parser.add_argument(
@@ -341,11 +343,6 @@ def summarize_agreement(names: Sequence[str], models: list[dict], members: list[
         for source, scores in model["scores"]["all"].items()
     ]
     return agreement_summary(parsers, tree_agreement(members))
-
-
-def source_name(layer: int | None) -> str:
-    """Returns the name of a layer, counted from 0; `None` is a model with the same distances for all layers."""
-    return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
 
 
 def check_figure_sentence(options: argparse.Namespace, num_sentences: int) -> None:

@@ -13,6 +13,7 @@ from statistics import mean, stdev
 from eval.report.agreement import ALL, permutation_p
 from eval.report.by_task.logic import logic_table
 from eval.report.by_task.narrative_cloze import cloze_table
+from eval.report.by_task.parsing import source_name
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.published import SHORT, SHORT_MAX, central_rows
@@ -187,14 +188,14 @@ def _parsed(files: Results) -> list[dict[str, str]]:
     for name, results in sorted(files.items(), key=lambda item: item[1].get("sentences_read") != "no"):
         is_biased = results["protocol"]["branching_bias"] == "right"
         for trees, scores in results["summary"]["all"].items():
-            models = [m for m in results["models"] if trees.startswith("ensemble") or trees in m["scores"]["all"]]
-            own = {layer_name(model["parse_layer"]) for model in models if model["parse_layer"] is not None}
-            is_other_layer = trees.startswith("layer") and trees not in own
-            if LEFT_OUT.search(trees) or (is_other_layer and len(models) == 1):
+            models = _models_of(trees, results)
+            is_average = trees.startswith("ensemble")
+            is_own = is_average or trees in {source_name(model["parse_layer"]) for model in models}
+            if LEFT_OUT.search(trees) or (len(models) == 1 and not is_own):
                 continue
-            if "weights" in results and models and not trees.startswith("ensemble"):  # the mean of unlike models
+            if "weights" in results and models and not is_average:  # the mean of unlike models
                 continue
-            names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
+            names = _names(models)
             seeds = [str(model["seed"]) for model in models if model["seed"] is not None]
             seeds = f"{len(seeds)}" if len(seeds) > 1 else "".join(seeds)
             if not models:
@@ -203,7 +204,7 @@ def _parsed(files: Results) -> list[dict[str, str]]:
                 read = results.get("sentences_read") or ""
             # The same seed was trained twice on different machines, so that its name does not tell the runs apart.
             place = name if "/best" in "".join(m["model"] for m in models) else ""
-            cells = {"trees": trees, "model": names, "seeds": seeds, "read": read, "other layer": is_other_layer}
+            cells = {"trees": trees, "model": names, "seeds": seeds, "read": read, "own": "yes" if is_own else ""}
             row = rows.setdefault((not models, trees, names, seeds, read, place), cells)
             f1 = scores["sentence_f1"]
             if not is_biased:
@@ -224,8 +225,7 @@ def _unread(files: Results) -> list[dict[str, str]]:
         row
         for row in _parsed(files)
         if row["read"] == "no"
-        and row["trees"].startswith(("layer", "induced", "ensemble"))
-        and not row["other layer"]
+        and row["own"]
         and ("±" in row.get("F1", "") or "-" in row["model"] or row["trees"].startswith("ensemble"))
     ]
 
@@ -247,24 +247,29 @@ def label_recall(files: Results) -> Table:
 
 
 def by_length(files: Results) -> Table:
-    """Sentence F1 by length, a column for each model's own trees and each baseline by both rules."""
-    lengths: dict[str, dict[str, list[str]]] = {}
+    """Sentence F1 by length: models by both rules, then baselines, which are the same by both."""
+    rows: dict[str, dict[str, str]] = {}
     for results in sorted(files.values(), key=lambda results: results["protocol"]["branching_bias"] == "none"):
-        names = ", ".join(dict.fromkeys(short_name(model["model"]) for model in results["models"]))
         for length, group in results.get("by_length", {}).items():
-            row = lengths.setdefault(length, {"sentences": [str(group["num_sentences"])]})
+            row = rows.setdefault(length, {"words": length, "sentences": str(group["num_sentences"])})
             for trees, scores in group["summary"].items():
-                own = trees in results["models"][0]["scores"]["all"]
-                if own or trees in ("right branching", "balanced"):
-                    figures = row.setdefault(names if own else trees, [])
-                    figures += [_f1(scores["sentence_f1"])] if own or not figures else []
-    header = ["words", *next(iter(lengths.values()), {})]
-    return header, [[length, *(" / ".join(row[name]) for name in header[1:])] for length, row in lengths.items()]
+                f1 = _f1(scores["sentence_f1"])
+                if models := _models_of(trees, results):
+                    name = f"{_names(models)}, {trees}"
+                    row[name] = f"{row[name]} / {f1}" if name in row else f1
+                elif trees in ("right branching", "balanced"):
+                    row[trees] = f1
+    header = [*dict.fromkeys(name for row in rows.values() for name in row)]
+    return header, _in_columns(header, list(rows.values()))
 
 
-def layer_name(layer: int) -> str:
-    """The name in results of a layer's trees, counted from 0."""
-    return f"layer {layer + 1} (--layer {layer})"
+def _models_of(trees: str, results: Mapping) -> list[dict]:
+    """The models of a results file that gave the trees of a name; none for baselines."""
+    return [m for m in results["models"] if trees.startswith("ensemble") or trees in m["scores"]["all"]]
+
+
+def _names(models: Sequence[Mapping]) -> str:
+    return ", ".join(dict.fromkeys(short_name(model["model"]) for model in models))
 
 
 def _f1(figure: Mapping) -> str:
@@ -274,7 +279,7 @@ def _f1(figure: Mapping) -> str:
 
 def agreement(files: Results) -> Table:
     """Spearman's rank correlation of a parser's mean agreement with all others and its F1 against gold trees."""
-    kinds = ["all", *map(layer_name, range(3)), "induced trees"]
+    kinds = ["all", *map(source_name, range(3)), "induced trees"]
     rows: dict[str, dict[str, str]] = {}
     for name, results in files.items():
         if "agreement" in results:

@@ -1,9 +1,9 @@
 """Sentences as models read them, put together in windows and batches."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
@@ -16,6 +16,7 @@ from ..trees.punctuation import attach_marks, raise_at_marks
 from ..utils.iteration import windows
 
 logger = get_logger(__name__)
+T = TypeVar("T")
 # Ten characters in a row of Chinese, Japanese, Thai, Lao, Khmer or Burmese.
 _UNSEGMENTED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{10}"
 
@@ -73,13 +74,11 @@ def build_tree(
     return attach_marks(tree, sentence.text, marks) if marks and punctuation == "attach" else tree
 
 
-def first_of_each_unit(token_distances: list[float], unit_of_token: list[int]) -> list[float]:
-    """The distance of the first token of every unit. Distances beyond the last token are those of padding."""
+def first_of_each_unit(values: Sequence[T], unit_of_token: Sequence[int]) -> list[T]:
+    """The value of the first token of every unit. Values beyond the last token are those of padding."""
     previous_units = [None, *unit_of_token]
     return [
-        distance
-        for distance, unit, previous in zip(token_distances, unit_of_token, previous_units, strict=False)
-        if unit != previous
+        value for value, unit, previous in zip(values, unit_of_token, previous_units, strict=False) if unit != previous
     ]
 
 

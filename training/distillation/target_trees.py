@@ -89,11 +89,11 @@ class TargetTrees:
 
     def splits(self) -> list[list[Split]]:
         """The decisions that make each tree, by each of the rules."""
-        trees = self.trees()
-        return [
-            [split for rule in self.rules for split in splits_of_tree(distances_of_tree(tree, rule), rule)]
-            for tree in trees
-        ]
+        splits = [splits_of_tree(own, self.branching_bias) for own in self.stored.by_layer[None]]
+        for rule in self.rules[1:]:
+            for own, tree in zip(splits, self.trees(), strict=True):
+                own += splits_of_tree(distances_of_tree(tree, rule), rule)
+        return splits
 
     def loss(self, model: PreTrainedModel, batch: TreeBatch) -> torch.Tensor:
         """The splitting loss of the sentences, without dropout. The layers above the one that parses are not run."""

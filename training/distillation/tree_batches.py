@@ -9,6 +9,7 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedTokenizerBase
 
+from onlstm_hf.parsing.sentences import first_of_each_unit
 from onlstm_hf.text.word_alignment import encode_words
 from training.distillation.splitting_loss import Split
 from training.loop.task import BatchSource, Share, TrainingBatch
@@ -87,8 +88,8 @@ class WithTargetTrees:
         for row, index in enumerate(indices):
             input_ids, word_of_token = self.sentences[index]
             rows.append(torch.tensor([self.eos_token_id, *input_ids]))
-            words = [None, *word_of_token]
-            first_tokens.append(torch.tensor([at for at in range(1, len(words)) if words[at] != words[at - 1]]))
+            places = range(1, len(rows[-1]))
+            first_tokens.append(torch.tensor(first_of_each_unit(places, word_of_token)))
             splits += [(row, *split) for split in self.splits[index]]
         mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
         input_ids, first_tokens = (pad_sequence(parts, batch_first=True) for parts in (rows, first_tokens))

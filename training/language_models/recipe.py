@@ -126,8 +126,8 @@ class OptimizationArguments(UpdateArguments):
         "target_trees: factor of their splitting loss, beside that of predicting words.", 1.0, at_least=0
     )
     tree_temperature: float = recorded(
-        "target_trees: by how much one distance should be larger than another. Those of an ON-LSTM and a PRPN lie "
-        "between 0 and 1.",
+        "target_trees: a difference of distances that makes a split e times as likely. Distances of an ON-LSTM "
+        "and a PRPN lie between 0 and 1.",
         0.02,
         above=0,
     )

@@ -18,6 +18,11 @@ PUBLISHED_NOTE = (
 )
 
 
+def source_name(layer: int | None) -> str:
+    """The name of a layer's trees, counted from 0; `None` is a model with the same distances for all layers."""
+    return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
+
+
 def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
     """Mean, standard deviation, minimum and maximum of the figures of several checkpoints on the same sentences.
 
