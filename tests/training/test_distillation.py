@@ -104,10 +104,10 @@ def as_tensor(*sentences):
 def check_splits(target, distances, rule):
     words, splits = ["w"] * len(target), splits_of_tree(target, rule)
     found = [max(range(split.start, split.end), key=distances.__getitem__) for split in splits]
-    all_right = all(split.first <= word < split.last for split, word in zip(splits, found, strict=True))
+    all_right = all(split.right_start <= word < split.right_end for split, word in zip(splits, found, strict=True))
     trees = [tree_from_distances(own, words, rule).spans() for own in (target, distances)]
     assert all_right == (trees[0] == trees[1])
-    assert all(split.last - split.first < split.end - split.start for split in splits) or rule == "none"
+    assert all(split.right_end - split.right_start < split.end - split.start for split in splits) or rule == "none"
 
 
 @given(st.lists(st.integers(0, 5), max_size=9), st.randoms(use_true_random=False), st.sampled_from(["right", "none"]))
@@ -132,9 +132,9 @@ def test_the_splitting_loss_is_that_of_its_definition_and_so_is_its_gradient(rul
 
     def by_definition(row, splits, temperature):
         losses = []
-        for start, end, first, last in splits:
+        for start, end, right_start, right_end in splits:
             odds = [math.exp(row[word] / temperature) for word in range(start, end)]
-            losses.append(-math.log(sum(odds[first - start : last - start]) / sum(odds)))
+            losses.append(-math.log(sum(odds[right_start - start : right_end - start]) / sum(odds)))
         return sum(losses) / len(losses) if losses else 0.0
 
     for temperature in (1.0, 0.3):

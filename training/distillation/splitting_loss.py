@@ -15,14 +15,14 @@ class Split(NamedTuple):
 
     Attributes:
         start, end: the words whose distances are compared, up to but without `end`.
-        first, last: the words that make the tree if one of them has the largest distance, from `first` up to but
-            without `last`.
+        right_start, right_end: those of them that make the tree if one of them has the largest distance, up to but
+            without `right_end`.
     """
 
     start: int
     end: int
-    first: int
-    last: int
+    right_start: int
+    right_end: int
 
 
 def splits_of_tree(distances: Sequence[float], branching_bias: str) -> list[Split]:
@@ -72,10 +72,10 @@ def splitting_loss(distances: torch.Tensor, splits: torch.Tensor, temperature: f
     Returns:
         `[B]`; 0 for a sentence without splits.
     """
-    rows, (starts, ends, firsts, lasts) = splits[:, 0], splits[:, 1:, None].unbind(1)
+    rows, (starts, ends, right_starts, right_ends) = splits[:, 0], splits[:, 1:, None].unbind(1)
     words = torch.arange(distances.shape[1], device=distances.device)
     logits = distances[rows] / temperature
     among_all = logits.masked_fill((words < starts) | (words >= ends), -torch.inf).logsumexp(1)
-    among_right = logits.masked_fill((words < firsts) | (words >= lasts), -torch.inf).logsumexp(1)
+    among_right = logits.masked_fill((words < right_starts) | (words >= right_ends), -torch.inf).logsumexp(1)
     sums = distances.new_zeros(len(distances)).index_add(0, rows, among_all - among_right)
     return sums / rows.bincount(minlength=len(distances)).clamp(min=1)
