@@ -13,8 +13,7 @@ from transformers import AutoConfig, PreTrainedModel, PreTrainedTokenizerFast
 
 from ..text.tokenization import build_word_tokenizer
 from ..utils.tokenizer_check import tokenizer_fingerprint
-from .restricted_unpickler import Record
-from .saved_objects import load_saved_object
+from .saved_objects import Record, SavedObject, dictionary_of
 from .state_dicts import convert_original_state_dict, original_vocabulary
 
 # The authors' largest model has some hundred modules and tensors. These bounds refuse files whose records contain
@@ -94,14 +93,18 @@ def convert_original_checkpoint(
 def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], Record | None]:
     """The state dict in the file, or that of the model in it; and the record of the model, if there is one."""
     if path.suffix == ".safetensors":
-        loaded = _load_safetensors(path)
+        content, tensor_of = _load_safetensors(path), lambda tensor: tensor
     else:
-        loaded = load_saved_object(path)
-    if isinstance(loaded, list) and loaded and isinstance(loaded[0], Record):
-        loaded = loaded[0]
-    model = loaded if isinstance(loaded, Record) else None
+        saved = SavedObject(path)
+        content, tensor_of = saved.content, saved.tensor
+    if isinstance(content, list) and content:
+        content = content[0]
+    model = None
     try:
-        state_dict = loaded if model is None else _state_dict_of(model)
+        state_dict = dictionary_of(content)
+        if state_dict is None:
+            state_dict, model = _state_dict_of(content), content
+        state_dict = {name: tensor_of(value) for name, value in state_dict.items()}
         _check_tensors(state_dict, file_size=path.stat().st_size)
     except ValueError as error:
         raise ValueError(
@@ -120,8 +123,8 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         raise ValueError(f"cannot read {path}: {error}") from error
 
 
-def _state_dict_of(model: Record) -> dict[str, Any]:
-    """The state dict of a module, collected from its record and those of the modules within it."""
+def _state_dict_of(model: Any) -> dict[str, Any]:
+    """The parameters and buffers of a module and of those within it, by name."""
     state_dict, pending, num_members = {}, [("", model)], 0
     while pending:
         prefix, module = pending.pop()
@@ -139,8 +142,8 @@ def _state_dict_of(model: Record) -> dict[str, Any]:
 
 def _members(module: Any, kind: str) -> dict[Any, Any]:
     """One of the dictionaries in which a module registers its members: `_parameters`, `_buffers` or `_modules`."""
-    members = _attributes(module).get(kind)
-    if not isinstance(members, dict):
+    members = dictionary_of(_attributes(module).get(kind))
+    if members is None:
         raise ValueError("it has something else in place of a module")
     return members
 
@@ -151,8 +154,8 @@ def _attributes(module: Any) -> dict[Any, Any]:
     return module.state
 
 
-def _check_tensors(state_dict: Any, file_size: int) -> None:
-    if not isinstance(state_dict, dict) or not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
+def _check_tensors(state_dict: dict[Any, Any], file_size: int) -> None:
+    if not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
         raise ValueError("it has something else than tensors with names")
     for name, tensor in state_dict.items():
         if not isinstance(name, str) or not re.fullmatch(rf"[\w.]{{1,{_MAX_NAME_LENGTH}}}", name):

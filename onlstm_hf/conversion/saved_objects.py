@@ -1,4 +1,4 @@
-"""Files of `torch.save` as data: tensors are read, and other objects become inert records (restricted_unpickler.py).
+"""Files of `torch.save` as data: tensors are read, and every other object becomes an inert record.
 
 Two formats are read: the zip file of torch 1.6 and newer, and the sequence of pickles and raw numbers of torch 0.1.11
 to 1.5. In both, the pickle refers to storages of numbers outside of it.
@@ -6,19 +6,24 @@ to 1.5. In both, the pickle refers to storages of numbers outside of it.
 
 import math
 import os
+import pickle
+import pickletools
 import struct
 import zipfile
 from io import BytesIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import torch
 
-from .restricted_unpickler import Global, Record, unpickle
-
-# Pickles hold everything but the numbers, and in the older format the source code of the modules.
-MAX_PICKLE_BYTES = 1 << 24
+# A model of a hundred modules takes some ten thousand operations and some dozen classes. These bounds limit the memory
+# that a small file can ask for, and the depth of its tuples: Python's hash of a deep tuple overflows the stack.
+MAX_OPERATIONS = 50_000
+_MAX_CLASSES = 1000
 _MAX_DIMENSIONS = 8
+# torch.save writes protocol 2. Extension codes stand for names that another program has registered.
+_PROTOCOL, _REFUSED_OPERATIONS = 2, {"EXT1", "EXT2", "EXT4"}
+_MEMO_OPERATIONS = {"PUT", "BINPUT", "LONG_BINPUT"}
 
 _LEGACY_MAGIC_NUMBER, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 _TAR_MAGIC, _TAR_MAGIC_POSITION = b"ustar", 257
@@ -38,216 +43,222 @@ _DTYPES = {
 _DTYPE_OF_STORAGE_TYPE = {
     f"{module}.{name}": dtype for name, dtype in _DTYPES.items() for module in ("torch", "torch.cuda")
 }
+# The calls by which tensors, parameters and containers are pickled. Parameter, Variable, _rebuild_tensor and the
+# backend stand in files of torch 0.3, the others in newer ones.
+_TENSORS = {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2"}
+_PARAMETERS = {
+    "torch._utils._rebuild_parameter",
+    "torch._utils._rebuild_parameter_with_state",
+    "torch.nn.parameter.Parameter",
+    "torch.autograd.variable.Variable",
+}
+_DICTIONARIES = {"collections.OrderedDict", "collections.defaultdict"}
+_OTHER_CALLS = {
+    "builtins.set",
+    "builtins.frozenset",
+    "__builtin__.set",
+    "__builtin__.frozenset",
+    "torch.Size",
+    "torch.device",
+    "torch.nn.backends.thnn._get_thnn_function_backend",
+}
 
 
-def load_saved_object(path: str | os.PathLike) -> Any:
-    """Reads what `torch.save` wrote, whoever wrote it: nothing that the file names is imported or called.
+class _FileClass(type):
+    """The type of the classes and functions that a file names: they are not imported, and make records alone."""
+
+    def __call__(cls, *arguments):
+        if cls.full_name not in _TENSORS | _PARAMETERS | _DICTIONARIES | _OTHER_CALLS:
+            name = ascii(cls.full_name)[:200]
+            raise ValueError(f"the pickle calls {name}; code that comes with a file is never run")
+        return cls.__new__(cls, *arguments)
+
+
+class Record:
+    """An object of the file that is no list, tuple, plain dictionary, text or number.
+
+    Attributes:
+        full_name: module and name of its class, or of the function that would make it.
+        arguments: those of this class or function.
+        state: in most cases a dictionary of the object's attributes.
+        items: the keys and values that are put into it, if it is a dictionary.
+    """
+
+    __slots__ = ("arguments", "items", "state")
+    full_name: str
+
+    def __new__(cls, *arguments):
+        record = super().__new__(cls)
+        record.arguments, record.items, record.state = arguments, {}, None
+        return record
+
+    def __setstate__(self, state):
+        self.state = state
+
+    def __setitem__(self, key, value):
+        self.items[key] = value
+
+
+class _Unpickler(pickle.Unpickler):
+    """Reads one pickle from a stream: containers, text and numbers become themselves, anything else a `Record`.
+
+    Attributes:
+        item_sizes: the bytes of a number in each storage that the pickle refers to, by the storage's key.
+    """
+
+    def __init__(self, stream: BytesIO):
+        _check_operations(stream)
+        super().__init__(stream, encoding="latin1")  # of the texts of Python 2
+        self._classes: dict[str, type[Record]] = {}
+        self.item_sizes: dict[str, int] = {}
+
+    def find_class(self, module: str, name: str) -> type[Record]:
+        full_name = f"{module}.{name}"
+        if full_name not in self._classes:
+            if len(self._classes) == _MAX_CLASSES:
+                raise ValueError(f"the pickle names more than {_MAX_CLASSES} classes and functions")
+            body = {"__slots__": (), "full_name": full_name}
+            self._classes[full_name] = _FileClass("FileClass", (Record,), body)
+        return self._classes[full_name]
+
+    def persistent_load(self, identifier: Any) -> Any:
+        """A storage stays the tuple that refers to it; a class comes with its source code, which is left out."""
+        kind, *fields = identifier
+        if kind == "module":
+            return fields[0]
+        if kind != "storage":
+            raise ValueError("the pickle is damaged: it refers to something that is no storage")
+        self.item_sizes[fields[1]] = _dtype_of(fields[0]).itemsize
+        return identifier
+
+
+def _check_operations(stream: BytesIO) -> None:
+    """Bounds what the pickle may ask for, before it is read."""
+    start = stream.tell()
+    for number, (operation, argument, _) in enumerate(pickletools.genops(stream)):
+        if number >= MAX_OPERATIONS or (operation.name in _MEMO_OPERATIONS and argument >= MAX_OPERATIONS):
+            raise ValueError(f"the pickle takes more than {MAX_OPERATIONS} operations")
+        if operation.proto > _PROTOCOL or operation.name in _REFUSED_OPERATIONS:
+            raise ValueError(f"the pickle uses {operation.name}, which torch.save does not")
+    stream.seek(start)
+
+
+class SavedObject:
+    """What `torch.save` wrote to a file, whoever wrote it: nothing that the file names is imported or called.
 
     Memory stays within a small multiple of the file's size, whatever sizes it claims.
 
-    Returns:
-        Containers, strings and numbers; tensors (parameters, too), on the CPU and without gradients; a `Record` in
-        place of an instance of any other class, such as a module, and a `Global` in place of a class or a function.
+    Attributes:
+        content: containers, strings and numbers, and a `Record` in place of any other object, tensors included.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if it is of another format or damaged, calls functions that are not those that rebuild tensors
-            and containers, or holds tensors that are sparse, quantized or of uncommon types.
+        ValueError: if it is of another format or damaged, or calls functions that are not those that rebuild tensors
+            and containers.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    with open(path, "rb") as file:
-        head = file.read(_TAR_MAGIC_POSITION + len(_TAR_MAGIC))
-        size = file.seek(0, os.SEEK_END)
-        file.seek(0)
+
+    def __init__(self, path: str | os.PathLike):
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {path}")
+        stream = BytesIO(path.read_bytes())
         try:
-            if head.startswith(b"PK\x03\x04"):
-                return _load_zip(file, size)
-            if head.endswith(_TAR_MAGIC):
-                raise ValueError(
-                    "tar files, of torch 0.1.10 and older, are not supported; load it there and save its state_dict()"
-                )
-            return _load_legacy(file, size)
+            read = _read_zip if stream.getvalue().startswith(b"PK\x03\x04") else _read_legacy
+            self.content, self._storages = read(stream)
         except ValueError as error:
             raise ValueError(f"cannot read {path}: {error}") from error
+        except Exception as error:  # a damaged file can fail in any way
+            raise ValueError(f"cannot read {path}: it is damaged ({type(error).__name__}: {error})") from error
+
+    def tensor(self, record: Any) -> Any:
+        """The tensor or parameter of a record, on the CPU and without gradients; any other value stays as it is.
+
+        Raises:
+            ValueError: if the tensor is sparse, quantized, of an uncommon type, or impossible.
+        """
+        while isinstance(record, Record) and record.full_name in _PARAMETERS:
+            record = record.arguments[0] if record.arguments else None
+        if not isinstance(record, Record) or record.full_name not in _TENSORS:
+            return record
+        try:
+            return self._rebuild_tensor(*record.arguments)
+        except ValueError:
+            raise
+        except Exception as error:  # its arguments can be anything
+            raise ValueError(f"a tensor is damaged ({type(error).__name__}: {error})") from error
+
+    def _rebuild_tensor(self, storage: tuple, offset: int, sizes: tuple, strides: tuple, *_flags: Any) -> torch.Tensor:
+        _, storage_type, key, _device, num_elements, *view = storage
+        dtype, numbers = _dtype_of(storage_type), self._storages[key]
+        if len(numbers) != num_elements * dtype.itemsize:
+            raise ValueError("a storage is not of the size that its tensors have")
+        if view and view[0] is not None:  # a part of the storage: (key, offset, size)
+            _, start, num_elements = view[0]
+            numbers = memoryview(numbers)[dtype.itemsize * start :][: dtype.itemsize * num_elements]
+        # The second condition keeps strides of 0 from making tensors that are larger than the file.
+        if len(sizes) > _MAX_DIMENSIONS or math.prod(sizes) > num_elements:
+            raise ValueError("a tensor is larger than its storage")
+        if 0 in sizes:
+            return torch.empty(0, dtype=dtype)
+        return torch.frombuffer(numbers, dtype=dtype).as_strided(sizes, strides, offset)
 
 
-def _load_zip(file: BinaryIO, size: int) -> Any:
+def dictionary_of(value: Any) -> dict | None:
+    """The keys and values of a dictionary of the file, an ordered one too; `None` for anything else."""
+    if not isinstance(value, Record):
+        return value if isinstance(value, dict) else None
+    if value.full_name not in _DICTIONARIES:
+        return None
+    # Python 2 gives the pairs of an ordered dictionary as an argument.
+    pairs = value.arguments[0] if value.arguments and isinstance(value.arguments[0], list) else []
     try:
-        with zipfile.ZipFile(file) as archive:
-            pickles = [name for name in archive.namelist() if name.endswith("/data.pkl") and name.count("/") == 1]
-            if len(pickles) != 1:
-                raise ValueError("this zip file is none of torch.save: it has no data.pkl")
-            folder = pickles[0].removesuffix("data.pkl")
-            byte_order = f"{folder}byteorder"
-            if byte_order in archive.namelist() and _read_entry(archive, byte_order) != b"little":
-                raise ValueError("its numbers are big-endian, which is not supported")
-            storages = _Storages(size)
-            loaded = unpickle(BytesIO(_read_entry(archive, pickles[0])), _FUNCTIONS, storages.load)
-            for key, elements in storages.items():
-                with _open_entry(archive, f"{folder}data/{key}", expected_size=elements.nbytes) as entry:
-                    _read_into(entry, elements)
-            return loaded
-    except (zipfile.BadZipFile, EOFError, IndexError, OSError, RuntimeError, struct.error) as error:
-        raise ValueError(f"the zip file is damaged: {error}") from error
+        return dict(pairs) | value.items
+    except TypeError as error:
+        raise ValueError("a dictionary is damaged") from error
 
 
-def _read_entry(archive: zipfile.ZipFile, name: str) -> bytes:
-    with _open_entry(archive, name) as entry:
-        return entry.read(MAX_PICKLE_BYTES)
+def _dtype_of(storage_type: Any) -> torch.dtype:
+    name = getattr(storage_type, "full_name", None)
+    if name not in _DTYPE_OF_STORAGE_TYPE:
+        raise ValueError("it has a storage of an unsupported type")
+    return _DTYPE_OF_STORAGE_TYPE[name]
 
 
-def _open_entry(archive: zipfile.ZipFile, name: str, expected_size: int | None = None) -> BinaryIO:
-    try:
-        entry = archive.getinfo(name)
-    except KeyError as error:
-        raise ValueError(f"it lacks {ascii(name)[:200]}") from error
-    if entry.compress_type != zipfile.ZIP_STORED:
-        raise ValueError("its entries are compressed, which those of torch.save never are")
-    if expected_size is not None and entry.file_size != expected_size:
-        raise ValueError(f"{ascii(name)[:200]} has {entry.file_size} bytes, but {expected_size} are expected")
-    return archive.open(entry)
+def _read_zip(stream: BytesIO) -> tuple[Any, dict[str, bytearray]]:
+    with zipfile.ZipFile(stream) as archive:
+        entries = archive.infolist()
+        if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
+            raise ValueError("its entries are compressed, which those of torch.save never are")
+        if sum(entry.file_size for entry in entries) > len(stream.getbuffer()):
+            raise ValueError("its entries overlap, which those of torch.save never do")
+        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl") and name.count("/") == 1]
+        if len(pickles) != 1:
+            raise ValueError("this zip file is none of torch.save: it has no data.pkl")
+        folder = pickles[0].removesuffix("data.pkl")
+        byte_order = f"{folder}byteorder"
+        if byte_order in archive.namelist() and archive.read(byte_order) != b"little":
+            raise ValueError("its numbers are big-endian, which is not supported")
+        content = _Unpickler(BytesIO(archive.read(pickles[0]))).load()
+        prefix = f"{folder}data/"
+        names = [name for name in archive.namelist() if name.startswith(prefix)]
+        return content, {name.removeprefix(prefix): bytearray(archive.read(name)) for name in names}
 
 
-def _load_legacy(file: BinaryIO, size: int) -> Any:
-    if _load_next_pickle(file) != _LEGACY_MAGIC_NUMBER:
+def _read_legacy(stream: BytesIO) -> tuple[Any, dict[str, bytearray]]:
+    if stream.getvalue().startswith(_TAR_MAGIC, _TAR_MAGIC_POSITION):
+        raise ValueError(
+            "tar files, of torch 0.1.10 and older, are not supported; load it there and save its state_dict()"
+        )
+    if _Unpickler(stream).load() != _LEGACY_MAGIC_NUMBER:
         raise ValueError("it is no file of torch.save")
-    protocol, system = _load_next_pickle(file), _load_next_pickle(file)
-    if protocol != _LEGACY_PROTOCOL or not isinstance(system, dict) or system.get("little_endian") is not True:
+    protocol, system = _Unpickler(stream).load(), _Unpickler(stream).load()
+    if protocol != _LEGACY_PROTOCOL or system["little_endian"] is not True:
         raise ValueError("it is of an unknown version of torch.save, or from a big-endian machine")
-
-    storages = _Storages(size)
-    loaded = _load_next_pickle(file, storages)
-    keys = _load_next_pickle(file)
-    if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
-        raise ValueError("it is damaged: expected the list of its storages")
-    if set(keys) != {key for key, _ in storages.items()}:
-        raise ValueError("it is damaged: it does not hold the storages that it refers to")
-    expected = dict(storages.items())
+    reader = _Unpickler(stream)
+    content, keys, storages = reader.load(), _Unpickler(stream).load(), {}
     for key in keys:
-        if file.read(8) != struct.pack("<q", len(expected[key])):
-            raise ValueError("it is damaged or cut off: a storage is not of the size that its tensors have")
-        _read_into(file, expected[key])
-    return loaded
-
-
-def _load_next_pickle(file: BinaryIO, storages: "_Storages | None" = None) -> Any:
-    start = file.tell()
-    stream = BytesIO(file.read(MAX_PICKLE_BYTES))
-    loaded = unpickle(stream) if storages is None else unpickle(stream, _FUNCTIONS, storages.load)
-    file.seek(start + stream.tell())
-    return loaded
-
-
-def _read_into(file: BinaryIO, elements: torch.Tensor) -> None:
-    if file.readinto(elements.view(torch.uint8).numpy()) != elements.nbytes:
-        raise ValueError("it is cut off: the numbers of a tensor end before their time")
-
-
-class _Storages:
-    """The storages that a pickle refers to, made here without their numbers, and together no larger than the file."""
-
-    def __init__(self, file_size: int):
-        self._bytes_left = file_size
-        self._elements: dict[str, torch.Tensor] = {}
-
-    def items(self) -> list[tuple[str, torch.Tensor]]:
-        """The key of each storage, and its numbers as a one-dimensional tensor."""
-        return list(self._elements.items())
-
-    def load(self, identifier: Any) -> Any:
-        """The object for a persistent id: a storage, or the name of a class that comes with its source code."""
-        kind, *fields = identifier if type(identifier) is tuple and identifier else (None,)
-        if kind == "module" and len(fields) == 3 and isinstance(fields[0], Global):
-            return fields[0]
-        if kind != "storage" or len(fields) not in (4, 5):
-            raise ValueError("the pickle is damaged: it refers to something that is no storage")
-        storage_type, key, _device, num_elements, *view = fields
-        if not isinstance(storage_type, Global) or storage_type.name not in _DTYPE_OF_STORAGE_TYPE:
-            raise ValueError("it has a storage of an unsupported type")
-        if not isinstance(key, str):
-            raise ValueError("the pickle is damaged: the key of a storage is no text")
-        elements = self._reserve(key, _DTYPE_OF_STORAGE_TYPE[storage_type.name], num_elements)
-        if view and view[0] is not None:
-            elements = _part_of(elements, view[0])
-        return _Storage(elements)
-
-    def _reserve(self, key: str, dtype: torch.dtype, num_elements: Any) -> torch.Tensor:
-        if not _is_size(num_elements):
-            raise ValueError("the pickle is damaged: the size of a storage is no number")
-        if key not in self._elements:
-            self._bytes_left -= num_elements * dtype.itemsize
-            if self._bytes_left < 0:
-                raise ValueError("it claims to have more numbers than fit into it")
-            self._elements[key] = torch.empty(num_elements, dtype=dtype)
-        elements = self._elements[key]
-        if elements.dtype != dtype or len(elements) != num_elements:
-            raise ValueError("the pickle is damaged: it gives two types or sizes to one storage")
-        return elements
-
-
-class _Storage:
-    """Wrapper of a storage that is not mistaken for a tensor."""
-
-    def __init__(self, elements: torch.Tensor):
-        self.elements = elements
-
-
-def _part_of(elements: torch.Tensor, view: Any) -> torch.Tensor:
-    """Returns a view of a storage in the older format: (key, offset, size)."""
-    if type(view) is not tuple or len(view) != 3 or not _is_size(view[1]) or not _is_size(view[2]):
-        raise ValueError("the pickle is damaged: expected the offset and size of a part of a storage")
-    _key, offset, size = view
-    if offset + size > len(elements):
-        raise ValueError("the pickle is damaged: a part of a storage lies outside of it")
-    return elements[offset : offset + size]
-
-
-def _is_size(value: Any) -> bool:
-    return type(value) is int and 0 <= value < 1 << 62
-
-
-def _rebuild_tensor(storage: Any, offset: Any, sizes: Any, strides: Any, *_flags: Any) -> torch.Tensor:
-    if not isinstance(storage, _Storage) or type(sizes) is not tuple or type(strides) is not tuple:
-        raise ValueError("the pickle is damaged: a tensor needs a storage, sizes and strides")
-    if (
-        len(sizes) != len(strides)
-        or len(sizes) > _MAX_DIMENSIONS
-        or not all(map(_is_size, (offset, *sizes, *strides)))
-    ):
-        raise ValueError("the pickle is damaged: a tensor has impossible sizes or strides")
-    if 0 in sizes:
-        return storage.elements.new_empty(0)
-    last = offset + sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True))
-    # The second condition keeps strides of 0 from making tensors that are larger than the file.
-    if last >= len(storage.elements) or math.prod(sizes) > len(storage.elements):
-        raise ValueError("the pickle is damaged: a tensor is larger than its storage")
-    return storage.elements.as_strided(sizes, strides, storage.elements.storage_offset() + offset)
-
-
-def _rebuild_parameter(tensor: Any, *_flags: Any) -> torch.Tensor:
-    if not isinstance(tensor, torch.Tensor):
-        raise ValueError("the pickle is damaged: a parameter needs a tensor")
-    return tensor
-
-
-def _rebuild_size(sizes: Any) -> tuple:
-    if type(sizes) is not tuple:
-        raise ValueError("the pickle is damaged: a size must be a tuple")
-    return sizes
-
-
-# The functions and classes that the authors' files call: Parameter, Variable, _rebuild_tensor and the backend in files
-# of torch 0.3, the others in newer ones.
-_FUNCTIONS = {
-    "torch._utils._rebuild_tensor": _rebuild_tensor,
-    "torch._utils._rebuild_tensor_v2": _rebuild_tensor,
-    "torch._utils._rebuild_parameter": _rebuild_parameter,
-    "torch._utils._rebuild_parameter_with_state": _rebuild_parameter,
-    "torch.nn.parameter.Parameter": _rebuild_parameter,
-    "torch.autograd.variable.Variable": _rebuild_parameter,
-    "torch.Size": _rebuild_size,
-    "torch.device": lambda *arguments: Record("torch.device", arguments),
-    "torch.nn.backends.thnn._get_thnn_function_backend": lambda: Record("torch.nn.backends.thnn.THNNFunctionBackend"),
-}
+        (num_elements,) = struct.unpack("<q", stream.read(8))
+        storages[key] = bytearray(stream.read(num_elements * reader.item_sizes[key]))
+        if len(storages[key]) != num_elements * reader.item_sizes[key]:
+            raise ValueError("it is cut off: the numbers of a tensor end before their time")
+    return content, storages

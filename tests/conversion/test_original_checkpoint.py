@@ -190,8 +190,8 @@ def test_the_text_must_have_as_many_words_as_the_model(source, text_files, tmp_p
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "something else than tensors with names"),
-        ([1, 2], "something else than tensors with names"),
+        ([], "something else in place of a module"),
+        ([1, 2], "something else in place of a module"),
         ({"encoder.weight": "text"}, "something else than tensors with names"),
         ({"encoder.weight": torch.ones(2), "nested": {"a": torch.ones(1)}}, "something else than tensors with names"),
         ({1: torch.ones(1)}, "are no names"),
