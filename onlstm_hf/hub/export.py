@@ -3,10 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from fnmatch import fnmatch
-from functools import wraps
-from itertools import chain, islice
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -15,16 +13,13 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 from transformers import (
     CONFIG_MAPPING,
-    MODEL_FOR_CAUSAL_LM_MAPPING,
-    MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
-    MODEL_MAPPING,
     AutoModelForSequenceClassification,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
 from transformers.dynamic_module_utils import get_relative_imports
 
-from ..utils.checkpoints import load_checkpoint, registered_classes
+from ..utils.checkpoints import load_checkpoint
 from ..utils.files import written_folder
 from ..utils.remote_code import model_code, refer_to
 from .cards.language_model import eval_result_entries, model_card
@@ -66,12 +61,8 @@ TRAINER_FILES = (
     "runs/*",
     "checkpoint-*/*",
 )
-# The models that are registered with each Auto class, by their configuration.
-MODELS = (MODEL_MAPPING, MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING)
-# A model is tried on this many tokens of its own, or on a sentence if it prints none of them.
-NUM_TOKENS = 8
+# Smoke-test inputs. The brackets make binary trees, which some models of pairs need.
 SENTENCE = "the company said it expects to report a loss"
-# In brackets that make binary trees, which some models of pairs need.
 PAIR = ("( a ( and b ) )", "( not a )")
 
 
@@ -111,23 +102,6 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
     return f"{target}: {len(files)} files, {num_modules} of them the code of the model, {card}"
 
 
-def _reports_malformed_files(function: Callable) -> Callable:
-    """Turns what JSON of another shape than expected raises into a `ValueError` that names the checkpoint."""
-
-    @wraps(function)
-    def reporting(checkpoint: Path, *arguments, **options):
-        try:
-            return function(checkpoint, *arguments, **options)
-        except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
-            raise ValueError(
-                f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
-                f"({type(error).__name__}: {error}): save the model again"
-            ) from error
-
-    return reporting
-
-
-@_reports_malformed_files
 def repository_files(
     checkpoint: Path, repository: str, results: str | os.PathLike | None = None
 ) -> dict[str, Path | bytes]:
@@ -141,6 +115,16 @@ def repository_files(
     Raises:
         FileNotFoundError, ValueError: if the checkpoint is not fit to be shared. The message says what to mend.
     """
+    try:
+        return _checked_files(checkpoint, repository, results)
+    except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
+        raise ValueError(
+            f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
+            f"({type(error).__name__}: {error}): save the model again"
+        ) from error
+
+
+def _checked_files(checkpoint: Path, repository: str, results: str | os.PathLike | None) -> dict[str, Path | bytes]:
     files = {
         name: path
         for name, path in folder_files(checkpoint).items()
@@ -238,8 +222,8 @@ def _package_class(checkpoint: Path, config: dict) -> type[PreTrainedModel] | No
     model_type = config["model_type"]
     if model_type not in CONFIG_MAPPING or not CONFIG_MAPPING[model_type].__module__.startswith("onlstm_hf."):
         return None
-    found = chain.from_iterable(registered_classes(mapping, CONFIG_MAPPING[model_type]) for mapping in MODELS)
-    classes = {cls.__name__: cls for cls in found}
+    module = import_module(CONFIG_MAPPING[model_type].__module__.replace("configuration_", "modeling_"))
+    classes = {name: cls for name, cls in vars(module).items() if getattr(cls, "auto_class_name", None)}
     for architecture in config.get("architectures") or ():
         if architecture in classes:
             return classes[architecture]
@@ -266,15 +250,8 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
     if auto_class is AutoModelForSequenceClassification:
         _check_classifies(checkpoint, model, tokenizer)
     elif model.induces_trees:
-        model.parse(_sentence_for(tokenizer), tokenizer)
+        model.parse(SENTENCE, tokenizer)
     return model
-
-
-def _sentence_for(tokenizer: PreTrainedTokenizerBase) -> str:
-    """A text of tokens that the model knows, in whatever language."""
-    special = set(tokenizer.all_special_ids)
-    known = islice((token for token in range(len(tokenizer)) if token not in special), NUM_TOKENS)
-    return tokenizer.decode(list(known)).strip() or SENTENCE
 
 
 def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:

@@ -1,8 +1,6 @@
 """Checkpoints and data sets shared on the Hugging Face Hub: checked first, then uploaded as one commit."""
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -24,8 +22,7 @@ def push_model(
     """Checks a checkpoint folder and makes a model repository that has what `export_checkpoint` writes, nothing else.
 
     Args:
-        folder: a checkpoint that `save_pretrained`, `onlstm-hf convert` or `training/release.py` wrote: a language
-            model, or a classifier of sequence pairs. Its code need not be there (see `export_checkpoint`).
+        folder: see `export_checkpoint`.
         repository: `user/name`; it is created if it does not exist.
         private: whether only its owner can see it.
         revision: the branch to commit to, `main` by default; it is created if it does not exist.
@@ -98,11 +95,13 @@ def _push(
     token: str | None,
     repo_type: str = "model",
 ) -> str:
-    """Commits the files to the repository and removes others from it, in one commit; returns its address."""
+    """Commits the files to the repository and removes others from it, in one commit; returns its address.
+
+    (`HfApi.upload_folder` may make several commits, so that a failure would leave a mixture.)
+    """
     api = HfApi(token=token)
     place = {"repo_id": repository, "repo_type": repo_type}
-    with _reported_failure(repository):
-        api.whoami()
+    try:
         api.create_repo(**place, private=private or None, exist_ok=True)
         if private and not api.repo_info(**place).private:
             raise ValueError(
@@ -111,31 +110,23 @@ def _push(
         if revision is not None:
             api.create_branch(**place, branch=revision, exist_ok=True)
         before = api.repo_info(**place, revision=revision)
-        kept = {*files, ".gitattributes"}
-        removed = [file.rfilename for file in before.siblings if file.rfilename not in kept]
+        removed = {file.rfilename for file in before.siblings} - files.keys() - {".gitattributes"}
         commit = api.create_commit(
             **place,
             operations=[
                 *(CommitOperationAdd(name, content) for name, content in files.items()),
-                *(CommitOperationDelete(name) for name in removed),
+                *map(CommitOperationDelete, sorted(removed)),
             ],
             commit_message="Upload with onlstm-hf",
             revision=revision,
             parent_commit=before.sha,  # so that two who push at once do not get a mixture
         )
-    return commit.commit_url
-
-
-@contextmanager
-def _reported_failure(repository: str) -> Iterator[None]:
-    """Turns what a transfer raises, in exceptions of several libraries, into an `OSError` that says what it means."""
-    try:
-        yield
     except ValueError:
         raise
-    except Exception as error:
+    except Exception as error:  # of several libraries
         reason = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
         raise OSError(
             f"the upload to {repository} did not succeed: {reason}. Push again; what is there already is not "
             "committed twice"
         ) from error
+    return commit.commit_url
