@@ -3,7 +3,6 @@
 import json
 import textwrap
 from dataclasses import replace
-from pathlib import Path
 
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
@@ -11,6 +10,7 @@ from transformers import PreTrainedConfig
 from ...utils.training_stages import training_stages
 from ...version import __version__
 from .model_descriptions import ModelDescription, describe_model
+from .template import complete_results, fill_template
 from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, TreebankDescription, read_descriptions
 
 # The card also has scores of the sentences of at most this many words.
@@ -44,87 +44,31 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
         ValueError: if there is no description of this type of model, or the results lack something.
     """
     description, name = describe_model(config), repository.rpartition("/")[2]
-    try:
-        return _filled_template(repository, name, config, description, results)
-    except KeyError as error:
-        raise ValueError(
-            f"these results lack {error}, which the model card states: training/release.py measures them all"
-        ) from error
-
-
-def _filled_template(
-    repository: str, name: str, config: PreTrainedConfig, description: ModelDescription, results: dict
-) -> ModelCard:
-    text, treebank = read_descriptions(results["data"])
-    parsing = {}
-    if "parsing" in results:
-        if treebank is None:
-            raise KeyError("treebank")
-        parsing = _parsing_section(config, results["parsing"], treebank, description)
-        if "unread" in results:
-            parsing["unread"] = _unread_scores(results["unread"])
-    distillation, kind_of_tree = {}, "a tree"
-    if "target_trees" in results["training"]:
-        distillation, kind_of_tree = _distillation_section(results["training"]), "a gold tree"
-    return ModelCard.from_template(
-        _metadata(name, config, description, results, text, treebank),
-        template_path=str(Path(__file__).parent / "language_model.md"),
-        repository=repository,
-        name=name,
-        model=replace(description, ability=description.ability.format(tree=kind_of_tree)),
-        text=text,
-        example=description.example.format(
-            sentence=json.dumps(text.example, ensure_ascii=False),
-            beginning=json.dumps(_beginning(text.example), ensure_ascii=False),
-        ),
-        published=description.published if text.dataset == PENN_TREEBANK else None,
-        millions=f"{results['parameters'] / 1e6:.1f}",
-        version=results["training"].get("onlstm_hf", __version__),
-        date=results["date"],
-        machine=results["machine"],
-        release_command=_in_lines(results["command"]),
-        training_command=_in_lines(results["training"]["command"]),
-        validation_rows=VALIDATION_ROWS,
-        validation=f"{results['perplexity']['validation']:.2f}",
-        test=f"{results['perplexity']['test']:.2f}" if text.test else None,
-        unknown={part: f"{100 * share:.1f} %" for part, share in results.get("unknown_words", {}).items()},
-        updates=f"{results['training']['updates']:,}",
-        note=results["training"]["note"],
-        stages=_stages(training_stages(results)),
-        limits=text.limits.format(vocab_size=f"{config.vocab_size:,}"),
-        **distillation,
-        **parsing,
-    )
-
-
-def _distillation_section(training: dict) -> dict:
-    """The values for what the card says of the trees that the model's were drawn to."""
-    target_trees = training["target_trees"]
-    kinds = (f"{number} {NAMES_OF_TYPES.get(kind, kind)}" for kind, number in target_trees["model_types"].items())
-    return {
-        "target_trees": target_trees,
-        "averaged_models": ", ".join(kinds),
-        "averaged_text": "its training text" if target_trees["of_training_text"] else "another text than it reads",
-        "num_averaged_trees": f"{target_trees['num_sentences']:,}",
-        "tree_loss_weight": f"{training['recipe']['tree_loss_weight']:g}",
-        "held_out_tree_f1": f"{target_trees['held_out_tree_f1']:.1f}",
-        "averaging_command": _in_lines(target_trees["command"]),
-    }
-
-
-def _stages(stages: list[dict]) -> list[dict] | None:
-    """The rows of the card's table of stages; no table of a single one."""
-    if len(stages) < 2:
-        return None
-    return [
-        {
-            "epochs": "" if stage["epochs"] is None else stage["epochs"],
-            "updates": f"{stage['updates']:,}",
-            "hours": "" if stage["seconds"] is None else f"{stage['seconds'] / 3600:.1f}",
-            **{part: "" if stage[part] is None else f"{stage[part]:.2f}" for part in ("validation", "test")},
-        }
-        for stage in stages
-    ]
+    with complete_results("training/release.py"):
+        text, treebank = read_descriptions(results["data"])
+        kind_of_tree = "a gold tree" if "target_trees" in results["training"] else "a tree"
+        return fill_template(
+            "language_model.md",
+            _metadata(name, config, description, results, text, treebank),
+            repository=repository,
+            name=name,
+            config=config,
+            results=results,
+            text=text,
+            model=replace(description, ability=description.ability.format(tree=kind_of_tree)),
+            example=description.example.format(
+                sentence=json.dumps(text.example, ensure_ascii=False),
+                beginning=json.dumps(_beginning(text.example), ensure_ascii=False),
+            ),
+            unknown=results.get("unknown_words", {}),
+            stages=training_stages(results),
+            version=__version__,
+            validation_rows=VALIDATION_ROWS,
+            penn_treebank=PENN_TREEBANK,
+            in_lines=_in_lines,
+            names_of_types=NAMES_OF_TYPES,
+            **_parsing_section(config, results, treebank),
+        )
 
 
 def _in_lines(command: str) -> str:
@@ -134,31 +78,31 @@ def _in_lines(command: str) -> str:
     return " \\\n    ".join(part for parts in wrapped for part in parts)
 
 
-def _parsing_section(
-    config: PreTrainedConfig, parsing: dict, treebank: TreebankDescription, description: ModelDescription
-) -> dict:
+def _parsing_section(config: PreTrainedConfig, results: dict, treebank: TreebankDescription | None) -> dict:
     """The values for the card's section on parsing."""
+    if "parsing" not in results:
+        return {"parsing": None}
+    if treebank is None:
+        raise KeyError("treebank")
+    parsing = results["parsing"]
     scores = parsing["all"][main_row(config)]
     recall, of_right_branching = (rows["label_recall"] for rows in (scores, parsing["all"]["right branching"]))
     labels = PENN_LABELS
     if treebank.dataset != WSJ_SAMPLE:
         labels = sorted(recall, key=lambda label: -recall[label]["total"])[: len(PENN_LABELS)]
     return {
+        "parsing": parsing,
+        "scores": scores,
         "treebank": treebank,
-        "published_parsing": description.published_parsing if treebank.dataset == WSJ_SAMPLE else None,
+        "wsj_sample": WSJ_SAMPLE,
         "main_row": main_row(config),
-        "num_sentences": f"{scores['num_sentences']:,}",
         "short": SHORT if "short" in parsing else None,
-        "parsing_rows": [
-            {"name": row} | {part: f"{100 * parsing[part][row]['sentence_f1']:.1f}" for part in parsing}
-            for row in parsing["all"]
-        ],
+        "unread": _unread_scores(results["unread"]) if "unread" in results else None,
         "label_recall": ", ".join(
             f"{label} {100 * recall[label]['recall']:.1f} % ({100 * of_right_branching[label]['recall']:.1f} %)"
             for label in labels
             if label in recall
         ),
-        "depth": f"{scores['average_depth']:.1f}",
     }
 
 

@@ -20,6 +20,11 @@ TREE_LSTM = """@inproceedings{tai2015improved,
   year={2015}
 }"""
 ORDERED_NEURONS_LINK = "[Shen, Tan, Sordoni & Courville, ICLR 2019](https://arxiv.org/abs/1810.09536)"
+TREES_CAUTION = (
+    "Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of the score "
+    "comes from the right-branching rule by which distances become trees ({rules}). It is meant for research and "
+    "teaching: do not use it where a parser or a text generator is needed."
+)
 CELLS = {"lstm": "An LSTM", "gru": "A GRU", "rnn": "A simple recurrent network"}
 
 
@@ -76,10 +81,7 @@ def _describe_onlstm(config: PreTrainedConfig) -> ModelDescription:
         f"validation {published['perplexity']['valid']}, test {published['perplexity']['test']}.",
         published_parsing="Published for the paper's model on another test set, section 23 of the full treebank "
         f"(layer 2, mean of five seeds): {f1['wsj']['mean']} on all sentences, {f1['wsj10']['mean']} on WSJ10.",
-        caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
-        "the score comes from the right-branching rule by which distances become trees "
-        '(`branching_bias="none"` is the rule without it). It is meant for research and teaching: do not use it where '
-        "a parser or a text generator is needed.",
+        caution=TREES_CAUTION.format(rules='`branching_bias="none"` is the rule without it'),
         tags=("on-lstm", "grammar-induction", "unsupervised-parsing", "constituency-parsing"),
         citation=ORDERED_NEURONS,
     )
@@ -97,10 +99,9 @@ def _describe_prpn(config: PreTrainedConfig) -> ModelDescription:
         published_parsing="Published for the paper's language model on another test set, section 23 of the full "
         "treebank (mean of five seeds, as measured by Htut, Cho & Bowman 2018): "
         f"{f1['wsj']['mean']} on all sentences; on WSJ10, {f1['wsj10']['mean']}.",
-        caution="Its trees are unlabelled and binary; many of their constituents are right, many are not, and part of "
-        "the score comes from the right-branching rule by which distances become trees "
-        '(`branching_bias="none"` is the rule without it, `hard=True` that of the gates). It is meant for research '
-        "and teaching: do not use it where a parser or a text generator is needed.",
+        caution=TREES_CAUTION.format(
+            rules='`branching_bias="none"` is the rule without it, `hard=True` that of the gates'
+        ),
         tags=("prpn", "grammar-induction", "unsupervised-parsing", "constituency-parsing"),
         citation="""@inproceedings{shen2018neural,
   title={Neural Language Modeling by Jointly Learning Syntax and Lexicon},
