@@ -3,18 +3,51 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from itertools import product
+from typing import Any
 
 import torch
 
-from ..models.configuration_onlstm import ONLSTMConfig
 from ..models.modeling_onlstm import ONLSTMForCausalLM
 from ..models.modeling_prpn import PRPNForCausalLM
 from ..utils.files import read_text_file
-from .state_dicts_prpn import read_original_prpn
 
 # The authors stack the gates' rows as [master input, master forget, output, cell candidate, input, forget]; here the
 # order is [master input, master forget, cell candidate, input, forget, output] (see models/modeling_onlstm.py).
 _ORIGINAL_GATE_OF_OURS = (1, 2, 3, 0)
+
+# The authors' name of each of our modules: `N` stands for the number of a layer or a residual block.
+_MODULES = {
+    "onlstm": {
+        "layers.N.input_projection": "rnn.cells.N.ih.0",
+        "layers.N.recurrent_projection": "rnn.cells.N.hh",
+    },
+    "prpn": {
+        "parsing_network.convolution": "parser.gate.1",
+        "parsing_network.norm": "parser.gate.2",
+        "parsing_network.distance_convolution": "parser.gate.5",
+        "reading_network.N.key_projection": "reader.N.projector_summ.1",
+        "reading_network.N.input_projection": "reader.N.memory_rnn.ih.0",
+        "reading_network.N.input_norm": "reader.N.memory_rnn.ih.1",
+        "reading_network.N.recurrent_projection": "reader.N.memory_rnn.hh.0",
+        "reading_network.N.recurrent_norm": "reader.N.memory_rnn.hh.1",
+        "reading_network.N.cell_norm": "reader.N.memory_rnn.c_norm",
+        "predict_network.key_projection": "predictor.projector_pred.1",
+        "predict_network.output_projection": "predictor.ffd.1",
+        "predict_network.output_norm": "predictor.ffd.2",
+        "predict_network.residual_blocks.N.input_projection": "predictor.res.res.N.0",
+        "predict_network.residual_blocks.N.input_norm": "predictor.res.res.N.1",
+        "predict_network.residual_blocks.N.output_projection": "predictor.res.res.N.4",
+        "predict_network.residual_blocks.N.output_norm": "predictor.res.res.N.5",
+    },
+}
+
+# Our name and theirs of each tensor of a module.
+_TENSORS = {
+    "affine": {"weight": "weight", "bias": "bias"},
+    "layer norm": {"weight": "gamma", "bias": "beta"},
+    "batch norm": {name: name for name in ("weight", "bias", "running_mean", "running_var")},
+}
 
 
 def convert_original_state_dict(
@@ -43,18 +76,31 @@ def convert_original_state_dict(
         ValueError: if the model type is unknown, or tensors are missing, unexpected, not finite, or do not
             fit together.
     """
-    if model_type == "onlstm":
-        config = _read_config(state_dict, weight_dropout, config_options)
-        original_names = _original_names(config.num_hidden_layers)
-        unknown = set(state_dict) - set(original_names.values())
-        if unknown:
-            raise ValueError(f"not a state dict of the authors' ON-LSTM: unexpected {', '.join(sorted(unknown))}")
-        model_class = ONLSTMForCausalLM
-    elif model_type == "prpn":
-        config, original_names = read_original_prpn(state_dict, **config_options)
-        model_class = PRPNForCausalLM
-    else:
+    if model_type not in _MODULES:
         raise ValueError(f'model_type must be "onlstm" or "prpn", not {model_type!r}')
+    original_names = _original_names(state_dict, model_type)
+    known = set(original_names.values())
+    missing = known - {"decoder.weight"} - set(state_dict)
+    unknown = {name for name in state_dict if not name.endswith(".num_batches_tracked")} - known
+    for names, problem in ((missing, "missing"), (unknown, "unexpected")):
+        if names:
+            raise ValueError(
+                f'not a state dict of type "{model_type}" of the authors\' code: {problem} {", ".join(sorted(names))}'
+            )
+    vocab_size, embedding_size = _shape(state_dict, "encoder.weight", 2)
+    decoder = state_dict.get("decoder.weight")
+    fields = {
+        "vocab_size": vocab_size,
+        "embedding_size": embedding_size,
+        "tie_word_embeddings": decoder is None or torch.equal(decoder, state_dict["encoder.weight"]),
+    }
+    if model_type == "onlstm":
+        model_class = ONLSTMForCausalLM
+        fields |= {"weight_dropout": weight_dropout, **_onlstm_fields(state_dict)}
+    else:
+        model_class = PRPNForCausalLM
+        fields |= _prpn_fields(state_dict)
+    config = model_class.config_class(**(fields | config_options))
 
     state_dict = {"decoder.weight": state_dict["encoder.weight"], **state_dict}
     converted = {}
@@ -75,32 +121,35 @@ def convert_original_state_dict(
     return model.eval()
 
 
-def _original_names(num_layers: int) -> dict[str, str]:
+def _original_names(state_dict: Mapping[str, torch.Tensor], model_type: str) -> dict[str, str]:
     """The authors' name of each of our tensors."""
     names = {
         "model.embeddings.weight": "encoder.weight",
         "lm_head.weight": "decoder.weight",
         "lm_head.bias": "decoder.bias",
     }
-    for layer in range(num_layers):
-        for kind in ("weight", "bias"):
-            names[f"model.layers.{layer}.input_projection.{kind}"] = f"rnn.cells.{layer}.ih.0.{kind}"
-            names[f"model.layers.{layer}.recurrent_projection.{kind}"] = f"rnn.cells.{layer}.hh.{kind}"
+    for ours, theirs in _MODULES[model_type].items():
+        kind = "affine" if "norm" not in ours else "layer norm" if "reading" in ours else "batch norm"
+        number = 1
+        if ".N." in theirs:
+            number = max(_count(state_dict, theirs.partition(".N.")[0]), 0 if "residual" in ours else 1)
+        for index, (our_tensor, their_tensor) in product(map(str, range(number)), _TENSORS[kind].items()):
+            our_module, their_module = ours.replace("N", index), theirs.replace("N", index)
+            names[f"model.{our_module}.{our_tensor}"] = f"{their_module}.{their_tensor}"
     return names
 
 
-def _read_config(state_dict: Mapping[str, torch.Tensor], weight_dropout: float, options: dict) -> ONLSTMConfig:
-    num_layers = len({match[1] for name in state_dict if (match := re.match(r"rnn\.cells\.(\d+)\.", name))}) or 1
-    missing = set(_original_names(num_layers).values()) - {"decoder.weight"} - set(state_dict)
-    if missing:
-        raise ValueError(f"not a state dict of the authors' ON-LSTM: missing {', '.join(sorted(missing))}")
-    for name in ("encoder.weight", *(f"rnn.cells.{layer}.hh.weight" for layer in range(num_layers))):
-        if state_dict[name].dim() != 2:
-            raise ValueError(f"{name} must be a matrix, not of shape {list(state_dict[name].shape)}")
+def _count(state_dict: Mapping[str, torch.Tensor], prefix: str) -> int:
+    """The number of layers of a kind, which are numbered in the names of their tensors."""
+    return len({match[1] for name in state_dict if (match := re.match(rf"{re.escape(prefix)}\.(\d+)\.", name))})
 
+
+def _onlstm_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """The fields of the configuration of an ON-LSTM that its tensors show."""
+    num_layers = _count(state_dict, "rnn.cells")
     layer_sizes, chunk_sizes = [], set()
     for layer in range(num_layers):
-        rows, size = state_dict[f"rnn.cells.{layer}.hh.weight"].shape
+        rows, size = _shape(state_dict, f"rnn.cells.{layer}.hh.weight", 2)
         num_chunks = (rows - 4 * size) // 2
         if num_chunks < 1 or rows != 4 * size + 2 * num_chunks or size % num_chunks:
             raise ValueError(f"rnn.cells.{layer}.hh.weight of shape {[rows, size]} is not that of an ON-LSTM layer")
@@ -108,21 +157,31 @@ def _read_config(state_dict: Mapping[str, torch.Tensor], weight_dropout: float, 
         chunk_sizes.add(size // num_chunks)
     if len(chunk_sizes) > 1:
         raise ValueError(f"the layers differ in chunk size: {sorted(chunk_sizes)}")
-
-    vocab_size, embedding_size = state_dict["encoder.weight"].shape
-    decoder = state_dict.get("decoder.weight")
-    fields = {
-        "vocab_size": vocab_size,
-        "embedding_size": embedding_size,
+    return {
         "hidden_size": layer_sizes[0],
         "num_hidden_layers": num_layers,
         "layer_sizes": layer_sizes,
         "chunk_size": chunk_sizes.pop(),
-        "weight_dropout": weight_dropout,
         "parse_layer": min(1, num_layers - 1),
-        "tie_word_embeddings": decoder is None or torch.equal(decoder, state_dict["encoder.weight"]),
     }
-    return ONLSTMConfig(**(fields | options))
+
+
+def _prpn_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    """The fields of the configuration of a PRPN that its tensors show."""
+    hidden_size, _, width = _shape(state_dict, "parser.gate.1.weight", 3)
+    return {
+        "hidden_size": hidden_size,
+        "num_hidden_layers": _count(state_dict, "reader"),
+        "num_residual_blocks": _count(state_dict, "predictor.res.res"),
+        "lookback": width - 1,
+    }
+
+
+def _shape(state_dict: Mapping[str, torch.Tensor], name: str, num_dimensions: int) -> torch.Size:
+    shape = state_dict[name].shape
+    if len(shape) != num_dimensions:
+        raise ValueError(f"{name} must have {num_dimensions} dimensions, not the shape {list(shape)}")
+    return shape
 
 
 def _reorder_gates(tensor: torch.Tensor, chunk_size: int) -> torch.Tensor:

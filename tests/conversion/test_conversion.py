@@ -124,7 +124,7 @@ def test_only_the_original_model_types_are_known():
 def test_a_missing_tensor_is_named(name):
     state_dict = original_state_dict()
     del state_dict[name]
-    with pytest.raises(ValueError, match=f"not a state dict of the authors' ON-LSTM: missing {re.escape(name)}"):
+    with pytest.raises(ValueError, match=f'of type "onlstm" of the authors\' code: missing {re.escape(name)}'):
         convert_original_state_dict(state_dict)
 
 
@@ -145,7 +145,7 @@ def test_an_unknown_tensor_is_named():
 def test_tensors_that_do_not_fit_together_are_refused(name, shape):
     state_dict = original_state_dict(tied=False)
     state_dict[name] = torch.ones(shape)
-    with pytest.raises(ValueError, match=r"do not fit together|not that of an ON-LSTM layer|must be a matrix"):
+    with pytest.raises(ValueError, match=r"do not fit together|not that of an ON-LSTM layer|must have 2 dimensions"):
         convert_original_state_dict(state_dict)
 
 
