@@ -4,8 +4,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,17 +105,16 @@ def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
     """
     path = Path(path)
     temporary = _beside(path)
-    with _unwound_by_signals():
-        try:
-            with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="\n") as file:
-                yield file
-            temporary.replace(path)
-        except OSError as error:
-            if error.errno is not None:  # otherwise Python would not show the error's own words beside a name
-                error.filename = error.filename or str(path)
-            raise
-        finally:
-            temporary.unlink(missing_ok=True)
+    try:
+        with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="\n") as file:
+            yield file
+        temporary.replace(path)
+    except OSError as error:
+        if error.errno is not None:  # otherwise Python would not show the error's own words beside a name
+            error.filename = error.filename or str(path)
+        raise
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def write_json(path: str | os.PathLike, content: dict | list) -> None:
@@ -131,38 +128,12 @@ def write_json(path: str | os.PathLike, content: dict | list) -> None:
 def written_folder(path: Path) -> Iterator[Path]:
     """A new folder to write files into, which gets its name `path` only once the block has ended without an error."""
     temporary = _beside(path)
-    with _unwound_by_signals():
-        temporary.mkdir()
-        try:
-            yield temporary
-            temporary.rename(path)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def _unwound_by_signals() -> Iterator[None]:
-    """A block in which SIGTERM and SIGHUP raise `SystemExit`, so that it can remove what it has begun.
-
-    By default they end a process at once. Handlers that somebody else has set stay; only the main thread can set one.
-    """
-
-    def leave(number: int, _) -> None:
-        raise SystemExit(128 + number)  # the exit code by which shells tell of the signal
-
-    signals = [
-        getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
-    ]  # Windows has no SIGHUP
-    if threading.current_thread() is not threading.main_thread():
-        signals = []
-    signals = [number for number in signals if signal.getsignal(number) == signal.SIG_DFL]
-    for number in signals:
-        signal.signal(number, leave)
+    temporary.mkdir()
     try:
-        yield
+        yield temporary
+        temporary.rename(path)
     finally:
-        for number in signals:
-            signal.signal(number, signal.SIG_DFL)
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def _beside(path: Path) -> Path:

@@ -41,30 +41,26 @@ def run_program(name: str, work: Callable[[], None]) -> int:
     return 0
 
 
-def thread_count(text: str) -> int:
-    """The type of an argument that must be a number of CPU threads: at least 1, and at most `MAX_THREADS`."""
-    if not text.isdecimal() or not 1 <= int(text) <= MAX_THREADS:
-        raise argparse.ArgumentTypeError(f"must be a number of threads from 1 to {MAX_THREADS}, not {text}")
-    return int(text)
+def _integer(kind: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """The type of an argument that must be a whole number between bounds, which messages call `kind`."""
+    bounds = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
+
+    def convert(text: str) -> int:
+        if not text.isdecimal() or int(text) < lowest or (highest is not None and int(text) > highest):
+            raise argparse.ArgumentTypeError(f"must be {kind} {bounds}, not {text}")
+        return int(text)
+
+    return convert
+
+
+positive_integer = _integer("a whole number", 1)
+thread_count = _integer("a number of threads", 1, MAX_THREADS)
+port_number = _integer("a port", 1, 65535)
 
 
 def num_cores() -> int:
     """The cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def positive_integer(text: str) -> int:
-    """The type of an argument that must be a whole number of at least 1."""
-    if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, not {text}")
-    return int(text)
-
-
-def port_number(text: str) -> int:
-    """The type of an argument that must be a port to listen on."""
-    if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"must be a port from 1 to 65535, not {text}")
-    return int(text)
 
 
 def add_implementation_option(parser: argparse.ArgumentParser) -> None:

@@ -1,16 +1,9 @@
 import json
-import os
-import signal
-import subprocess
-import sys
-import threading
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from onlstm_hf.utils import files
 from onlstm_hf.utils.files import read_lines, read_text_file, split_lines, write_json, written_file, written_folder
 
 
@@ -54,51 +47,6 @@ def test_an_interrupted_folder_never_gets_its_name(tmp_path):
     with written_folder(tmp_path / "figures") as folder:
         (folder / "1.svg").write_text("<svg/>")
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["1.svg"]
-
-
-@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="signals of POSIX")
-@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_process_that_is_told_to_end_leaves_nothing_behind(tmp_path, name):
-    program = (
-        "import signal, time\n"
-        "from pathlib import Path\n"
-        f"signal.signal(signal.{name}, signal.SIG_DFL)\n"  # nohup has it ignored
-        "from files import written_file, written_folder\n"  # the module alone: the package takes seconds to import
-        "with written_folder(Path('folder')), written_file('text.txt') as file:\n"
-        "    file.write('half of')\n"
-        "    print('writing', flush=True)\n"
-        "    time.sleep(300)\n"
-    )
-    found_in = {"PYTHONPATH": str(Path(files.__file__).parent)}
-    command = [sys.executable, "-c", program]
-    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, env=os.environ | found_in)
-    assert process.stdout.readline() == b"writing\n"
-    assert len(list(tmp_path.iterdir())) == 2
-    number = getattr(signal, name)
-    process.send_signal(number)
-    process.communicate(timeout=60)
-    assert process.returncode == 128 + number
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_signals_are_as_before_after_a_file_was_written_in_any_thread(tmp_path):
-    def write(name):
-        with written_file(tmp_path / name) as file:
-            file.write("text")
-
-    own = signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    try:
-        write("first")
-        thread = threading.Thread(target=write, args=["second"])
-        thread.start()
-        thread.join()
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        write("third")
-        assert signal.getsignal(signal.SIGTERM) == signal.SIG_IGN
-    finally:
-        signal.signal(signal.SIGTERM, own)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["first", "second", "third"]
 
 
 @given(st.lists(st.text(alphabet="a \r\v\f\x1c\x85\u2028\u2029"), max_size=5))
