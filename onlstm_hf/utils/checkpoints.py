@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -35,17 +35,6 @@ def default_model() -> str:
         if (folder / RELEASED_MODEL / "config.json").is_file():
             return str(folder / RELEASED_MODEL)
     return str(PACKED_MODEL)
-
-
-def registered_classes(mapping: Mapping[type, type | tuple[type, ...]], config_class: type) -> tuple[type, ...]:
-    """Returns the models (none, one or several) that an Auto class has for a configuration.
-
-    Args:
-        mapping: that of the Auto class, such as `MODEL_FOR_CAUSAL_LM_MAPPING`.
-        config_class: the configuration.
-    """
-    classes = mapping.get(config_class, ())
-    return classes if isinstance(classes, tuple) else (classes,)
 
 
 def load_checkpoint(

@@ -165,11 +165,6 @@ def test_weights_that_are_not_finite_are_refused(value):
         convert_original_state_dict(state_dict)
 
 
-def test_weight_dropout_must_be_a_probability():
-    with pytest.raises(ValueError, match="weight_dropout is a probability"):
-        convert_original_state_dict(original_state_dict(), weight_dropout=1.5)
-
-
 def test_ids_follow_the_first_appearance_of_the_words(tmp_path):
     (tmp_path / "train.txt").write_text(" the <unk> cat \n sat on the mat . \n")
     (tmp_path / "valid.txt").write_text(" it saw dogs the \n old dog that N \n")

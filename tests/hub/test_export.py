@@ -10,7 +10,6 @@ import torch
 import yaml
 from huggingface_hub import parse_eval_result_entries
 from transformers import (
-    AutoModel,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
@@ -164,28 +163,12 @@ def test_an_export_is_the_checkpoint_byte_for_byte(name, saved, root):
     }
 
 
-def test_every_auto_class_of_the_type_is_named(name, root):
-    model_type, _, kind = name.partition("-")
-    config = json.loads((root / (LANGUAGE_MODELS | CLASSIFIERS)[name] / "config.json").read_text())
-    expected = {"AutoConfig", "AutoModel", "AutoModelForCausalLM", "AutoModelForSequenceClassification"}
-    expected -= {"AutoModelForCausalLM"} if model_type == "tree_lstm" else set()
-    assert config["auto_map"].keys() == expected
-    assert ("custom_pipelines" in config) == (model_type in ("onlstm", "prpn") and kind in ("", "2"))
-
-
 def test_a_classifier_of_single_texts_needs_no_tokenizer_of_pairs(tmp_path):
     kind, tokenizer = MODEL_TYPES["prpn"], build_word_tokenizer([SENTENCE])
     kind.make(kind.sequence_class, vocab_size=len(tokenizer)).save_pretrained(tmp_path / "saved")
     tokenizer.save_pretrained(tmp_path / "saved")
     export_checkpoint(tmp_path / "saved", tmp_path / "exported")
     assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path / "exported")) is kind.sequence_class
-
-
-@pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForCausalLM])
-def test_beside_the_package_its_own_code_is_used(root, auto_class):
-    for name in ("onlstm", "prpn", "rnn"):
-        model = auto_class.from_pretrained(root / LANGUAGE_MODELS[name], trust_remote_code=True)
-        assert type(model).__module__ == f"onlstm_hf.models.modeling_{name}"
 
 
 # Earlier content of a checkpoint

@@ -13,16 +13,15 @@ from types import ModuleType
 import pytest
 import torch
 from packaging.version import Version
-from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.integrations.peft import MIN_PEFT_VERSION
 from transformers.utils import logging
 
 import onlstm_hf
-from onlstm_hf import build_word_tokenizer, convert_original_checkpoint
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.models import parsing as travelling
 from onlstm_hf.utils.remote_code import model_code
-from tests.helpers.isolated_process import run_isolated, run_without_package, use_without_package
+from tests.helpers.isolated_process import run_isolated, run_without_package
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
@@ -88,35 +87,6 @@ operators = {name.partition("::")[0] for name in torch._C._dispatch_get_all_op_n
 report["operators"] = [name for name in operators if "onlstm_operator" in name]
 print(json.dumps(report))
 """
-
-COPIES = """
-import copy, io, json, multiprocessing, pickle, sys
-from concurrent.futures import ProcessPoolExecutor
-import torch
-from transformers import AutoModelForCausalLM
-
-folders, prompt = json.loads(sys.argv[1])
-options = {"max_new_tokens": 4, "do_sample": False}
-reports = []
-with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as other_process:
-    for folder in folders:
-        model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-        whole = io.BytesIO()
-        torch.save(model, whole)
-        whole.seek(0)
-        copies = {
-            "itself": model,
-            "copied": copy.deepcopy(model),
-            "pickled": pickle.loads(pickle.dumps(model)),
-            "saved": torch.load(whole, weights_only=False),
-        }
-        ids = torch.tensor([prompt])
-        report = {name: model.generate(ids, **options).tolist() for name, model in copies.items()}
-        report["spawned"] = other_process.submit(model.generate, ids, **options).result().tolist()
-        reports.append({"class": type(model).__name__, "module": type(model).__module__, "generated": report})
-print(json.dumps(reports))
-"""
-
 
 TRAINING = """
 import json, sys
@@ -371,18 +341,6 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
     assert report["changed"][0] != pytest.approx(first, rel=1e-2)
 
 
-def test_a_model_of_carried_code_can_be_copied_pickled_saved_whole_and_sent_to_a_spawned_process(tmp_path):
-    for name, kind in MODEL_TYPES.items():
-        kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, bos_token_id=0).save_pretrained(tmp_path / name)
-    arguments = json.dumps([list(MODEL_TYPES), PROMPT])
-    reports = run_without_package(COPIES, arguments, modules=tmp_path / "modules", folder=tmp_path)
-    for kind, report in zip(MODEL_TYPES.values(), reports, strict=True):
-        assert report["class"] == kind.causal_class.__name__
-        assert report["module"].startswith("transformers_modules.")
-        generated = report["generated"]
-        assert len(generated) == 5 and all(tokens == generated["itself"] for tokens in generated.values())
-
-
 def test_a_model_trains_with_dropout_where_the_package_is_absent(tmp_path):
     for name, kind in MODEL_TYPES.items():
         kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, num_softmaxes=2).save_pretrained(tmp_path / name)
@@ -390,24 +348,3 @@ def test_a_model_trains_with_dropout_where_the_package_is_absent(tmp_path):
     for report in reports.values():
         assert report["losses"][-1] < 0.9 * report["losses"][0]
         assert report["is_dropping"]
-
-
-def test_converted_checkpoints_need_neither_this_package_nor_the_original_code(shared_dir, tmp_path):
-    checkpoints, logits = {}, {}
-    for model_type, vocab_size in {"onlstm": 60, "prpn": 50}.items():
-        golden = shared_dir / "golden" / f"original_{model_type}_checkpoint"
-        expected = load_file(f"{golden}_expected.safetensors")
-        words = ["<unk>", *(f"word{number}" for number in range(vocab_size - 2))]
-        (tmp_path / "train.txt").write_text(" ".join(words))
-        for part in convert_original_checkpoint(f"{golden}.pt", tmp_path / "train.txt"):
-            part.save_pretrained(tmp_path / model_type)
-        tokenizer = AutoTokenizer.from_pretrained(tmp_path / model_type)
-        input_ids = expected["input_ids"][:, 1].tolist()
-        sentence = " ".join(tokenizer.convert_ids_to_tokens(input_ids))
-        assert tokenizer(sentence).input_ids == input_ids
-        checkpoints[model_type], logits[model_type] = (model_type, sentence), expected["logits"][:, 1]
-    report = use_without_package(checkpoints, modules=tmp_path / "modules", folder=tmp_path)
-    for model_type, uses in report["reports"].items():
-        for found in uses.values():
-            assert found["module"].startswith("transformers_modules.")
-            torch.testing.assert_close(torch.tensor(found["logits"]), logits[model_type], rtol=1e-5, atol=1e-6)

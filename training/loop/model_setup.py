@@ -13,7 +13,6 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from onlstm_hf.models.state import RecurrentPreTrainedModel
-from onlstm_hf.utils.checkpoints import registered_classes
 
 
 def run_model_code(path: str) -> None:
@@ -57,7 +56,8 @@ def trained_class(
     Raises:
         ValueError: if none of the type does.
     """
-    for model_class in registered_classes(mapping, type(config)):
+    registered = mapping.get(type(config), ())
+    for model_class in registered if isinstance(registered, tuple) else (registered,):
         if issubclass(model_class, RecurrentPreTrainedModel) and model_class.takes_pairs == takes_pairs:
             return model_class
     raise ValueError(
