@@ -26,7 +26,6 @@ _PROTOCOL, _REFUSED_OPERATIONS = 2, {"EXT1", "EXT2", "EXT4"}
 _MEMO_OPERATIONS = {"PUT", "BINPUT", "LONG_BINPUT"}
 
 _LEGACY_MAGIC_NUMBER, _LEGACY_PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
-_TAR_MAGIC, _TAR_MAGIC_POSITION = b"ustar", 257
 
 _DTYPES = {
     "FloatStorage": torch.float32,
@@ -245,10 +244,6 @@ def _read_zip(stream: BytesIO) -> tuple[Any, dict[str, bytearray]]:
 
 
 def _read_legacy(stream: BytesIO) -> tuple[Any, dict[str, bytearray]]:
-    if stream.getvalue().startswith(_TAR_MAGIC, _TAR_MAGIC_POSITION):
-        raise ValueError(
-            "tar files, of torch 0.1.10 and older, are not supported; load it there and save its state_dict()"
-        )
     if _Unpickler(stream).load() != _LEGACY_MAGIC_NUMBER:
         raise ValueError("it is no file of torch.save")
     protocol, system = _Unpickler(stream).load(), _Unpickler(stream).load()

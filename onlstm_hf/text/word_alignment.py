@@ -43,7 +43,8 @@ def encode_words(tokenizer: PreTrainedTokenizerBase, words: Sequence[str]) -> tu
     words = list(words)
     if is_word_level(tokenizer) and type(tokenizer.backend_tokenizer.decoder).__name__ != "Fuse":  # not characters
         return _look_up(tokenizer, words), list(range(len(words)))
-    input_ids, word_indices = _encode(tokenizer, words)
+    encode = _encode_by_offsets if tokenizer.is_fast else _encode_word_by_word
+    input_ids, word_indices = encode(tokenizer, words) if words else ([], [])
     return _with_every_word(tokenizer, input_ids, word_indices, len(words))
 
 
@@ -175,11 +176,6 @@ def _pieces(backend: Tokenizer, text: str) -> list[str]:
     return [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)]
 
 
-def _encode(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int]]:
-    encode = _encode_by_offsets if tokenizer.is_fast else _encode_word_by_word
-    return encode(tokenizer, words) if words else ([], [])
-
-
 def _encode_by_offsets(tokenizer: PreTrainedTokenizerBase, words: list[str]) -> tuple[list[int], list[int]]:
     text = " ".join(words)
     encoding = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
@@ -207,24 +203,22 @@ def _encode_word_by_word(tokenizer: PreTrainedTokenizerBase, words: list[str]) -
 def _with_every_word(
     tokenizer: PreTrainedTokenizerBase, input_ids: list[int], word_indices: list[int], num_words: int
 ) -> tuple[list[int], list[int]]:
+    """Adds the unknown token for words without a token, or else a copy of the token before (or after) them."""
     without_token = set(range(num_words)).difference(word_indices)
     if not without_token:
         return input_ids, word_indices
-
-    substitute = tokenizer.unk_token_id
-    copy_neighbour = substitute is None
-    if copy_neighbour:
-        substitute = input_ids[0] if input_ids else tokenizer.eos_token_id
-    if substitute is None:
+    unknown = tokenizer.unk_token_id
+    previous = input_ids[0] if input_ids else tokenizer.eos_token_id
+    if unknown is None and previous is None:
         raise ValueError(
             "the tokenizer has no token for any word of the sentence, and neither an unknown nor an end token to use "
             "instead; set tokenizer.unk_token"
         )
     tokens = [*zip(word_indices, input_ids, strict=True), *((index, None) for index in without_token)]
-    tokens.sort(key=lambda token: token[0])
-    complete_ids = []
-    for _, token_id in tokens:
-        complete_ids.append(substitute if token_id is None else token_id)
-        if copy_neighbour:
-            substitute = complete_ids[-1]
-    return complete_ids, [index for index, _ in tokens]
+    complete_ids, indices = [], []
+    for index, token in sorted(tokens, key=lambda token: token[0]):
+        if token is None:
+            token = previous if unknown is None else unknown
+        complete_ids.append(previous := token)
+        indices.append(index)
+    return complete_ids, indices
