@@ -4,6 +4,7 @@ import math
 import os
 import re
 from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,7 @@ def convert_original_checkpoint(
         ValueError: if the file is damaged, calls code, or holds no such model; if the number of different words of the
             text is not that of the model; or if this type of model has no such option.
     """
-    state_dict, model = _read_model(Path(path))
+    state_dict, attributes = _read_model(Path(path))
     model_type = _model_type(state_dict)
     fields = AutoConfig.for_model(model_type)
     if unknown := [name for name in config_options if not hasattr(fields, name)]:
@@ -79,7 +80,7 @@ def convert_original_checkpoint(
     if model_type == "onlstm":
         # Without drop-connect the authors' layers register the weight a second time.
         state_dict = {name: tensor for name, tensor in state_dict.items() if not name.endswith(".hh._weight")}
-    options = {} if model is None else _options(model, model_type, without=config_options)
+    options = {} if attributes is None else _options(attributes, model_type, without=config_options)
     tokenizer = None
     if vocab_from is not None:
         files = [vocab_from] if isinstance(vocab_from, (str, os.PathLike)) else list(vocab_from)
@@ -90,8 +91,8 @@ def convert_original_checkpoint(
     return convert_original_state_dict(state_dict, model_type, **(options | config_options)), tokenizer
 
 
-def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], Record | None]:
-    """The state dict in the file, or that of the model in it; and the record of the model, if there is one."""
+def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float] | None]:
+    """The state dict in the file, or that of the model in it; and the numbers that are attributes of the model."""
     if path.suffix == ".safetensors":
         content, tensor_of = _load_safetensors(path), lambda tensor: tensor
     else:
@@ -99,11 +100,11 @@ def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], Record | None]:
         content, tensor_of = saved.content, saved.tensor
     if isinstance(content, list) and content:
         content = content[0]
-    model = None
+    attributes = None
     try:
         state_dict = dictionary_of(content)
         if state_dict is None:
-            state_dict, model = _state_dict_of(content), content
+            state_dict, attributes = _read_modules(content)
         state_dict = {name: tensor_of(value) for name, value in state_dict.items()}
         _check_tensors(state_dict, file_size=path.stat().st_size)
     except ValueError as error:
@@ -111,7 +112,7 @@ def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], Record | None]:
             f"{path} holds no model of the authors' code: {error}; expected [model, criterion, optimizer], a model, "
             "or a state dict"
         ) from error
-    return state_dict, model
+    return state_dict, attributes
 
 
 def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
@@ -123,35 +124,37 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         raise ValueError(f"cannot read {path}: {error}") from error
 
 
-def _state_dict_of(model: Any) -> dict[str, Any]:
-    """The parameters and buffers of a module and of those within it, by name."""
-    state_dict, pending, num_members = {}, [("", model)], 0
+def _read_modules(model: Any) -> tuple[dict[str, Any], dict[str, float]]:
+    """The tensors of a module and of those within it, and their attributes that are numbers, by name."""
+    state_dict, attributes, pending, num_members = {}, {}, [("", model)], 0
     while pending:
         prefix, module = pending.pop()
-        tensors = _members(module, "_parameters") | _members(module, "_buffers")
-        modules = _members(module, "_modules")
-        num_members += len(tensors) + len(modules)
+        if not isinstance(module, Record) or not isinstance(module.state, dict):
+            raise ValueError("it has something else in place of a module")
+        numbers = {
+            name: value
+            for name, value in module.state.items()
+            if isinstance(value, (bool, int, float)) and _is_name(name)
+        }
+        parameters, buffers, modules = (
+            dictionary_of(module.state.get(kind)) for kind in ("_parameters", "_buffers", "_modules")
+        )
+        if parameters is None or buffers is None or modules is None:
+            raise ValueError("it has something else in place of a module")
+        tensors = parameters | buffers
+        num_members += len(numbers) + len(tensors) + len(modules)
         if num_members > _MAX_MEMBERS or len(prefix) > _MAX_NAME_LENGTH:
             raise ValueError("its modules have no end")
-        if not all(isinstance(name, str) and re.fullmatch(r"\w{1,100}", name) for name in (*tensors, *modules)):
+        if not all(map(_is_name, (*tensors, *modules))):
             raise ValueError("the names of its tensors are no names")
+        attributes |= {prefix + name: number for name, number in numbers.items()}
         state_dict |= {prefix + name: tensor for name, tensor in tensors.items() if tensor is not None}
         pending += [(f"{prefix}{name}.", child) for name, child in modules.items() if child is not None]
-    return state_dict
+    return state_dict, attributes
 
 
-def _members(module: Any, kind: str) -> dict[Any, Any]:
-    """One of the dictionaries in which a module registers its members: `_parameters`, `_buffers` or `_modules`."""
-    members = dictionary_of(_attributes(module).get(kind))
-    if members is None:
-        raise ValueError("it has something else in place of a module")
-    return members
-
-
-def _attributes(module: Any) -> dict[Any, Any]:
-    if not isinstance(module, Record) or not isinstance(module.state, dict):
-        raise ValueError("it has something else in place of a module")
-    return module.state
+def _is_name(name: Any) -> bool:
+    return isinstance(name, str) and re.fullmatch(r"\w{1,100}", name) is not None
 
 
 def _check_tensors(state_dict: dict[Any, Any], file_size: int) -> None:
@@ -175,26 +178,16 @@ def _model_type(names: Collection[str]) -> str:
     raise ValueError(f"these are the tensors of neither an ON-LSTM nor a PRPN of the authors' code: {examples}")
 
 
-def _options(model: Record, model_type: str, without: Collection[str]) -> dict[str, bool | int | float]:
+def _options(attributes: dict[str, float], model_type: str, without: Collection[str]) -> dict[str, float]:
     options = {}
     for field, path in _ATTRIBUTES[model_type].items():
         if field in without:
             continue
-        values = _values_at(model, path.split("."))
-        if len(set(values)) != 1 or type(values[0]) not in (bool, int, float):
+        values = {value for name, value in attributes.items() if fnmatchcase(name, path)}
+        if len(values) != 1:
             raise ValueError(f"cannot read {field} off the model, whose {path} should be one number; give {field}")
-        options[field] = values[0]
+        options[field] = values.pop()
     return options
-
-
-def _values_at(module: Any, path: list[str]) -> list[Any]:
-    """The values of an attribute, given by its path below a module; `*` in the path stands for every module there."""
-    if len(path) == 1:
-        value = _attributes(module).get(path[0])
-        return [value if isinstance(value, (bool, int, float)) else None]
-    modules = _members(module, "_modules")
-    children = modules.values() if path[0] == "*" else [modules.get(path[0])]
-    return [value for child in children for value in _values_at(child, path[1:])]
 
 
 def _build_tokenizer(files: Sequence[str | os.PathLike], vocab_size: int) -> PreTrainedTokenizerFast:
