@@ -32,7 +32,7 @@ def gaps(registered: dict) -> list[str]:
         try:
             (describe_model if is_language_model else describe_classifier)(config_class())
         except ValueError:
-            missing.append(f"{name}: it has no text of a card (onlstm_hf/hub/cards/model_descriptions.py)")
+            missing.append(f"{name}: it has no text of a card (onlstm_hf/hub/cards/model_descriptions.yaml)")
     return missing
 
 

@@ -2,14 +2,13 @@
 
 import json
 import textwrap
-from dataclasses import replace
 
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
 
 from ...utils.training_stages import training_stages
 from ...version import __version__
-from .model_descriptions import ModelDescription, describe_model
+from .model_descriptions import describe_model
 from .template import complete_results, fill_template
 from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, TreebankDescription, read_descriptions
 
@@ -43,23 +42,24 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
     Raises:
         ValueError: if there is no description of this type of model, or the results lack something.
     """
-    description, name = describe_model(config), repository.rpartition("/")[2]
+    name = repository.rpartition("/")[2]
     with complete_results("training/release.py"):
         text, treebank = read_descriptions(results["data"])
-        kind_of_tree = "a gold tree" if "target_trees" in results["training"] else "a tree"
+        model = describe_model(
+            config,
+            tree="a gold tree" if "target_trees" in results["training"] else "a tree",
+            sentence=json.dumps(text.example, ensure_ascii=False),
+            beginning=json.dumps(_beginning(text.example), ensure_ascii=False),
+        )
         return fill_template(
             "language_model.md",
-            _metadata(name, config, description, results, text, treebank),
+            _metadata(name, config, model["tags"], results, text, treebank),
             repository=repository,
             name=name,
             config=config,
             results=results,
             text=text,
-            model=replace(description, ability=description.ability.format(tree=kind_of_tree)),
-            example=description.example.format(
-                sentence=json.dumps(text.example, ensure_ascii=False),
-                beginning=json.dumps(_beginning(text.example), ensure_ascii=False),
-            ),
+            model=model,
             unknown=results.get("unknown_words", {}),
             stages=training_stages(results),
             version=__version__,
@@ -120,7 +120,7 @@ def _unread_scores(by_part: dict) -> dict:
 def _metadata(
     name: str,
     config: PreTrainedConfig,
-    description: ModelDescription,
+    tags: list[str],
     results: dict,
     text: TextDescription,
     treebank: TreebankDescription | None,
@@ -157,7 +157,7 @@ def _metadata(
         library_name="transformers",
         pipeline_tag="text-generation",
         widget=[{"text": _beginning(text.example)}],
-        tags=list(description.tags),
+        tags=tags,
         datasets=[text.dataset] if "/" in text.dataset else None,
         model_name=name,
         eval_results=eval_results,

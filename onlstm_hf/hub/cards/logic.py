@@ -4,7 +4,7 @@ from huggingface_hub import EvalResult, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
 
 from ...logic.formulas import MAX_OPERATORS
-from .model_descriptions import ClassifierDescription, describe_classifier
+from .model_descriptions import describe_classifier
 from .template import complete_results, fill_template
 
 # The name of this task in the results of its training.
@@ -27,7 +27,7 @@ def logic_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
         totals = [group["total"] for group in results["test"]["by_relation"].values()]
         return fill_template(
             "logic.md",
-            _metadata(name, description, results["test"]),
+            _metadata(name, description["tags"], results["test"]),
             repository=repository,
             name=name,
             model=description,
@@ -48,7 +48,7 @@ def _operators(number: str) -> str:
     return f"{number} or more" if int(number) == MAX_OPERATORS else number
 
 
-def _metadata(name: str, description: ClassifierDescription, test: dict) -> ModelCardData:
+def _metadata(name: str, tags: list[str], test: dict) -> ModelCardData:
     groups = {"test accuracy": test["accuracy"]} | {
         f"test accuracy, pairs of {_operators(number)} operators": group["accuracy"]
         for number, group in test["by_operators"].items()
@@ -57,7 +57,7 @@ def _metadata(name: str, description: ClassifierDescription, test: dict) -> Mode
         license="apache-2.0",
         library_name="transformers",
         pipeline_tag="text-classification",
-        tags=[*description.tags, "logical-inference"],
+        tags=[*tags, "logical-inference"],
         model_name=name,
         eval_results=[
             EvalResult(

@@ -8,14 +8,18 @@ from huggingface_hub import ModelCard, ModelCardData
 from jinja2 import Environment, StrictUndefined, UndefinedError
 
 
-def fill_template(template: str, metadata: ModelCardData, **values) -> ModelCard:
-    """The card that a template makes of these values.
+def render(text: str, /, **values) -> str:
+    """A Jinja template with these values; a missing one is an `UndefinedError`."""
+    return Environment(undefined=StrictUndefined).from_string(text).render(values)
 
-    (`ModelCard.from_template` would leave a gap where a value is missing, in place of an `UndefinedError`.)
+
+def fill_template(template: str, metadata: ModelCardData, **values) -> ModelCard:
+    """The card that a template of this folder makes of these values.
+
+    (`ModelCard.from_template` would leave a gap where a value is missing.)
     """
     text = Path(__file__).with_name(template).read_text(encoding="utf-8")
-    content = Environment(undefined=StrictUndefined).from_string(text)
-    return ModelCard(content.render(card_data=metadata.to_yaml(), **values))
+    return ModelCard(render(text, card_data=metadata.to_yaml(), **values))
 
 
 @contextmanager
