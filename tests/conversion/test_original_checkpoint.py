@@ -8,6 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMForCausalLM, PRPNForCausalLM, convert_original_checkpoint, convert_original_state_dict
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
+from tests.helpers.memory import memory_below
 from tests.helpers.original_files import (
     MakesAFolder,
     mutated,
@@ -238,11 +239,12 @@ def test_an_embedding_that_is_no_matrix_is_refused(tmp_path, text_files):
 def test_modules_that_contain_themselves_are_refused(tmp_path):
     deep, wide = torch.nn.Module(), torch.nn.Module()
     deep._modules["a"] = deep
+    wide.__dict__["a" * 100_000] = 1  # a name that is not to be repeated for each of them
     for name in "abcdefgh":
         wide._modules[name] = wide
     for module in (deep, wide):
         torch.save(module, tmp_path / "original.pt")
-        with pytest.raises(ValueError, match="its modules have no end"):
+        with memory_below(20_000_000), pytest.raises(ValueError, match="its modules have no end"):
             convert_original_checkpoint(tmp_path / "original.pt")
 
 

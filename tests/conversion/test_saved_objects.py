@@ -4,7 +4,6 @@ import os
 import pickle
 import struct
 import tarfile
-import tracemalloc
 import zipfile
 from collections import OrderedDict
 from contextlib import suppress
@@ -16,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.conversion.saved_objects import MAX_OPERATIONS, Record, SavedObject, dictionary_of
+from tests.helpers.memory import memory_below
 from tests.helpers.original_files import (
     LEGACY_HEAD,
     MakesAFolder,
@@ -374,21 +374,9 @@ def test_nothing_happens_but_that_the_file_is_opened(tmp_path, monkeypatch, save
     assert set(events) == {"open"}
 
 
-def peak_memory(work) -> int:
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
 def check_refused_with_little_memory(path, message="cannot read"):
-    def work():
-        with pytest.raises(ValueError, match=message):
-            SavedObject(path)
-
-    assert peak_memory(work) < 60_000_000
+    with memory_below(60_000_000), pytest.raises(ValueError, match=message):
+        SavedObject(path)
 
 
 HUGE = 1 << 40
@@ -430,7 +418,8 @@ def test_a_small_pickle_gets_little_memory(program, tmp_path):
     ids=["tuples", "key", "lists", "records", "dictionaries", "itself", "doubled", "copies of a list"],
 )
 def test_deep_nesting_and_repetition_do_no_harm(program, tmp_path):
-    assert peak_memory(lambda: load(program + b".", tmp_path)) < 30_000_000
+    with memory_below(30_000_000):
+        load(program + b".", tmp_path)
 
 
 @pytest.mark.parametrize("compression", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])

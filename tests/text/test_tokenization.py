@@ -76,16 +76,6 @@ def test_a_given_vocabulary_is_kept_and_completed_at_its_end():
     assert (len(shared), shared.pad_token_id) == (len(original), shared.eos_token_id)
 
 
-@pytest.mark.parametrize("split", ["whitespace", "treebank", "characters"])
-@pytest.mark.parametrize("normalise", [False, True])
-def test_special_tokens_written_in_the_text_have_their_ids(split, normalise):
-    text = "The <unk> sat <eos>"
-    tokenizer = build_word_tokenizer([text, text], split=split, lowercase=normalise, digits_to_n=normalise)
-    ids = tokenizer.encode(text)
-    assert ids.count(tokenizer.unk_token_id) == ids.count(tokenizer.eos_token_id) == 1
-    assert sorted(tokenizer.get_vocab().values()) == list(range(len(tokenizer)))
-
-
 def test_no_token_is_added_to_the_text():
     tokenizer = build_word_tokenizer(SENTENCES)
     for text in [*SENTENCES, ""]:
@@ -129,14 +119,6 @@ def test_number_normalisation_agrees_with_the_penn_treebank_text(shared_dir):
     assert penn_words["N"] > 2000
 
 
-def test_treebank_splitting_finds_numbers_beside_punctuation():
-    tokenizer = build_word_tokenizer(vocabulary=["N"], split="treebank", digits_to_n=True, lowercase=True)
-    tokens = tokenizer.tokenize("It fell 3.5%, to $1,000 (from 2/3 of 61). N years: 1990s.")
-    normalised = [token for token in tokens if token == "N"]
-    assert len(normalised) == 6
-    assert pieces(tokenizer, "$1 (5%).") == ["$", "1", "(", "5", "%", ")", "."]
-
-
 def test_lower_case_keeps_the_number_symbol_of_the_penn_treebank_text():
     tokenizer = build_word_tokenizer(["Pierre <unk> N years old"], lowercase=True, digits_to_n=True)
     assert tokenizer.convert_ids_to_tokens(tokenizer.encode("PIERRE 61 N n")) == ["pierre", "N", "N", "<unk>"]
@@ -178,13 +160,7 @@ TREEBANK_SENTENCES = {
 def test_treebank_splitting(sentence, expected):
     for lowercase in (False, True):
         tokenizer = build_word_tokenizer(["the"], split="treebank", lowercase=lowercase)
-        assert pieces(tokenizer, sentence) == expected.split()
-
-
-def test_treebank_splitting_leaves_split_text_as_it_is():
-    tokenizer = build_word_tokenizer(["the"], split="treebank")
-    for sentence in TREEBANK_SENTENCES.values():
-        assert pieces(tokenizer, sentence) == sentence.split()
+        assert pieces(tokenizer, sentence) == expected.split() == pieces(tokenizer, expected)
 
 
 def test_treebank_splitting_agrees_with_nltk():
@@ -222,6 +198,7 @@ def test_vocabulary_and_encoding_agree_on_any_text(split, texts, normalise):
     for text in ["a known word", *texts]:
         counts.update(tokenizer.tokenize(text))
     assert counts.pop("<unk>", 0) == sum(text.count("<unk>") for text in texts)
+    assert tokenizer.encode("<eos><unk>") == [0, 1]
     del counts["<eos>"], counts["<pad>"]
     vocabulary = tokenizer.convert_ids_to_tokens(range(3, len(tokenizer)))
     assert vocabulary == sorted(counts, key=lambda word: (-counts[word], word.encode("utf-8")))
@@ -250,16 +227,9 @@ def test_a_saved_tokenizer_is_the_same_after_loading(tmp_path):
         assert loaded.decode(loaded.encode(text)) == tokenizer.decode(tokenizer.encode(text))
 
 
-def test_batches_are_padded_on_the_chosen_side():
-    tokenizer = build_word_tokenizer(SENTENCES)
-    batch = tokenizer(["the cat", "the"], padding=True)
-    assert batch["input_ids"] == [[3, 5], [3, 2]]
-    assert batch["attention_mask"] == [[1, 1], [1, 0]]
-    tokenizer.padding_side = "left"
-    assert tokenizer(["the cat", "the"], padding=True)["input_ids"] == [[3, 5], [2, 3]]
-
-
-def test_a_saved_tokenizer_pads_on_the_side_that_it_was_built_for(tmp_path):
+def test_batches_are_padded_on_the_side_that_the_tokenizer_was_built_for(tmp_path):
+    batch = build_word_tokenizer(SENTENCES)(["the cat", "the"], padding=True)
+    assert (batch["input_ids"], batch["attention_mask"]) == ([[3, 5], [3, 2]], [[1, 1], [1, 0]])
     build_word_tokenizer(SENTENCES, padding_side="left").save_pretrained(tmp_path)
     loaded = AutoTokenizer.from_pretrained(tmp_path)
     assert loaded(["the cat", "the"], padding=True)["input_ids"] == [[3, 5], [2, 3]]
