@@ -32,16 +32,9 @@ def logic_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
             name=name,
             model=description,
             results=results,
-            pairs=_source_of_pairs(results["recipe"]),
             most_frequent=max(totals) / sum(totals),
             operators=_operators,
         )
-
-
-def _source_of_pairs(recipe: dict) -> str:
-    if recipe["pairs"] is None:
-        return f"of the {recipe['num_pairs']:,} that onlstm_hf generates with seed {recipe['pairs_seed']}"
-    return f"of `{recipe['pairs']}`"
 
 
 def _operators(number: str) -> str:
