@@ -37,8 +37,8 @@ from onlstm_hf.utils.results_file import portable
 from training import average_trees
 from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.recipe import DataArguments, parse_recipe
-from training.seeds.reporter import results_table
 from training.train_grammar import TEXT_TREES
+from training.train_seeds import results_table
 
 FOLDER = Path(__file__).resolve().parent
 # Fields of a recipe that say how gold trees are read; a grammar takes them from the voters.
