@@ -537,7 +537,7 @@ def contents(folder):
     return {path: path.read_bytes() for path in Path(folder).rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("kept", ["last", "best", "log.jsonl"])
+@pytest.mark.parametrize("kept", ["last", "best", "results.json"])
 def test_an_earlier_run_is_not_overwritten(project, kept):
     train("run", *ADAMW, "--max_steps", 2)
     for path in Path("run").iterdir():
@@ -547,25 +547,6 @@ def test_an_earlier_run_is_not_overwritten(project, kept):
     with pytest.raises(FileExistsError, match=rf"run holds an earlier run \({kept}\): pass --resume"):
         train("run", *ADAMW)
     assert contents("run") == before
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    ["model.safetensors", "tokenizer.json", "config.json", "training_state/run.json", "training_state/optimizer.bin",
-     "training_state/model.safetensors", "training_state/random_states_0.pkl", "training_state/process_0.pt",
-     "training_state/averaged.pt"],
-)  # fmt: skip
-def test_a_damaged_checkpoint_is_refused(project, damaged):
-    train("run", *NT_ASGD, "--max_steps", 2, "--average_from_start")
-    path = Path("run/last", damaged)
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    before = contents("run")
-    with pytest.raises(ValueError, match=r"run/last.* cannot be loaded"):
-        train("run", *NT_ASGD, "--resume")
-    path.unlink()
-    with pytest.raises((ValueError, FileNotFoundError), match="run/last"):
-        train("run", *NT_ASGD, "--resume")
-    assert contents("run") == {file: content for file, content in before.items() if file != path}
 
 
 @pytest.mark.parametrize("version", [None, 1, 99])
@@ -580,19 +561,13 @@ def test_a_training_state_of_another_version_is_refused_in_one_sentence(project,
         train("run", *NT_ASGD, "--resume")
 
 
-@pytest.mark.parametrize(("speed", "precision", "times"), [(0.2, "bf16", 1), (0.2, "no", 0), (2.0, "bf16", 0)])
+@pytest.mark.parametrize(
+    ("speed", "precision", "times"), [(0.2, "bf16", 1), (1.0, "bf16", 1), (0.2, "no", 0), (1.3, "bf16", 0)]
+)
 def test_bf16_on_a_cpu_that_is_slower_by_it_is_remarked_once(project, monkeypatch, capsys, speed, precision, times):
-    monkeypatch.setattr("training.loop.precision.bfloat16_speed", lambda: speed)
+    monkeypatch.setattr("training.loop.run.bfloat16_speed", lambda: speed)
     train("run", *ADAMW, "--max_steps", 2, "--eval_every_steps", 1, "--mixed_precision", precision)
-    assert capsys.readouterr().out.count("Pass --mixed_precision no") == times
-
-
-@pytest.mark.parametrize("change", ["--batch_size 2", "--seed 5", "--model.hidden_size 16", "--optimizer adamw"])
-def test_another_recipe_cannot_go_on_from_a_checkpoint(project, change):
-    train("run", *NT_ASGD, "--max_steps", 2)
-    name = change.split()[0].removeprefix("--").partition(".")[0]
-    with pytest.raises(ValueError, match=rf"{name} was .* and is .* now"):
-        train("run", *NT_ASGD, *change.split(), "--resume")
+    assert capsys.readouterr().out.count("--mixed_precision no is likely to be faster") == times
 
 
 def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(project):

@@ -6,8 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from dataclasses import asdict, fields
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -18,17 +18,11 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
+from onlstm_hf.fast.precision import bfloat16_speed
+from onlstm_hf.utils.checkpoints import quiet_transformers
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
-from training.loop.checkpointing import (
-    check_checksums,
-    find_checkpoint,
-    replaced_folder,
-    reported_damage,
-    reported_failure_to_write,
-    without_notices,
-    write_checksums,
-)
+from training.loop.checkpointing import check_checksums, find_checkpoint, replaced_folder, write_checksums
 from training.loop.model_setup import choose_implementation, compiled, run_model_code
 from training.loop.optimization import (
     all_finite,
@@ -38,7 +32,6 @@ from training.loop.optimization import (
     has_stalled,
     learning_rate_factor,
 )
-from training.loop.precision import bfloat16_notice
 from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
 from training.loop.task import Share, Task, TrainingBatch
@@ -70,7 +63,6 @@ class TrainingRun:
 
     def __init__(self, task: Task):
         self.task, self.recipe, self.progress = task, task.recipe, Progress()
-        self._lacks_best = False
         run = self.recipe.run
         self.output_dir = Path(run.output_dir)
         if run.num_threads:
@@ -132,8 +124,6 @@ class TrainingRun:
         self.log = TrainingLog(
             self.accelerator, self.output_dir, self.progress, num_classes, self.task.unit, log_state
         )
-        if resuming:
-            self._check_best()
 
     def _load(self, checkpoint: Path | None) -> dict | None:
         """Model, optimiser and data, of a checkpoint or new ones. Returns the state of the checkpoint's log."""
@@ -171,7 +161,7 @@ class TrainingRun:
             OSError: where a file cannot be written, for instance because the disk is full.
         """
         with self._lock:
-            with self.log.closing():
+            with closing(self.log.bar):
                 self._train()
             results = {}
             if self.accelerator.is_main_process:
@@ -195,12 +185,13 @@ class TrainingRun:
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
         self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
         on_cpu = self.accelerator.device.type == "cpu"
-        if on_cpu and arguments.mixed_precision == "bf16" and (notice := bfloat16_notice()):
-            self.accelerator.print(notice)
+        if on_cpu and arguments.mixed_precision == "bf16" and (speed := bfloat16_speed()) <= 1:
+            self.accelerator.print(
+                f"mixed_precision is bf16, but this CPU multiplies matrices in it at {speed:.2g} times the speed of "
+                "float32. --mixed_precision no is likely to be faster here"
+            )
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
-        if self._lacks_best:
-            self._replace_best()
         while not self._is_done():
             batches = self.batches.batches(progress.epoch, progress.batch)
             if self.batches.num_batches(progress.epoch) is None:
@@ -226,9 +217,7 @@ class TrainingRun:
     def _write_results(self) -> dict:
         """Scores `best/`, and says what came out and where it is."""
         best = self.output_dir / "best"
-        with reported_damage(f"the checkpoint {best}"):
-            check_checksums(best)
-        with without_notices():
+        with quiet_transformers():
             results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
         print(f"{self.task.summary(results)}\ncheckpoint  {best}\nresults     {self.output_dir / 'results.json'}")
         return results
@@ -339,8 +328,7 @@ class TrainingRun:
         self._check_divergence()
         with (
             self.log.paused(),
-            without_notices(),
-            reported_failure_to_write(target),
+            quiet_transformers(),
             replaced_folder(target, self.accelerator) as folder,
         ):
             if self.accelerator.is_main_process:
@@ -357,7 +345,6 @@ class TrainingRun:
         process_state = {"task": self.task.state, "log": self.log.state_dict()}
         torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
         if self.accelerator.is_main_process:
-            self.log.sync()
             self.progress.log_size = self.log.size()
             self.progress.seconds += time.perf_counter() - self.counted_until
             self.counted_until = time.perf_counter()
@@ -383,12 +370,9 @@ class TrainingRun:
                 f"{state.get('version', 1)}, and this package resumes version {STATE_VERSION}. Finish the run with "
                 "the version of the package that began it, or start another output_dir"
             )
-        try:
-            check_checksums(checkpoint)
-        except ValueError as error:
-            raise ValueError(
-                f"the checkpoint {self.last} cannot be loaded: {error}. {self._recovery_hint()}"
-            ) from error
+        check_checksums(checkpoint)
+        if state["progress"]["validation_losses"]:
+            check_checksums(self.output_dir / "best")
         state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
@@ -398,55 +382,11 @@ class TrainingRun:
             )
         return state
 
-    def _recovery_hint(self) -> str:
-        """Returns the advice for a damaged `last/`."""
-        best = self.output_dir / "best"
-        try:
-            check_checksums(best)
-        except ValueError:
-            return "There is no whole best/ either: start another output_dir"
-        whole = f"{best} is whole, with the best weights up to then, and from_pretrained loads it"
-        if "init_from" in self.recipe.fields():
-            return f"{whole}; --init_from {best} with another output_dir trains on from them"
-        return f"{whole}; to train, start another output_dir"
-
-    def _check_best(self) -> None:
-        """Finds out whether `best/` is there, before updates are made that its loss would make worthless.
-
-        Raises:
-            ValueError: if it is damaged.
-        """
-        best, problem = self.output_dir / "best", None
-        if self.accelerator.is_main_process and best.exists():
-            try:
-                check_checksums(best)
-            except ValueError as error:
-                problem = (
-                    f"the checkpoint {best} cannot be loaded: {error}. {self.last} is whole: remove {best}, and "
-                    "--resume makes a new one of the weights in last/"
-                )
-        found = [problem, best.exists()]
-        broadcast_object_list(found)
-        problem, exists = found
-        if problem is not None:
-            raise ValueError(problem)
-        self._lacks_best = bool(self.progress.validation_losses) and not exists
-
-    def _replace_best(self) -> None:
-        """Makes `best/` anew from the weights of `last/`. Losses of the weights that are lost count no longer."""
-        progress = self.progress
-        is_scored = progress.validated_at == progress.step
-        progress.first_kept_loss = len(progress.validation_losses) - is_scored
-        progress.best_epoch = progress.epoch
-        self.accelerator.print(f"{self.output_dir / 'best'} is missing: the weights of {self.last} take its place")
-        self._save(self.last)  # first, so that a run which is killed here finds best/ missing again
-        self._save(self.output_dir / "best")
-
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
         """Goes on from `last/` as if the run had never stopped. Returns the state of its log.
 
         Raises:
-            ValueError: if the data are not those that the run began with, or the state cannot be loaded.
+            ValueError: if the data are not those that the run began with.
         """
         for name, before, after in _changes(state["fingerprints"], self.task.fingerprints):
             raise ValueError(
@@ -454,13 +394,13 @@ class TrainingRun:
                 "now). Go on with those that the run began with, or start another output_dir"
             )
         folder, process = checkpoint / "training_state", self.accelerator.process_index
-        with reported_damage(f"the training state {folder}"):
-            self.progress = Progress(**state["progress"])
-            load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
-            self.accelerator.load_state(str(folder))
-            if self.progress.num_averaged:
-                self.averaged.load_state_dict(torch.load(folder / "averaged.pt", weights_only=True))
-            process_state = torch.load(folder / f"process_{process}.pt", weights_only=True)
+        known = {field.name for field in fields(Progress)}  # earlier versions had more
+        self.progress = Progress(**{name: value for name, value in state["progress"].items() if name in known})
+        load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
+        self.accelerator.load_state(str(folder))
+        if self.progress.num_averaged:
+            self.averaged.load_state_dict(torch.load(folder / "averaged.pt", weights_only=True))
+        process_state = torch.load(folder / f"process_{process}.pt", weights_only=True)
         if process_state["task"] is not None:
             self.task.state = process_state["task"].to(self.accelerator.device)
         self.accelerator.print(f"resumed after {self.progress.step} updates ({self.progress.epoch} epochs)")
