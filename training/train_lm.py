@@ -258,12 +258,7 @@ def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBas
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`.
-
-    Raises:
-        ValueError, OSError: for bad input, before training begins.
-        TrainingDiverged: when training cannot continue.
-    """
+    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments)).train()
 

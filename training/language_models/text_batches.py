@@ -16,7 +16,7 @@ from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import windows
 from training.distillation.tree_batches import TreeBatch
 from training.language_models.encoded_text import EncodedText
-from training.language_models.recipe import DataArguments
+from training.language_models.recipe import DataArguments, TextArguments
 from training.loop.task import Share
 
 # Lines that the tokenizer gets in one call; long lines are fewer, since its result takes memory.
@@ -46,16 +46,17 @@ class Batch(NamedTuple):
     trees: TreeBatch | None = None
 
 
-def check_files(arguments: DataArguments) -> None:
+def check_files(arguments: TextArguments) -> None:
     """Raises a `FileNotFoundError` if a text file or a file of trees is missing: before any of them is read."""
     for name in ("train_files", "validation_files", "test_files"):
-        for path in getattr(arguments, name) or []:
+        for path in getattr(arguments, name, None) or []:
             if not Path(path).is_file():
                 raise FileNotFoundError(f"there is no text file {path} ({name})")
     if arguments.gold_trees is not None and not Path(arguments.gold_trees).exists():
         raise FileNotFoundError(f"there is no treebank {arguments.gold_trees} (gold_trees)")
-    if arguments.target_trees is not None and not Path(arguments.target_trees).is_file():
-        raise FileNotFoundError(f"there is no file {arguments.target_trees} (target_trees)")
+    target_trees = getattr(arguments, "target_trees", None)
+    if target_trees is not None and not Path(target_trees).is_file():
+        raise FileNotFoundError(f"there is no file {target_trees} (target_trees)")
 
 
 def load_texts(arguments: DataArguments, part: str) -> Iterable | None:

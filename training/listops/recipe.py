@@ -31,21 +31,7 @@ class ListOpsDataArguments:
     )
 
 
-@dataclass
-class ListOpsRecipe(Recipe):
-    """All arguments of a run, by group.
-
-    Raises:
-        ValueError: if a value is out of its range.
-    """
-
-    data: ListOpsDataArguments
-    model: NewModelArguments
-    optimization: ClassifierOptimizationArguments
-    run: ClassifierRunArguments
-
-
-def parse_listops_recipe(arguments: list[str]) -> ListOpsRecipe:
-    """Reads a recipe as `parse_groups` does, with the same errors and those of `ListOpsRecipe`."""
+def parse_listops_recipe(arguments: list[str]) -> Recipe:
+    """Reads a recipe as `parse_groups` does, with the same errors."""
     groups = (ListOpsDataArguments, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
-    return ListOpsRecipe(*parse_groups(arguments, groups, "train_listops.py", "Trains a model of ListOps."))
+    return Recipe(*parse_groups(arguments, groups, "train_listops.py", "Trains a model of ListOps."))

@@ -3,7 +3,6 @@
 import inspect
 from collections.abc import Sequence
 
-import torch
 from transformers import PreTrainedModel
 
 from onlstm_hf.logic.listops import ListOpsExpression
@@ -19,28 +18,18 @@ def induced_trees(
 ) -> list[InducedTree] | None:
     """Returns the trees of the layer that `parse` uses; `None` if the model has no distances.
 
-    Args:
-        model: a classifier of sequences around `model.model`.
-        examples: the expressions without round brackets, encoded.
-        expressions: the same, for their tokens.
-        batch_size: expressions in one pass.
+    `examples` are the expressions, encoded without round brackets.
     """
     if "output_distances" not in inspect.signature(model.model.forward).parameters:
         return None
     trees: list[InducedTree | None] = [None] * len(examples)
     with evaluation_mode(model):
         for rows in rows_by_length(examples, batch_size):
-            inputs = collate([examples[index] for index in rows])
-            distances = _distances(model, inputs["input_ids"], inputs["attention_mask"]).float().cpu()
-            for index, found in zip(rows, distances, strict=True):
+            inputs = {name: part.to(model.device) for name, part in collate([examples[i] for i in rows]).items()}
+            outputs = model.model(inputs["input_ids"], attention_mask=inputs["attention_mask"], output_distances=True)
+            layer = model.config.parse_layer
+            distances = outputs.distances if layer is None else outputs.forget_distances[layer]
+            for index, found in zip(rows, distances.float().cpu(), strict=True):
                 tokens = expressions[index].tokens
                 trees[index] = tree_from_distances(found[: len(tokens)].tolist(), tokens)
     return trees
-
-
-def _distances(model: PreTrainedModel, input_ids: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
-    outputs = model.model(
-        input_ids.to(model.device), attention_mask=attention_mask.to(model.device), output_distances=True
-    )
-    layer = model.config.parse_layer
-    return outputs.distances if layer is None else outputs.forget_distances[layer]

@@ -25,21 +25,7 @@ class LogicDataArguments:
     holdout_every: int = fixed("One training pair in N is held out to choose the best epoch.", 10, at_least=2)
 
 
-@dataclass
-class LogicRecipe(Recipe):
-    """All arguments of a run, by group.
-
-    Raises:
-        ValueError: if a value is out of its range.
-    """
-
-    data: LogicDataArguments
-    model: NewModelArguments
-    optimization: ClassifierOptimizationArguments
-    run: ClassifierRunArguments
-
-
-def parse_logic_recipe(arguments: list[str]) -> LogicRecipe:
-    """Reads a recipe as `parse_groups` does, with the same errors and those of `LogicRecipe`."""
+def parse_logic_recipe(arguments: list[str]) -> Recipe:
+    """Reads a recipe as `parse_groups` does, with the same errors."""
     groups = (LogicDataArguments, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
-    return LogicRecipe(*parse_groups(arguments, groups, "train_logic.py", "Trains a model of logical inference."))
+    return Recipe(*parse_groups(arguments, groups, "train_logic.py", "Trains a model of logical inference."))

@@ -47,15 +47,10 @@ def run_model_code(path: str) -> None:
 def trained_class(
     config: PreTrainedConfig, mapping: Mapping[type, type | tuple[type, ...]], takes_pairs: bool = False
 ) -> type[PreTrainedModel]:
-    """The model of a type that the loop trains.
-
-    Args:
-        config: of the model.
-        mapping: the models of each configuration, as an Auto class knows them.
-        takes_pairs: whether it must classify pairs of sequences, or single ones.
+    """The model of a type that the loop trains, from the `mapping` of an Auto class.
 
     Raises:
-        ValueError: if none of the type does.
+        ValueError: if the type has none, or none that classifies pairs or single sequences as `takes_pairs` asks.
     """
     for model_class in registered_classes(mapping, type(config)):
         if issubclass(model_class, RecurrentPreTrainedModel) and model_class.takes_pairs == takes_pairs:
@@ -68,11 +63,7 @@ def trained_class(
 
 
 def choose_implementation(model: PreTrainedModel, implementation: str) -> None:
-    """Sets how a model is computed, see `set_implementation` of the models; others have `"auto"` alone.
-
-    Raises:
-        ValueError: if the model cannot be computed so.
-    """
+    """Sets how a model is computed, see `set_implementation` of the models; others have `"auto"` alone."""
     if hasattr(model, "set_implementation"):
         model.set_implementation(implementation)
     elif implementation != "auto":

@@ -20,9 +20,9 @@ def fixed(description: str, default: Any = MISSING, **limits: float) -> Any:
     The model, the tokenizer, the place in the batches or the state of the optimiser come from the old one.
 
     Args:
-        description: its help text.
-        default: its value where a recipe does not name it; without one every recipe must.
-        limits: bounds of its value, unless it is `None`: `at_least`, `above` or `below` a number.
+        description: help text.
+        default: value where a recipe does not name it; without one every recipe must.
+        limits: bounds of a value that is not `None`: `at_least`, `above` or `below` a number.
     """
     return _field("fixed", description, default, limits)
 
@@ -171,11 +171,6 @@ class Recipe:
 
     def defaults(self) -> dict[str, Any]:
         """The values of the fields that a recipe need not name, by name."""
-        defaults = {}
-        for group in self._groups():
-            for item in fields(group):
-                if item.default_factory is not MISSING:
-                    defaults[item.name] = item.default_factory()
-                elif item.default is not MISSING:
-                    defaults[item.name] = item.default
-        return defaults
+        items = [item for group in self._groups() for item in fields(group)]
+        made = {item.name: item.default_factory() for item in items if item.default_factory is not MISSING}
+        return made | {item.name: item.default for item in items if item.default is not MISSING}

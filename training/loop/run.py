@@ -50,10 +50,7 @@ def in_groups(batches: Iterator[TrainingBatch], size: int) -> Iterator[list[Trai
 
 
 class TrainingRun:
-    """Model, optimiser, data and progress of one run, and the loop over them.
-
-    Args:
-        task: what is trained, with the recipe.
+    """Model, optimiser, data and progress of one run of a task, and the loop over them.
 
     Until `train` has ended, no other run can begin in its folder.
 
@@ -65,6 +62,7 @@ class TrainingRun:
         self.task, self.recipe, self.progress = task, task.recipe, Progress()
         run = self.recipe.run
         self.output_dir = Path(run.output_dir)
+        self.last, self.best = self.output_dir / "last", self.output_dir / "best"
         if run.num_threads:
             torch.set_num_threads(run.num_threads)
         task.check()
@@ -78,11 +76,7 @@ class TrainingRun:
             self._lock = lock.pop_all()
 
     def _connected_processes(self) -> Accelerator:
-        """The processes of this run, once all of them are there.
-
-        Raises:
-            ValueError: if a launcher started several, which Accelerate takes for as many runs.
-        """
+        """The processes of this run, once all of them are there."""
         run = self.recipe.run
         accelerator = Accelerator(
             mixed_precision=self.recipe.optimization.mixed_precision,
@@ -91,7 +85,7 @@ class TrainingRun:
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
         started = int(os.environ.get("WORLD_SIZE", 1))
-        if started > accelerator.num_processes:
+        if started > accelerator.num_processes:  # Accelerate would make as many runs of them
             raise ValueError(
                 f"this is one of {started} processes, and Accelerate did not connect them: on CPUs set "
                 "ACCELERATE_USE_CPU=true"
@@ -148,10 +142,6 @@ class TrainingRun:
             lines = Path(code).read_text(encoding="utf-8", errors="surrogateescape")
             task.fingerprints["lines of the model_code"] = fingerprint([lines])
         return None if checkpoint is None else self._load_training_state(checkpoint, saved)
-
-    @property
-    def last(self) -> Path:
-        return self.output_dir / "last"
 
     def train(self) -> dict:
         """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
@@ -216,10 +206,9 @@ class TrainingRun:
 
     def _write_results(self) -> dict:
         """Scores `best/`, and says what came out and where it is."""
-        best = self.output_dir / "best"
         with quiet_transformers():
             results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
-        print(f"{self.task.summary(results)}\ncheckpoint  {best}\nresults     {self.output_dir / 'results.json'}")
+        print(f"{self.task.summary(results)}\ncheckpoint  {self.best}\nresults     {self.output_dir / 'results.json'}")
         return results
 
     def _is_done(self) -> bool:
@@ -288,7 +277,7 @@ class TrainingRun:
         progress.validated_at = progress.step
         if is_best:
             progress.best_epoch = progress.epoch
-            self._save(self.output_dir / "best")
+            self._save(self.best)
         if self.task.logs_learning_rate:
             scores["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         if self.averaged is not None:
@@ -372,7 +361,7 @@ class TrainingRun:
             )
         check_checksums(checkpoint)
         if state["progress"]["validation_losses"]:
-            check_checksums(self.output_dir / "best")
+            check_checksums(self.best)
         state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):

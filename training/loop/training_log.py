@@ -27,9 +27,6 @@ class TrainingLog:
     """Loss, perplexity and speed since the last entry, the loss averaged over items and processes.
 
     Args:
-        accelerator: the run's.
-        output_dir: folder of the run.
-        progress: of the run; every entry has its update and epoch.
         num_classes: a loss counts as diverged at twice that of guessing among so many.
         unit: what is predicted and counted.
         state: `state_dict()` of the log of the run that is resumed.
@@ -96,11 +93,7 @@ class TrainingLog:
         self.start += time.perf_counter() - start
 
     def mean_losses(self) -> dict[str, float] | None:
-        """The training losses since the last entry, `None` where there was no update.
-
-        Raises:
-            TrainingDiverged: as `check_loss`.
-        """
+        """The training losses since the last entry, `None` where there was no update; checked as by `check_loss`."""
         if not self.num_items:
             return None
         means = {name: loss / self.num_items for name, loss in self.summed.items()}
