@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import build_word_tokenizer
@@ -23,7 +22,15 @@ from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_
 from onlstm_hf.utils.files import fingerprint
 from tests.helpers.forked_processes import run_ranks
 from tests.helpers.tiny_models import MODEL_TYPES
-from tests.helpers.training_runs import DROPOUTS, NO_DROPOUT, command, log_of, run_in_process, write_texts
+from tests.helpers.training_runs import (
+    DROPOUTS,
+    NO_DROPOUT,
+    check_resumption,
+    command,
+    log_of,
+    run_in_process,
+    write_texts,
+)
 from training import average_trees as averaging_script
 from training import release, train_lm
 from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
@@ -31,7 +38,6 @@ from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import Batch, TextLines
-from training.loop import run as loop
 from training.loop.task import Share
 
 # By their place a word of the toy text splits the sentence: its trees can be told from its words.
@@ -57,10 +63,6 @@ MEMBERS = [
     {"model": "seed_2", "model_type": "onlstm", "layer": 1, "weight": 1},
     {"model": "seed_3", "model_type": "prpn", "layer": None, "weight": 1},
 ]
-
-
-class Stopped(Exception):
-    pass
 
 
 def write_targets(rule="right", **header):
@@ -197,24 +199,8 @@ def test_the_best_checkpoint_has_the_least_of_what_training_minimises_on_what_is
     ids=["stream", "accumulation", "streaming"],
 )
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
-    options = ["--log_every_steps", "3", "--save_every_steps", "2", "--max_steps", "9", *options]
-    train("whole", *options)
-    clip, calls = loop.Accelerator.clip_grad_norm_, []
-
-    def clip_or_stop(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 5:
-            raise Stopped
-        return clip(self, *arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
-        train("parts", *options)
-    train("parts", *options, "--resume")
-    for name in ("best", "last"):
-        weights, expected = (load_file(f"{folder}/{name}/model.safetensors") for folder in ("parts", "whole"))
-        assert all(torch.equal(weights[key], expected[key]) for key in expected)
-    assert log_of("parts") == log_of("whole")
+    known = ["--log_every_steps", "3", "--save_every_steps", "2", "--max_steps", "9"]
+    check_resumption(monkeypatch, train, *known, *options)
 
 
 def test_a_run_cannot_go_on_with_other_target_trees(project):

@@ -12,7 +12,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from eval import evaluate_parsing
 from onlstm_hf.trees.averaging import best_trees
@@ -21,14 +20,13 @@ from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from tests.helpers.forked_processes import run_ranks
-from tests.helpers.training_runs import command, log_of, run_in_process
+from tests.helpers.training_runs import check_resumption, command, log_of, run_in_process
 from training import train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import parse_grammar_recipe
 from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
 from training.grammar.trees import parse_sentences
 from training.grammar.votes import UNVOTED_SCORE, SpanVotes, vote_of
-from training.loop import run as loop
 from training.loop.model_setup import changed_config
 from training.loop.task import Share
 
@@ -354,30 +352,10 @@ def test_training_lowers_the_loss_without_votes(project):
     assert not Path("run/text.ranks.xz").exists()
 
 
-class Stopped(Exception):
-    pass
-
-
 @pytest.mark.parametrize("votes", [[], ["--votes", "random.ranks.xz"]], ids=["alone", "votes"])
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, votes):
     options = ["--save_every_steps", 2, "--max_steps", 9, "--num_epochs", 99, *votes]
-    train("whole", *options)
-    clip, calls = loop.Accelerator.clip_grad_norm_, []
-
-    def clip_or_stop(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 5:
-            raise Stopped
-        return clip(self, *arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
-        train("parts", *options)
-    train("parts", *options, "--resume")
-    for name in ("best", "last"):
-        weights, expected = (load_file(f"{folder}/{name}/model.safetensors") for folder in ("parts", "whole"))
-        assert all(torch.equal(weights[key], expected[key]) for key in expected)
-    assert log_of("parts") == log_of("whole")
+    check_resumption(monkeypatch, train, *options)
 
 
 def test_a_run_cannot_go_on_with_other_votes(project):

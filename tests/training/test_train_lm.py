@@ -27,7 +27,9 @@ from tests.helpers.training_runs import (
     GOLD_TREES,
     NO_DROPOUT,
     WORDS,
-    assert_same_weights,
+    Stopped,
+    assert_same_run,
+    check_resumption,
     command,
     log_of,
     run_in_process,
@@ -52,6 +54,8 @@ num_threads: 1
 """
 NT_ASGD = ["--optimizer", "nt-asgd", "--learning_rate", "2", "--nonmonotone_interval", "1"]
 SGD = ["--optimizer", "sgd", "--learning_rate", "2", "--schedule", "warmup_stable_decay", "--decay_steps", "4"]
+PLATEAU = ["--optimizer", "adam", "--adam_beta1", "0", "--learning_rate", "0.01", "--schedule", "plateau",
+           "--independent_sentences", "true"]  # fmt: skip
 ADAMW = ["--optimizer", "adamw", "--learning_rate", "0.02", "--schedule", "cosine", "--warmup_steps", "3"]
 
 
@@ -86,12 +90,6 @@ def prpn_project(project):
 def train(output_dir, *overrides):
     """Runs in this process, as a process of its own would. Returns the content of results.json."""
     return run_in_process(train_lm.main, command(output_dir, *overrides))
-
-
-def assert_same_run(output_dir, other):
-    """Bitwise the same weights in best/, last/ and the training state, and the same log."""
-    assert_same_weights(output_dir, other)
-    assert log_of(output_dir) == log_of(other)
 
 
 def no_files_but(folder, *names):
@@ -188,21 +186,6 @@ def test_a_dataset_folder_with_gold_trees_in_a_column(project, monkeypatch, stre
     assert results["parsing"]["num_sentences"] == 5
     first, second = log_of("run", "validation_loss", "parsing_f1")
     assert second["validation_loss"] < first["validation_loss"]
-
-
-@pytest.mark.parametrize("streaming", ["false", "true"])
-def test_a_resumed_run_says_how_much_of_a_streamed_dataset_is_compared(project, monkeypatch, capsys, streaming):
-    datasets = library("datasets")
-    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", project / "cache")
-    write_dataset(project / "dataset")
-    Path("recipe.yaml").write_text(RECIPE)
-    options = [*ADAMW, "--dataset", "dataset", "--streaming", streaming]
-    said = []
-    for max_steps in (2, 4):
-        results = train("run", *options, "--max_steps", max_steps, "--resume")
-        assert results["updates"] == max_steps
-        said.append(f"{train_lm.NUM_STREAMED_LINES:,}" in capsys.readouterr().out)
-    assert said == [False, streaming == "true"]
 
 
 def test_learning_rates_follow_schedule_and_chunk_length(project):
@@ -434,24 +417,6 @@ def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project)
     assert not Path("run").exists()
 
 
-class Stopped(Exception):
-    pass
-
-
-def stop_at_update(monkeypatch, number):
-    """Ends the run in the middle of an update: gradients are there, the weights are as before."""
-    clip = loop.Accelerator.clip_grad_norm_
-    calls = []
-
-    def clip_or_stop(self, *args):
-        calls.append(args)
-        if len(calls) == number:
-            raise Stopped
-        return clip(self, *args)
-
-    monkeypatch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -467,7 +432,7 @@ def stop_at_update(monkeypatch, number):
     ids=["adamw", "averaging", "nt-asgd", "accumulation", "averaging-adamw", "sentences", "streaming", "sgd"],
 )
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
-    check_resumption(monkeypatch, options)
+    check_run(monkeypatch, options)
 
 
 @pytest.mark.parametrize("cell_type", ["lstm", "gru"])
@@ -480,42 +445,20 @@ def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monk
     ids=["stream", "sentences"],
 )
 def test_a_recurrent_baseline_is_stopped_and_resumed_too(recurrent_project, monkeypatch, cell_type, options):
-    check_resumption(monkeypatch, [*options, "--model.cell_type", cell_type])
+    check_run(monkeypatch, [*options, "--model.cell_type", cell_type])
     assert AutoModelForCausalLM.from_pretrained("parts/best").config.cell_type == cell_type
     assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
 
 
-@pytest.mark.parametrize("options", [ADAMW, NT_ASGD], ids=["adamw", "nt-asgd"])
+@pytest.mark.parametrize("options", [PLATEAU, NT_ASGD], ids=["sentences", "nt-asgd"])
 def test_a_prpn_is_stopped_and_resumed_too(prpn_project, monkeypatch, options):
-    check_resumption(monkeypatch, [*options, "--gold_trees", "gold.mrg"])
+    check_run(monkeypatch, [*options, "--gold_trees", "gold.mrg"])
+    assert log_of("parts", "loss")[-1]["loss"] < log_of("parts", "loss")[0]["loss"]
     assert "parsing_f1" in log_of("parts", "validation_loss")[-1]
 
 
-def test_a_prpn_reads_characters_with_the_papers_memory(prpn_project):
-    sizes = ["--model.lookback", "10", "--model.num_slots", "20", "--split", "characters"]
-    train("run", *ADAMW, *sizes, "--batch_size", "2", "--bptt_length", "30")
-    config = AutoModelForCausalLM.from_pretrained("run/best").config
-    assert (config.lookback, config.num_slots) == (10, 20)
-    assert config.vocab_size < 40
-    assert log_of("run", "loss")[-1]["loss"] < log_of("run", "loss")[0]["loss"]
-
-
-def test_a_prpn_learns_from_sentences_on_their_own(prpn_project):
-    adam = ["--optimizer", "adam", "--adam_beta1", "0", "--learning_rate", "0.01", "--schedule", "plateau"]
-    train("run", *adam, "--independent_sentences", "true")
-    assert log_of("run", "loss")[-1]["loss"] < log_of("run", "loss")[0]["loss"]
-
-
-def check_resumption(monkeypatch, options):
-    train("whole", *options)
-    for number in (4, 1, 3):
-        with monkeypatch.context() as patch, pytest.raises(Stopped):
-            stop_at_update(patch, number)
-            train("parts", *options, "--resume")
-    with open("parts/log.jsonl", "a") as file:
-        file.write('{"step": 3, "lo')
-    train("parts", *options, "--resume")
-    assert_same_run("parts", "whole")
+def check_run(monkeypatch, options):
+    check_resumption(monkeypatch, train, *options, stops=(4, 1, 3))
     results = Path("parts/results.json").read_text()
     train("parts", *options, "--resume")
     assert json.loads(Path("parts/results.json").read_text()) == json.loads(results)
