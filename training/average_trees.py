@@ -48,12 +48,7 @@ AGREEMENT_SENTENCES = 2000
 class Member:
     """One layer of one model, whose trees are averaged with those of the others.
 
-    Attributes:
-        model: as it was named.
-        model_type: its type.
-        layer: counted from 0; `None` for a model with the same distances for all layers.
-        trees: of all sentences.
-        weight: that it counts in the average.
+    The layer is `None` for a model with the same distances for all layers.
     """
 
     model: str
@@ -107,12 +102,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def read_members(options: argparse.Namespace) -> list[Member]:
-    """Each layer that is asked for, with its trees.
-
-    Raises:
-        ValueError: if the models split the text into other words, lack the layer, or are one layer in all; or if their
-            weights are given and those by agreement asked for.
-    """
+    """Each layer that is asked for, with its trees."""
     weighted = list(map(split_weight, options.models))
     if options.by_agreement and any(weight != 1 for _, weight in weighted):
         raise ValueError("give either weights of models or --by-agreement")
@@ -156,11 +146,7 @@ def asked_layers(
 
 
 def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
-    """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there.
-
-    Raises:
-        ValueError: if the model lacks the layer that is asked for.
-    """
+    """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there."""
     model, tokenizer = load_checkpoint(
         name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
     )

@@ -112,12 +112,7 @@ def _check_sizes(small: ONLSTMConfig, large: ONLSTMConfig) -> None:
 
 
 def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
-    """The configuration of the small model with the sizes and dropouts of a recipe.
-
-    Raises:
-        ValueError: if it is no recipe of a language model, or one for another type of model.
-        FileNotFoundError: if there is none.
-    """
+    """The configuration of the small model with the sizes and dropouts of a recipe."""
     needed = ["--output_dir", "any"]  # a recipe may leave it to the command line
     _, model, *_ = parse_groups([str(recipe), *needed], ARGUMENTS, "grow.py", "Grows an ON-LSTM.")
     if not small.model_type == model.model_type == "onlstm":

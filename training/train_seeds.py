@@ -89,7 +89,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     recipe = parse_recipe([options.recipe, *arguments])
     check_files(recipe.data)
     runs = [SeedRun(seed, recipe) for seed in dict.fromkeys(options.seeds)]
-    with locked_folder(Path(recipe.run.output_dir), longest_wait=1.0):
+    with locked_folder(Path(recipe.run.output_dir)):
         failed = run_all(runs, options, arguments)
     results = {run.seed: run.results() for run in runs if run not in failed}
     if results:

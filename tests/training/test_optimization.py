@@ -43,14 +43,6 @@ def test_the_decay_is_that_of_transformers_but_for_its_empty_first_update(warmup
         scheduler.step()
 
 
-def test_a_longer_run_decays_later():
-    """A run can be extended from a checkpoint of its constant part."""
-    arguments = OptimizationArguments(schedule="warmup_stable_decay", decay_steps=4)
-    short, long = ([learning_rate_factor(step, arguments, total) for step in range(total)] for total in (10, 20))
-    assert long[:16] == [1.0] * 16
-    assert short[6:] == long[16:] == [1.0, 0.75, 0.5, 0.25]
-
-
 def test_a_constant_schedule_needs_no_length():
     arguments = OptimizationArguments(schedule="constant", warmup_steps=2)
     assert [learning_rate_factor(step, arguments, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
@@ -77,13 +69,6 @@ def test_averaging_starts_by_the_rule_of_the_paper(losses, interval):
         stalled = t > interval and loss > min(logs[: t - interval])
         logs.append(loss)
     assert has_stalled(losses, interval) == stalled
-
-
-def test_averaging_does_not_start_while_validation_improves():
-    losses = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0]
-    assert not any(has_stalled(losses[:n], 5) for n in range(1, len(losses) + 1))
-    assert has_stalled([*losses[:6], 9.5], 5)
-    assert not has_stalled([*losses[:5], 9.5], 5)
 
 
 def test_optimizers_have_the_values_of_the_recipe():

@@ -393,24 +393,6 @@ def test_training_goes_on_with_another_weight_dropout_from_the_same_predictions(
         torch.testing.assert_close(changed(ids).logits, before.eval()(ids).logits)
 
 
-def test_weight_dropout_stays_where_the_recurrent_weights_are_not_known(project, monkeypatch):
-    train("first", *ADAMW, "--max_steps", 1)
-    tokenizer = AutoTokenizer.from_pretrained("first/best")
-    same = {"weight_dropout": AutoModelForCausalLM.from_pretrained("first/best").config.weight_dropout}
-    load = AutoModelForCausalLM.from_pretrained
-
-    def loaded(*arguments, **options):
-        model, *rest = load(*arguments, **options)
-        for layer in model.base_model.layers:
-            layer.hidden_to_hidden = layer._modules.pop("recurrent_projection")
-        return model, *rest
-
-    monkeypatch.setattr(AutoModelForCausalLM, "from_pretrained", loaded)
-    build_model(ModelArguments(init_from="first/best", model=same), tokenizer)
-    with pytest.raises(ValueError, match="weight_dropout must stay .*: ONLSTMLayer has no recurrent_projection"):
-        build_model(ModelArguments(init_from="first/best", model={"weight_dropout": 0.6}), tokenizer)
-
-
 def test_gold_trees_are_refused_for_a_model_that_induces_none(recurrent_project):
     with pytest.raises(ValueError, match='models of type "rnn" induce no trees: leave out the gold trees'):
         train("run", *ADAMW, "--gold_trees", "gold.mrg")
@@ -556,14 +538,11 @@ def foreign_checkpoint(folder, spoil=None, **fields):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("--train_files nowhere.txt", "no text file nowhere.txt"),
-        ("--test_files nowhere.txt", "no text file nowhere.txt"),
         ("--gold_trees nowhere.mrg", "no treebank nowhere.mrg"),
         ("--gold_trees valid.txt", "valid.txt"),
         ("--train_files empty.txt", "empty.txt is empty"),
         ("--validation_files empty.txt", "empty.txt is empty"),
         ("--train_files latin.txt", "latin.txt is not UTF-8"),
-        ("--validation_files latin.txt", "latin.txt is not UTF-8"),
         ("--batch_size 1000", "too few for 1000 rows"),
         ("--model.hidden_sise 4", "no fields hidden_sise"),
         ("--model.hidden_size many", "hidden_size must be"),
@@ -584,7 +563,6 @@ def foreign_checkpoint(folder, spoil=None, **fields):
         ("--init_from foreign --tokenizer bigger", "tokenizer does not fit the model: it has 17 tokens"),
         ("--init_from foreign --model.hidden_sise 4", "no fields hidden_sise"),
         ("--init_from partial", "lacks weights: lm_head.bias"),
-        ("--dataset nowhere --gold_trees gold.mrg", "either dataset or train_files"),
     ],
 )
 def test_bad_input_is_refused_before_anything_is_written(project, options, message):

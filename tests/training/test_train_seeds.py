@@ -4,12 +4,12 @@ import json
 import os
 import random
 import re
-import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -165,28 +165,16 @@ def train_seeds_in(folder, arguments):
         sys.exit(train_seeds.main(arguments))
 
 
-def process_ids(text):
-    """Processes whose command line has the text."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            if text.encode() in path.read_bytes():
-                found.append(int(path.parent.name))
-        except OSError:
-            continue
-    return found
-
-
 def scores_of(folder):
     results = json.loads(Path(folder, "results.json").read_text())
     return {name: value for name, value in results.items() if name not in ("recipe", "training_seconds")}
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
 def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path, project_root):
     def children():
-        return sorted({*process_ids(f"{tmp_path / 'parts'}/seed_")} & {*process_ids("train_lm.py")})
+        runs = ((run, " ".join(run.info["cmdline"] or [])) for run in psutil.process_iter(["cmdline"]))
+        return [run for run, text in runs if "train_lm.py" in text and f"{tmp_path}/parts/seed_" in text]
 
     def wait_until(process, has_come):
         while process.is_alive() and not has_come():
@@ -205,12 +193,12 @@ def test_runs_that_are_killed_at_any_moment_end_as_if_they_had_not_been(tmp_path
     process.start()
     wait_until(process, lambda: children() and num_entries("parts") >= moments[0])
     if runs := children():
-        os.kill(generator.choice(runs), signal.SIGKILL)
+        generator.choice(runs).kill()
     wait_until(process, lambda: num_entries("parts") >= moments[1])
     process.kill()
     process.join()
     for run in children():
-        os.kill(run, signal.SIGKILL)
+        run.kill()
     command = [sys.executable, str(project_root / "training" / "train_seeds.py"), *arguments_of(tmp_path / "parts")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0 and "max" in done.stdout and not done.stderr, done.stderr

@@ -24,16 +24,13 @@ LINES_PER_CALL, CHARACTERS_PER_CALL = 4096, 2**20
 
 
 class Batch(NamedTuple):
-    """One step's input for one process.
+    """One step's input for one process, with the fields of a `TrainingBatch`.
 
     Attributes:
         input_ids: `[B, T]`.
         shift_labels: `[B, T]`, the token that follows each position; -100 at padding.
         attention_mask: `[B, T]`, or `None` where there is no padding.
         continues: whether the rows continue those of the previous batch.
-        lr_scale: factor of the learning rate (shorter chunks make smaller steps).
-        num_items: predicted tokens of all processes' rows divided by the number of processes. The summed loss is
-            divided by it, so that the mean over processes is the mean over tokens.
         trees: sentences to whose trees the model's are drawn in the same step, where there are target trees.
     """
 
@@ -238,7 +235,6 @@ class StreamedTextBatches:
 
     Args:
         texts: those of this process (`own_texts`).
-        tokenizer, text_column: see `encode_lines`.
         num_rows: of this process.
         bptt_length, random_bptt, seed: see `StreamBatches`. All processes draw the same lengths.
     """

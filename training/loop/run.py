@@ -23,7 +23,7 @@ from onlstm_hf.utils.checkpoints import quiet_transformers
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from training.loop.checkpointing import check_checksums, find_checkpoint, replaced_folder, write_checksums
-from training.loop.model_setup import choose_implementation, compiled, run_model_code
+from training.loop.model_setup import choose_implementation, run_model_code
 from training.loop.optimization import (
     all_finite,
     average_gradients,
@@ -133,7 +133,8 @@ class TrainingRun:
         average_gradients(self.model)
         self.trained_model = self.model
         if arguments.torch_compile:
-            self.trained_model = compiled(self.model, self.accelerator.device)
+            # Dropout draws the same random numbers as without, and lengths of sequences are symbols.
+            self.trained_model = torch.compile(self.model, dynamic=True, options={"fallback_random": True})
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
