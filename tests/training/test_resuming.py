@@ -134,22 +134,32 @@ def test_a_field_that_may_change_counts_from_there_on_and_the_results_say_so(pro
     assert results["recipe"]["learning_rate"] == 0.5 and results["recipe"]["log_every_steps"] == 3
 
 
+def edit_state(edit, folder="run/last"):
+    """Changes the training state of a checkpoint as another version of the package might have written it."""
+    path = Path(folder, "training_state/run.json")
+    state = json.loads(path.read_text())
+    edit(state)
+    path.write_text(json.dumps(state))
+    Path(folder, CHECKSUMS).unlink()
+    write_checksums(Path(folder))
+
+
 def test_fields_that_came_after_the_run_began_had_their_defaults(project):
-    state_file = Path("run/last/training_state/run.json")
-    state = json.loads(state_file.read_text())
-
-    def forget(field):
-        recipe = {name: value for name, value in state["recipe"].items() if name != field}
-        state_file.write_text(json.dumps({**state, "recipe": recipe}))
-        Path("run/last", CHECKSUMS).unlink()
-        write_checksums(Path("run/last"))
-
-    forget("average_from_start")  # true in this run, and fixed
+    edit_state(lambda state: state["recipe"].pop("average_from_start"))  # true in this run, and fixed
     with pytest.raises(ValueError, match="average_from_start was False and is True now"):
         train("--resume", "--max_steps", 3)
-    forget("average_decay")  # recorded
+    edit_state(lambda state: state["recipe"].update(average_from_start=True))
+    edit_state(lambda state: state["recipe"].pop("average_decay"))  # recorded
     changes = train("--resume", "--max_steps", 3, "--average_decay", 0.5)["changes"]
     assert {"step": 2, "field": "average_decay", "before": None, "after": 0.5} in changes
+
+
+def test_a_training_state_of_another_version_goes_on_if_it_only_had_more_counters(project):
+    edit_state(lambda state: state["progress"].update(first_kept_loss=0))
+    assert train("--resume", "--max_steps", 3)["updates"] == 3
+    edit_state(lambda state: state.update(version=99))
+    with pytest.raises(ValueError, match="the training state in run/last is of version 99, and this package resumes"):
+        train("--resume", "--max_steps", 4)
 
 
 @pytest.mark.parametrize(
@@ -336,8 +346,7 @@ def test_a_state_of_a_version_that_logged_one_loss_goes_on(project):
     state = torch.load(path, weights_only=True)
     del state["log"]["summed_further_losses"]
     torch.save(state, path)
-    Path("old/last", CHECKSUMS).unlink()
-    write_checksums(Path("old/last"))
+    edit_state(lambda _: None, "old/last")
     for folder in ("run", "old"):
         train("--resume", "--max_steps", 4, "--output_dir", folder)
     assert Path("old/best/model.safetensors").read_bytes() == Path("run/best/model.safetensors").read_bytes()

@@ -474,18 +474,6 @@ def test_an_earlier_run_is_not_overwritten(project, kept):
     assert contents("run") == before
 
 
-@pytest.mark.parametrize("version", [None, 1, 99])
-def test_a_training_state_of_another_version_is_refused_in_one_sentence(project, version):
-    train("run", *NT_ASGD, "--max_steps", 2)
-    path = Path("run/last/training_state/run.json")
-    state = json.loads(path.read_text())
-    del state["version"]
-    path.write_text(json.dumps(state if version is None else {**state, "version": version}))
-    found = 1 if version is None else version
-    with pytest.raises(ValueError, match=rf"run/last/training_state cannot be loaded: it is of version {found}, and "):
-        train("run", *NT_ASGD, "--resume")
-
-
 @pytest.mark.parametrize(
     ("speed", "precision", "times"), [(0.2, "bf16", 1), (1.0, "bf16", 1), (0.2, "no", 0), (1.3, "bf16", 0)]
 )

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import asdict, fields
 from datetime import timedelta
 from itertools import islice
@@ -316,11 +316,7 @@ class TrainingRun:
     def _save(self, target: Path) -> None:
         """Writes a checkpoint folder: weights and tokenizer and, in `last/`, all that this run needs to resume."""
         self._check_divergence()
-        with (
-            self.log.paused(),
-            quiet_transformers(),
-            replaced_folder(target, self.accelerator) as folder,
-        ):
+        with self.log.paused(), quiet_transformers(), replaced_folder(target, self.accelerator) as folder:
             if self.accelerator.is_main_process:
                 self.evaluated_model.save_pretrained(folder)
                 self.task.tokenizer.save_pretrained(folder)
@@ -348,19 +344,16 @@ class TrainingRun:
         """Reads which run `last/` belongs to, and how far it came.
 
         Raises:
-            ValueError: if the checkpoint is damaged, is of a version of this package that wrote it otherwise, or was
-                begun with other values of fields that are fixed.
+            ValueError: if it is damaged, of another version, or was begun with other values of fixed fields.
         """
-        path, state = checkpoint / "training_state" / "run.json", None
-        with suppress(OSError, ValueError):  # the checksums tell what is wrong with it
-            state = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(state, dict) and state.get("version") != STATE_VERSION:
-            raise ValueError(
-                f"the training state {self.last / 'training_state'} cannot be loaded: it is of version "
-                f"{state.get('version', 1)}, and this package resumes version {STATE_VERSION}. Finish the run with "
-                "the version of the package that began it, or start another output_dir"
-            )
         check_checksums(checkpoint)
+        state = json.loads((checkpoint / "training_state" / "run.json").read_text(encoding="utf-8"))
+        if state.get("version") != STATE_VERSION:
+            raise ValueError(
+                f"the training state in {checkpoint} is of version {state.get('version')}, and this package resumes "
+                f"version {STATE_VERSION}. Finish the run with the version of the package that began it, or start "
+                "another output_dir"
+            )
         if state["progress"]["validation_losses"]:
             check_checksums(self.best)
         state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
@@ -373,11 +366,7 @@ class TrainingRun:
         return state
 
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
-        """Goes on from `last/` as if the run had never stopped. Returns the state of its log.
-
-        Raises:
-            ValueError: if the data are not those that the run began with.
-        """
+        """Goes on from `last/` as if the run had never stopped, on the same data. Returns the state of its log."""
         for name, before, after in _changes(state["fingerprints"], self.task.fingerprints):
             raise ValueError(
                 f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
