@@ -78,12 +78,17 @@ def write_with_trees(run, write):
     return write
 
 
-def test_half_precision_weights_load_and_compute_in_float32(released):
+def test_a_released_model_has_half_precision_computes_in_float32_and_knows_its_tokenizer(run, released):
     folder, _, model_type = released
     with safe_open(folder / "model.safetensors", "pt") as file:
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float16}  # noqa: SIM118
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert (model.dtype, model.config.model_type) == (torch.float32, model_type)
+    for checkpoint in (run[0] / "best", folder):
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+        assert config["tokenizer_fingerprint"] == tokenizer_fingerprint(tokenizer)
+        assert tokenizer.padding_side == "left"  # as text generation needs it
 
 
 def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, write, tmp_path):
@@ -155,14 +160,6 @@ def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_release
     )
     assert f"| 1 |  | 3 | {hours} | {' | '.join(perplexities)} |" in card
     assert "\n| 2 |  | 2 | " in card and "\n\n## Limits" in card
-
-
-def test_it_knows_its_tokenizer_which_pads_for_generation_as_the_run_does(run, released):
-    for folder in (run[0] / "best", released[0]):
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        assert config["tokenizer_fingerprint"] == tokenizer_fingerprint(tokenizer)
-        assert tokenizer.padding_side == "left"
 
 
 def test_the_folder_has_no_code_which_an_export_adds(released, tmp_path):

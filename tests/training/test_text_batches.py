@@ -221,20 +221,6 @@ def test_missing_files_are_named_before_anything_is_read(tmp_path, name):
         check_files(DataArguments(gold_trees=str(tmp_path / "nowhere.mrg")))
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("texts/", "there is no file or folder texts/$"),
-        ("texts", "there is no file or folder texts here, and as a data"),
-    ],
-)
-def test_a_mistyped_folder_of_a_dataset_is_named_as_one(monkeypatch, tmp_path, name, message):
-    library("datasets")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        load_texts(DataArguments(dataset=name), "train")
-
-
 @pytest.fixture
 def dataset_folder(tmp_path, monkeypatch):
     datasets = library("datasets")
