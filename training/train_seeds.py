@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.trees.tree_files import FILE_NAME
 from onlstm_hf.utils.files import write_json, written_file
-from onlstm_hf.utils.programs import num_cores, positive_integer
+from onlstm_hf.utils.programs import num_cores, positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training.language_models.recipe import LanguageModelRecipe, parse_recipe
 from training.language_models.text_batches import check_files
@@ -84,8 +84,15 @@ class SeedRun:
                 copy.write((self.folder / FILE_NAME).read_bytes())
 
 
-def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """Runs every seed to its end, and prints the table. Returns the exit code: 1 where a run failed."""
+def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Runs every seed to its end, and prints the table.
+
+    Raises:
+        ValueError, OSError: for bad input, before training begins.
+        ChildProcessError: if a run failed.
+    """
+    if any(argument.partition("=")[0] == "--seed" for argument in arguments):
+        raise ValueError("give the seeds with --seeds")
     recipe = parse_recipe([options.recipe, *arguments])
     check_files(recipe.data)
     runs = [SeedRun(seed, recipe) for seed in dict.fromkeys(options.seeds)]
@@ -96,8 +103,7 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
         print(f"\n{results_table(results)}")
     if failed:
         seeds = ", ".join(str(run.seed) for run in failed)
-        print(f"\nnot finished: {seeds}; the same command resumes them", file=sys.stderr)
-    return 1 if failed else 0
+        raise ChildProcessError(f"not finished: {seeds}; the same command resumes them")
 
 
 def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Sequence[str]) -> list[SeedRun]:
@@ -185,16 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--results", type=Path, metavar="FOLDER", help="copy the results and trees of each finished run there"
     )
     options, others = parser.parse_known_args(arguments)
-    try:
-        if any(argument.partition("=")[0] == "--seed" for argument in others):
-            raise ValueError("give the seeds with --seeds")
-        return train_seeds(options, others)
-    except (ValueError, OSError) as error:
-        print(f"train_seeds.py: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("train_seeds.py: interrupted; the same command resumes the runs", file=sys.stderr)
-        return 130
+    return run_program("train_seeds.py", lambda: train_seeds(options, others))
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class ResidualLayer(nn.Module):
 
 @dataclass
 class GrammarOutput(ModelOutput):
-    """`[B]`, the log probability of each sentence, or the log of the sum over its trees weighted by span scores."""
+    """Log probability of each sentence, `[B]`, or log of the sum over its trees, which span scores weight."""
 
     log_likelihood: torch.Tensor | None = None
 

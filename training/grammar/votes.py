@@ -56,7 +56,7 @@ class SpanVotes:
         return cls(votes)
 
     def scores(self, indices: Sequence[int], num_words: int, strength: float) -> torch.Tensor:
-        """Gains of a tree's log weight by its spans, `[B, num_words + 1, num_words + 1]`, for sentences as long."""
+        """Gains of a tree's log weight by its spans, `[B, n + 1, n + 1]`, in sentences of `num_words` = n words."""
         scores = np.full((len(indices), num_words + 1, num_words + 1), UNVOTED_SCORE, dtype=np.float32)
         for row, index in enumerate(indices):
             first, last = (self.ends[index - 1] if index else 0), self.ends[index]
