@@ -106,7 +106,7 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     weighted = list(map(split_weight, options.models))
     if options.by_agreement and any(weight != 1 for _, weight in weighted):
         raise ValueError("give either weights of models or --by-agreement")
-    models, files = ([name for name, _ in weighted if is_file_of_trees(name) == kept] for kept in (False, True))
+    models, files = ([name for name, _ in weighted if name.endswith(".xz") == kept] for kept in (False, True))
     by_name: dict[str, SentenceDistances] = {}
     for name in models:
         by_name[name], _ = parsed_text(name, options)
@@ -126,11 +126,6 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     if len(members) < 2:
         raise ValueError("one layer of one model is no ensemble: give several models, or --layer all")
     return members
-
-
-def is_file_of_trees(name: str) -> bool:
-    """Returns whether a name is that of a file of trees, and not of a checkpoint."""
-    return name.endswith(".xz")
 
 
 def lines_with_words(options: argparse.Namespace) -> list[str]:
