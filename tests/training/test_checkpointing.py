@@ -6,7 +6,7 @@ import shutil
 import pytest
 from accelerate import Accelerator
 
-from training.loop.checkpointing import recover_folder, replaced_folder, reported_damage
+from training.loop.checkpointing import recover_folder, replaced_folder
 
 NAMES = ("a.txt", "b.txt", "inner/c.txt")
 # Functions that the module calls while one folder replaces another.
@@ -92,13 +92,3 @@ def test_an_error_while_writing_leaves_the_old_folder(tmp_path):
         raise OSError("disk full")
     assert content_of(tmp_path / "last") == "old"
     assert [path.name for path in tmp_path.iterdir()] == ["last"]
-
-
-def test_damage_is_reported_with_its_place():
-    with (
-        pytest.raises(ValueError, match="the checkpoint x cannot be loaded: 'weights'"),
-        reported_damage("the checkpoint x"),
-    ):
-        raise KeyError("weights")
-    with pytest.raises(ValueError, match="x cannot be loaded: EOFError"), reported_damage("x"):
-        raise EOFError

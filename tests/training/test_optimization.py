@@ -11,7 +11,7 @@ from torch import nn
 from transformers import get_wsd_schedule
 
 from training.language_models.recipe import OptimizationArguments
-from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
+from training.loop.optimization import build_optimizer, has_stalled, learning_rate_factor
 
 
 def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
@@ -87,35 +87,3 @@ def test_optimizers_have_the_values_of_the_recipe():
     (group,) = build_optimizer(model, arguments).param_groups
     assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.0, 0.9), 1e-9, 0.2)
     assert type(build_optimizer(model, replace(arguments, optimizer="adam"))) is torch.optim.Adam
-
-
-def test_the_average_is_the_mean_of_all_weights_that_it_was_given():
-    model = nn.Linear(3, 2)
-    average, given = average_of(model), []
-    for _ in range(5):
-        with torch.no_grad():
-            model.weight.normal_()
-        average.update_parameters(model)
-        given.append(model.weight.detach().clone())
-        torch.testing.assert_close(average.module.weight, torch.stack(given).mean(0))
-
-
-def test_an_average_that_forgets_begins_with_the_first_weights_and_keeps_its_share_of_itself():
-    model = nn.Linear(3, 2)
-    average, expected = average_of(model, decay=0.75), None
-    for _ in range(5):
-        with torch.no_grad():
-            model.weight.normal_()
-        average.update_parameters(model)
-        new = model.weight.detach().clone()
-        expected = new if expected is None else 0.75 * expected + 0.25 * new
-        torch.testing.assert_close(average.module.weight, expected)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_one_bad_weight_is_noticed(value):
-    model = nn.Linear(3, 3)
-    assert all_finite(model)
-    with torch.no_grad():
-        model.weight[1, 2] = value
-    assert not all_finite(model)

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from eval import evaluate_parsing
-from onlstm_hf.trees.averaging import best_trees
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
@@ -393,11 +392,3 @@ def test_the_script_needs_no_library_of_the_train_extra():
         "from training import average_trees, train_grammar\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(train_grammar.__file__).parents[1])
-
-
-def test_marginals_of_a_sure_tree_make_that_tree():
-    tree = InducedTree.from_nested([["a", "b"], ["c", ["d", "e"]]])
-    marginals = np.zeros((6, 6))
-    for span in tree.spans():
-        marginals[span] = 0.9
-    assert best_trees(marginals[None], [tree.words], ties="right") == [tree]
