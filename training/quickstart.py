@@ -22,9 +22,9 @@ from onlstm_hf.trees.baselines import right_branching_tree
 from onlstm_hf.trees.drawing import save_figure, tree_to_text
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets
+from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import write_results
 from training import train_lm
-from training.loop.training_log import TrainingDiverged
 from training.toy_english import write_toy_corpus
 
 RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
@@ -114,7 +114,4 @@ def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: Indu
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError, TrainingDiverged) as error:
-        sys.exit(f"quickstart.py: {error}")
+    sys.exit(run_program("quickstart.py", main))

@@ -35,6 +35,7 @@ from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.model_setup import check_checkpoint_folder, mean_of_checkpoints
@@ -319,7 +320,4 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"release.py: {error}")
+    sys.exit(run_program("release.py", main))

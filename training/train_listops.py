@@ -22,10 +22,14 @@ from onlstm_hf.logic.listops import VALUES
 from onlstm_hf.scoring.listops import score_listops, score_listops_trees
 from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
+from training.classification.listops import (
+    build_listops_tokenizer,
+    encode_expressions,
+    induced_trees,
+    load_listops_splits,
+    parse_listops_recipe,
+)
 from training.classification.task import Classification, predict_labels
-from training.listops.expressions import build_listops_tokenizer, encode_expressions, load_listops_splits
-from training.listops.recipe import parse_listops_recipe
-from training.listops.trees import induced_trees
 from training.loop.run import TrainingRun, run_script
 
 

@@ -22,6 +22,7 @@ from onlstm_hf.fast.precision import bfloat16_speed
 from onlstm_hf.utils.checkpoints import quiet_transformers
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
+from onlstm_hf.utils.programs import run_program
 from training.loop.checkpointing import check_checksums, find_checkpoint, replaced_folder, write_checksums
 from training.loop.model_setup import choose_implementation, run_model_code
 from training.loop.optimization import (
@@ -35,7 +36,7 @@ from training.loop.optimization import (
 from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
 from training.loop.task import Share, Task, TrainingBatch
-from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
+from training.loop.training_log import TrainingLog, as_scalars, check_trackers
 
 # Longest time that processes wait for one another, for instance while the first one scores the validation data.
 LONGEST_EVALUATION = timedelta(hours=2)
@@ -397,9 +398,5 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, A
 def run_script(program: str, main: Callable[[], dict]) -> None:
     """Runs a training script; errors that a user can mend end it with one line."""
     keep_freed_memory()
-    try:
-        main()
-    except (ValueError, OSError, TrainingDiverged) as error:
-        sys.exit(f"{program}: {error}")
-    except KeyboardInterrupt:
-        sys.exit(f"{program}: interrupted; --resume continues from the last checkpoint")
+    if code := run_program(program, main):
+        sys.exit(code)

@@ -19,7 +19,7 @@ from training.loop.progress import Progress
 DIVERGED_ABOVE_GUESSING = 2.0
 
 
-class TrainingDiverged(RuntimeError):
+class TrainingDiverged(ValueError):
     """Loss or weights are not finite, or the loss is far above that of guessing."""
 
 
