@@ -23,8 +23,7 @@ from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.task import Classification, predict_labels
-from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits
-from training.logic.recipe import parse_logic_recipe
+from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits, parse_logic_recipe
 from training.loop.run import TrainingRun, run_script
 
 

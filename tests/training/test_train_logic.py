@@ -15,8 +15,13 @@ from tests.helpers.training_runs import check_resumption, command, log_of, run_i
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
 from training.classification.task import build_classifier
-from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits
-from training.logic.recipe import LogicDataArguments, parse_logic_recipe
+from training.logic.pairs import (
+    LogicDataArguments,
+    build_logic_tokenizer,
+    encode_pairs,
+    load_logic_splits,
+    parse_logic_recipe,
+)
 from training.loop.task import Share
 
 RECIPE = """
