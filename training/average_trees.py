@@ -48,12 +48,7 @@ AGREEMENT_SENTENCES = 2000
 class Member:
     """One layer of one model, whose trees are averaged with those of the others.
 
-    Attributes:
-        model: as it was named.
-        model_type: its type.
-        layer: counted from 0; `None` for a model with the same distances for all layers.
-        trees: of all sentences.
-        weight: that it counts in the average.
+    The layer is `None` for a model with the same distances for all layers.
     """
 
     model: str
@@ -107,16 +102,11 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def read_members(options: argparse.Namespace) -> list[Member]:
-    """Each layer that is asked for, with its trees.
-
-    Raises:
-        ValueError: if the models split the text into other words, lack the layer, or are one layer in all; or if their
-            weights are given and those by agreement asked for.
-    """
+    """Each layer that is asked for, with its trees."""
     weighted = list(map(split_weight, options.models))
     if options.by_agreement and any(weight != 1 for _, weight in weighted):
         raise ValueError("give either weights of models or --by-agreement")
-    models, files = ([name for name, _ in weighted if is_file_of_trees(name) == kept] for kept in (False, True))
+    models, files = ([name for name, _ in weighted if name.endswith(".xz") == kept] for kept in (False, True))
     by_name: dict[str, SentenceDistances] = {}
     for name in models:
         by_name[name], _ = parsed_text(name, options)
@@ -138,11 +128,6 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     return members
 
 
-def is_file_of_trees(name: str) -> bool:
-    """Returns whether a name is that of a file of trees, and not of a checkpoint."""
-    return name.endswith(".xz")
-
-
 def lines_with_words(options: argparse.Namespace) -> list[str]:
     """The lines of the text that are not blank."""
     return [line for line in TextLines(options.files) if line.strip()]
@@ -156,11 +141,7 @@ def asked_layers(
 
 
 def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
-    """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there.
-
-    Raises:
-        ValueError: if the model lacks the layer that is asked for.
-    """
+    """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there."""
     model, tokenizer = load_checkpoint(
         name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
     )

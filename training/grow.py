@@ -21,11 +21,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
-from onlstm_hf.utils.checkpoints import load_checkpoint
+from onlstm_hf.utils.checkpoints import load_checkpoint, quiet_transformers
 from onlstm_hf.utils.programs import run_program
 from training.language_models.model_setup import drop_connect_scale
 from training.language_models.recipe import ARGUMENTS
-from training.loop.checkpointing import replaced_folder, without_notices
+from training.loop.checkpointing import replaced_folder
 from training.loop.model_setup import changed_config
 from training.loop.recipe_parser import parse_groups
 
@@ -112,12 +112,7 @@ def _check_sizes(small: ONLSTMConfig, large: ONLSTMConfig) -> None:
 
 
 def grown_config(small: ONLSTMConfig, recipe: Path) -> ONLSTMConfig:
-    """The configuration of the small model with the sizes and dropouts of a recipe.
-
-    Raises:
-        ValueError: if it is no recipe of a language model, or one for another type of model.
-        FileNotFoundError: if there is none.
-    """
+    """The configuration of the small model with the sizes and dropouts of a recipe."""
     needed = ["--output_dir", "any"]  # a recipe may leave it to the command line
     _, model, *_ = parse_groups([str(recipe), *needed], ARGUMENTS, "grow.py", "Grows an ON-LSTM.")
     if not small.model_type == model.model_type == "onlstm":
@@ -133,11 +128,10 @@ def write_grown(options: argparse.Namespace) -> None:
     """Loads the small model and writes the large one with the tokenizer."""
     if options.output_dir.exists():
         raise FileExistsError(f"{options.output_dir} exists already: choose another --output-dir")
-    with without_notices():
-        small, tokenizer = load_checkpoint(options.model)
+    small, tokenizer = load_checkpoint(options.model)
     torch.manual_seed(options.seed)
     large = grow(small, grown_config(small.config, options.recipe))
-    with replaced_folder(options.output_dir, Accelerator()) as folder, without_notices():
+    with replaced_folder(options.output_dir, Accelerator()) as folder, quiet_transformers():
         large.save_pretrained(folder)
         tokenizer.save_pretrained(folder)
     print(f"{options.output_dir}: {small.num_parameters():,} parameters have become {large.num_parameters():,}")

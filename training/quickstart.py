@@ -7,7 +7,6 @@ the gold ones. Further arguments override fields of the recipe, also to train an
 
 import argparse
 import contextlib
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -23,15 +22,13 @@ from onlstm_hf.trees.baselines import right_branching_tree
 from onlstm_hf.trees.drawing import save_figure, tree_to_text
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, gold_trees_from_brackets
-from onlstm_hf.utils.files import split_lines
+from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import write_results
 from training import train_lm
-from training.loop.training_log import TrainingDiverged
 from training.toy_english import write_toy_corpus
 
 RECIPE = Path(__file__).parent / "recipes" / "quickstart.yaml"
 NUM_SHOWN = 3
-GAP = "    "
 SHOWN_LENGTHS = range(7, 11)
 
 
@@ -73,7 +70,7 @@ def main(arguments: list[str] | None = None) -> dict:
         print(f"  {name:32}{100 * row.sentence_f1:6.1f}")
     shown = [index for index, tree in enumerate(gold) if len(tree.words) in SHOWN_LENGTHS][:NUM_SHOWN]
     drawings = [_drawings(gold[index], induced[index]) for index in shown]
-    print("".join(f"\n{_stacked_drawings(drawing)}\n" for drawing in drawings))
+    print("".join(f"\n{title}\n{text}\n" for drawing in drawings for title, text in drawing.items()))
 
     figures = [
         _draw(model, tokenizer, induced[index], options.output_dir / f"tree-{number}.svg")
@@ -107,21 +104,6 @@ def _drawings(gold: GoldTree, induced: InducedTree) -> dict[str, str]:
     return {title: tree_to_text(tree) for title, tree in trees.items()}
 
 
-def _stacked_drawings(drawings: dict[str, str]) -> str:
-    """Drawings with their titles: side by side where the terminal is wide."""
-    drawn = {title: split_lines(text) for title, text in drawings.items()}
-    widths = [max(map(len, lines)) for lines in drawn.values()]
-    if sum(widths) + len(GAP) * (len(widths) - 1) > shutil.get_terminal_size((80, 24)).columns:
-        return "\n\n".join(f"{title}\n{text}" for title, text in drawings.items())
-    height = max(map(len, drawn.values()))
-    # Drawings end with the words, so the lower ones are filled up from above.
-    columns = [
-        [line.ljust(width) for line in [title, *[""] * (height - len(lines)), *lines]]
-        for (title, lines), width in zip(drawn.items(), widths, strict=True)
-    ]
-    return "\n".join(GAP.join(row).rstrip() for row in zip(*columns, strict=True))
-
-
 def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: InducedTree, path: Path) -> Path:
     """Writes the tree and the distances of every layer as SVG and, if the extra is installed, PNG."""
     svg = model.draw_distances(list(tree.words), tokenizer)
@@ -132,7 +114,4 @@ def _draw(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, tree: Indu
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError, TrainingDiverged) as error:
-        sys.exit(f"quickstart.py: {error}")
+    sys.exit(run_program("quickstart.py", main))

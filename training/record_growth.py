@@ -22,7 +22,6 @@ from transformers import PreTrainedModel
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import positive_integer, run_program
 from training.language_models.recipe import parse_recipe
@@ -103,20 +102,11 @@ def record(options: argparse.Namespace, overrides: list[str]) -> None:
         run = TrainingRun(task)
         run.train()
         snapshots = task.snapshots
-    sentences = [{"words": list(tree.words), "gold": _spans(tree)} for tree in task.recorded]
+    sentences = [{"words": tree.words, "gold": tree.constituents} for tree in task.recorded]
     for number, snapshot in enumerate(snapshots):
         snapshot["update"] = min(options.every * number, run.progress.step)
-    content = {
-        "title": options.title,
-        "about": options.about,
-        "sentences": sentences,
-        "snapshots": snapshots,
-    }
+    content = {"title": options.title, "about": options.about, "sentences": sentences, "snapshots": snapshots}
     write_json(options.output, content)
-
-
-def _spans(tree: GoldTree) -> list[list]:
-    return [[label, start, end] for label, start, end in tree.constituents]
 
 
 if __name__ == "__main__":

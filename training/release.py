@@ -28,13 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
 from onlstm_hf.hub.cards.model_descriptions import describe_model
-from onlstm_hf.hub.cards.text_descriptions import read_descriptions
+from onlstm_hf.hub.cards.text_descriptions import TextDescription, TreebankDescription, read_descriptions
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_baselines
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
+from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.model_setup import check_checkpoint_folder, mean_of_checkpoints
@@ -51,20 +52,7 @@ SOURCES = (
     "test_batch_size",
 )
 RECIPES = Path(__file__).resolve().parent / "recipes"
-TRAINING_COMMAND = (
-    "accelerate launch training/train_lm.py training/recipes/{recipe}.yaml --train_files {text.train} "
-    "--validation_files {text.validation}{test_option}{overrides} --output_dir runs/{run}"
-)
-INIT_OPTION = " --init_from {init_from}"
-TARGET_TREES_OPTION = " --target_trees {target_trees}"
-RELEASE_COMMAND = (
-    "python training/release.py runs/{run} model_cards/{output} --recipe {recipe} --text training/texts/{texts} "
-    "--validation_files {text.validation}{test_option}"
-)
-TREEBANK_OPTION = " --treebank {treebank.file}"
 DTYPES = ("float16", "bfloat16")
-MEAN_OPTION = " --mean_with {means}"
-UNREAD_OPTION = " --unread_results eval/results/{unread_results.name}"
 
 
 def main(arguments: list[str] | None = None) -> dict:
@@ -74,29 +62,6 @@ def main(arguments: list[str] | None = None) -> dict:
     training = json.loads((options.run / "results.json").read_text(encoding="utf-8"))
     data = _read_data(options)
     text, gold_trees = read_descriptions(data)
-    names = {
-        "run": options.run.name,
-        "output": options.output.name,
-        "recipe": options.recipe,
-        "texts": options.text.name,
-        "text": text,
-        "treebank": gold_trees,
-        "test_option": f" --test_files {text.test}" if text.test else "",
-        "overrides": _overrides(options.recipe, training["recipe"]),
-        "means": shlex.join(portable([str(folder) for folder in options.mean_with])),
-        "unread_results": options.unread_results,
-    }
-    training_command = TRAINING_COMMAND + (INIT_OPTION if training["recipe"].get("init_from") else "")
-    training_command += TARGET_TREES_OPTION if "target_trees" in training else ""
-    release_command = RELEASE_COMMAND + (TREEBANK_OPTION if gold_trees else "")
-    if options.unread_results:
-        release_command += UNREAD_OPTION
-    if options.mean_with:
-        release_command += MEAN_OPTION
-    if options.dtype != DTYPES[0]:
-        release_command += f" --dtype {options.dtype}"
-    if options.max_shard_size:
-        release_command += f" --max_shard_size {options.max_shard_size}"
     with replaced_folder(options.output, Accelerator()) as folder:
         export(options.run / "best", folder, options.dtype, options.max_shard_size, options.mean_with)
         model = AutoModelForCausalLM.from_pretrained(folder)
@@ -116,9 +81,9 @@ def main(arguments: list[str] | None = None) -> dict:
             **({"parsing": _parsing(model, tokenizer, treebank)} if treebank else {}),
             **({"unread": unread} if unread else {}),
             "data": data,
-            "command": release_command.format(**names),
+            "command": _release_command(options, text, gold_trees),
             "training": {
-                "command": training_command.format(**portable(training["recipe"]) | names),
+                "command": _training_command(options, text, training),
                 "note": options.note,
                 **_without_paths(training),
             },
@@ -129,6 +94,41 @@ def main(arguments: list[str] | None = None) -> dict:
         model_card(options.output.name, model.config, results).save(folder / "README.md")
     print((options.output / "README.md").read_text(encoding="utf-8"))
     return results
+
+
+def _training_command(options: argparse.Namespace, text: TextDescription, training: dict) -> str:
+    """The command that trains the model, with the files of text by the names that their description gives them."""
+    given = portable(training["recipe"])
+    command = (
+        f"accelerate launch training/train_lm.py training/recipes/{options.recipe}.yaml --train_files {text.train} "
+        f"--validation_files {text.validation}{_test_option(text)}{_overrides(options.recipe, training['recipe'])} "
+        f"--output_dir runs/{options.run.name}"
+    )
+    names = [name for name in ("init_from", "target_trees") if given.get(name)]
+    return command + "".join(f" --{name} {given[name]}" for name in names)
+
+
+def _release_command(
+    options: argparse.Namespace, text: TextDescription, gold_trees: TreebankDescription | None
+) -> str:
+    """The command that writes the folder."""
+    command = (
+        f"python training/release.py runs/{options.run.name} model_cards/{options.output.name} "
+        f"--recipe {options.recipe} --text training/texts/{options.text.name} "
+        f"--validation_files {text.validation}{_test_option(text)}"
+    )
+    further = {
+        "treebank": gold_trees and gold_trees.file,
+        "unread_results": options.unread_results and f"eval/results/{options.unread_results.name}",
+        "mean_with": shlex.join(portable([str(folder) for folder in options.mean_with])),
+        "dtype": options.dtype if options.dtype != DTYPES[0] else None,
+        "max_shard_size": options.max_shard_size,
+    }
+    return command + "".join(f" --{name} {value}" for name, value in further.items() if value)
+
+
+def _test_option(text: TextDescription) -> str:
+    return f" --test_files {text.test}" if text.test else ""
 
 
 def export(
@@ -320,7 +320,4 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except (ValueError, OSError) as error:
-        sys.exit(f"release.py: {error}")
+    sys.exit(run_program("release.py", main))

@@ -143,18 +143,13 @@ def generate_toy_treebank(num_sentences: int, seed: int = 0, max_words: int = 20
     """Draws distinct sentences of Toy English.
 
     The same arguments give the same sentences on every platform, and a larger `num_sentences` gives the same ones and
-    more after them.
-
-    Args:
-        num_sentences: How many sentences.
-        seed: Seed of the random choices.
-        max_words: Longer sentences are left out.
+    more after them. Sentences of more than `max_words` are left out.
 
     Returns:
         Trees in Penn Treebank brackets, such as `(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)))`.
 
     Raises:
-        ValueError: The grammar has fewer different sentences of that length.
+        ValueError: if the grammar has fewer different sentences of that length.
     """
     trees = list(islice(_distinct_trees(seed, max_words), num_sentences))
     if len(trees) < num_sentences:
@@ -177,21 +172,14 @@ def write_toy_corpus(
 
     `datasets.load_dataset(folder)` loads its splits `train`, `validation` and `test`, with the columns `text` (the
     words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct, so that those of the
-    validation and test splits do not occur in training; these two splits do not depend on `num_train`.
-
-    Args:
-        folder: Where to write; files of the same names are replaced.
-        num_train: Sentences in the training split.
-        num_validation: Sentences in the validation split.
-        num_test: Sentences in the test split.
-        seed: Seed of the random choices.
-        max_words: Longer sentences are left out.
+    validation and test splits do not occur in training; these two splits do not depend on `num_train`. Files of the
+    same names are replaced.
 
     Returns:
         The folder.
 
     Raises:
-        ValueError: A split would be empty, or the grammar has fewer different sentences.
+        ValueError: if a split would be empty, or the grammar has fewer different sentences.
     """
     if min(num_train, num_validation, num_test) < 1:
         raise ValueError(f"each split needs a sentence; got sizes {num_train}, {num_validation} and {num_test}")
@@ -202,19 +190,19 @@ def write_toy_corpus(
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for split, trees_of_split in splits.items():
-        rows = ({"text": " ".join(tree_words(tree)), "tree": tree} for tree in trees_of_split)
-        _write(folder / f"{split}.jsonl", "".join(json.dumps(row) + "\n" for row in rows))
-    _write(folder / "README.md", _dataset_card(splits, seed, max_words))
+        with written_file(folder / f"{split}.jsonl") as file:
+            for tree in trees_of_split:
+                file.write(json.dumps({"text": " ".join(tree_words(tree)), "tree": tree}) + "\n")
+    with written_file(folder / "README.md") as file:
+        file.write(_dataset_card(splits, seed, max_words))
     return folder
 
 
 class _Grammar:
     """`GRAMMAR` and `LEXICON` with the variables written out.
 
-    Attributes:
-        words: The words of each pre-terminal symbol.
-        rules: The weighted expansions of every other symbol.
-        heights: The height of the smallest tree of each symbol.
+    `words` has those of each pre-terminal symbol, `rules` the weighted expansions of every other symbol, and `heights`
+    the height of the smallest tree of each.
     """
 
     def __init__(self):
@@ -296,11 +284,6 @@ def tree_words(tree: str) -> list[str]:
 def size_category(number: int) -> str:
     """The size of a data set as cards of the Hub name it."""
     return next(name for name, limit in SIZE_CATEGORIES.items() if number < limit)
-
-
-def _write(path: Path, text: str) -> None:
-    with written_file(path) as file:
-        file.write(text)
 
 
 def _dataset_card(splits: Mapping[str, Sequence[str]], seed: int, max_words: int) -> str:

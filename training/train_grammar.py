@@ -41,7 +41,7 @@ from training.grammar.sentences import EncodedSentences, GrammarBatch, GrammarBa
 from training.grammar.trees import parse_sentences, stored_trees
 from training.grammar.votes import SpanVotes, vote_of
 from training.language_models.model_setup import build_tokenizer
-from training.language_models.text_batches import load_texts, text_of
+from training.language_models.text_batches import check_files, load_texts, text_of
 from training.language_models.validation import load_gold_trees, treebank_preprocessing
 from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config
@@ -61,13 +61,8 @@ class GrammarInduction(Task):
     recipe: GrammarRecipe
 
     def check(self) -> None:
-        data = self.recipe.data
-        for path in data.train_files or []:
-            if not Path(path).is_file():
-                raise FileNotFoundError(f"there is no text file {path} (train_files)")
-        if data.gold_trees is not None and not Path(data.gold_trees).exists():
-            raise FileNotFoundError(f"there is no treebank {data.gold_trees} (gold_trees)")
-        for name in data.votes:
+        check_files(self.recipe.data)
+        for name in self.recipe.data.votes:
             vote_of(name)
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
@@ -188,12 +183,7 @@ class GrammarInduction(Task):
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`.
-
-    Raises:
-        ValueError, OSError: for bad input, before training begins.
-        TrainingDiverged: when training cannot continue.
-    """
+    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     return TrainingRun(GrammarInduction(parse_grammar_recipe(arguments), arguments)).train()
 

@@ -22,10 +22,14 @@ from onlstm_hf.logic.listops import VALUES
 from onlstm_hf.scoring.listops import score_listops, score_listops_trees
 from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
+from training.classification.listops import (
+    build_listops_tokenizer,
+    encode_expressions,
+    induced_trees,
+    load_listops_splits,
+    parse_listops_recipe,
+)
 from training.classification.task import Classification, predict_labels
-from training.listops.expressions import build_listops_tokenizer, encode_expressions, load_listops_splits
-from training.listops.recipe import ListOpsRecipe, parse_listops_recipe
-from training.listops.trees import induced_trees
 from training.loop.run import TrainingRun, run_script
 
 
@@ -34,7 +38,6 @@ class ListOps(Classification):
 
     name, unit, script = "listops", "expressions", "train_listops.py"
     labels, takes_pairs = VALUES, False
-    recipe: ListOpsRecipe
 
     def build_tokenizer(self) -> PreTrainedTokenizerBase:
         return build_listops_tokenizer()
@@ -63,12 +66,7 @@ class ListOps(Classification):
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`.
-
-    Raises:
-        ValueError, OSError: for bad input, before training begins.
-        TrainingDiverged: when training cannot continue.
-    """
+    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     return TrainingRun(ListOps(parse_listops_recipe(arguments), arguments)).train()
 

@@ -17,7 +17,6 @@ from itertools import islice
 from pathlib import Path
 
 import torch
-from accelerate import PartialState
 from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
 
@@ -78,11 +77,6 @@ class LanguageModeling(Task):
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         data, arguments = self.recipe.data, self.recipe.model
         if checkpoint is not None:
-            if data.streaming and data.dataset is not None:
-                PartialState().print(
-                    f"of {data.dataset}, which is streamed, only the first {NUM_STREAMED_LINES:,} rows are compared "
-                    "with those that the run began with"
-                )
             data, arguments = replace(data, tokenizer=str(checkpoint)), ModelArguments(init_from=str(checkpoint))
         check_model_arguments(arguments)
         self.tokenizer = build_tokenizer(data, arguments.init_from)
@@ -258,12 +252,7 @@ def build_batches(recipe: LanguageModelRecipe, tokenizer: PreTrainedTokenizerBas
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`.
-
-    Raises:
-        ValueError, OSError: for bad input, before training begins.
-        TrainingDiverged: when training cannot continue.
-    """
+    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments)).train()
 

@@ -23,8 +23,7 @@ from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
 from training.classification.task import Classification, predict_labels
-from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits
-from training.logic.recipe import LogicRecipe, parse_logic_recipe
+from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits, parse_logic_recipe
 from training.loop.run import TrainingRun, run_script
 
 
@@ -33,7 +32,6 @@ class LogicalInference(Classification):
 
     name, unit, script = "logical_inference", "pairs", "train_logic.py"
     labels, takes_pairs = RELATIONS, True
-    recipe: LogicRecipe
 
     def build_tokenizer(self) -> PreTrainedTokenizerBase:
         return build_logic_tokenizer()
@@ -60,12 +58,7 @@ class LogicalInference(Classification):
 
 
 def main(arguments: list[str] | None = None) -> dict:
-    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`.
-
-    Raises:
-        ValueError, OSError: for bad input, before training begins.
-        TrainingDiverged: when training cannot continue.
-    """
+    """Trains by the recipe and overrides of a command line, and returns the content of `results.json`."""
     arguments = sys.argv[1:] if arguments is None else arguments
     return TrainingRun(LogicalInference(parse_logic_recipe(arguments), arguments)).train()
 

@@ -37,8 +37,8 @@ from onlstm_hf.utils.results_file import portable
 from training import average_trees
 from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.recipe import DataArguments, parse_recipe
-from training.seeds.reporter import results_table
 from training.train_grammar import TEXT_TREES
+from training.train_seeds import results_table
 
 FOLDER = Path(__file__).resolve().parent
 # Fields of a recipe that say how gold trees are read; a grammar takes them from the voters.
@@ -63,13 +63,7 @@ class SplittingLoss(NamedTuple):
 
 
 class Trial(NamedTuple):
-    """A few updates of the student.
-
-    Attributes:
-        loss: what was tried.
-        perplexity: of the validation text afterwards.
-        agreement: F1 against held-out averaged trees, in per cent.
-    """
+    """A few updates of the student: validation perplexity, and F1 against held-out averaged trees in per cent."""
 
     loss: SplittingLoss
     perplexity: float
@@ -114,11 +108,7 @@ def text_options(options: argparse.Namespace) -> list[str]:
 
 
 def run_stage(name: str, *arguments: Any) -> None:
-    """Runs a script of this folder in a process of its own.
-
-    Raises:
-        ChildProcessError: if it failed.
-    """
+    """Runs a script of this folder in a process of its own."""
     arguments = [str(argument) for argument in arguments]
     print(f"\npython training/{name} {' '.join(arguments)}", flush=True)
     code = subprocess.run([sys.executable, str(FOLDER / name), *arguments]).returncode
@@ -161,7 +151,6 @@ def train_grammars(
         files: those of the other models' trees, by recipe.
         tokenizer: the checkpoint whose words the grammars read.
         data: how the voters read gold trees.
-        options: those of the command.
     """
     number = sum(map(len, files.values()))
     votes = [f"{path}={number / len(files) / len(own):g}" for own in files.values() for path in own]
@@ -193,10 +182,7 @@ def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
 def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> SplittingLoss:
     """Tries each weight and temperature: the best agreement of those that keep the perplexity; of none, the lowest.
 
-    Args:
-        student: the recipe and options of its training.
-        start: the checkpoint that it starts from.
-        options: those of the command.
+    `student` is the recipe and options of its training, and `start` the checkpoint that it starts from.
     """
     trials = []
     for loss in starmap(SplittingLoss, product(options.weights, options.temperatures)):

@@ -6,55 +6,121 @@ the others are resumed. Options that are not listed here are passed on to train_
 """
 
 import argparse
+import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from onlstm_hf.utils.programs import num_cores, positive_integer
-from training.language_models.recipe import parse_recipe
+from onlstm_hf.trees.tree_files import FILE_NAME
+from onlstm_hf.utils.files import write_json, written_file
+from onlstm_hf.utils.programs import num_cores, positive_integer, run_program
+from onlstm_hf.utils.results_file import portable
+from training.language_models.recipe import LanguageModelRecipe, parse_recipe
 from training.language_models.text_batches import check_files
 from training.loop.processes import locked_folder
-from training.seeds.reporter import Reporter, results_table
-from training.seeds.seed_run import SeedRun
 
+SCRIPT = Path(__file__).resolve().with_name("train_lm.py")
 SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_LINES = 60.0
 
 
-def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> int:
-    """Runs every seed to its end, and prints the table. Returns the exit code: 1 where a run failed."""
+class SeedRun:
+    """A run of train_lm.py in a folder of its own, below the `output_dir` of the recipe."""
+
+    def __init__(self, seed: int, recipe: LanguageModelRecipe):
+        self.seed, self.recipe = seed, recipe
+        self.folder = Path(recipe.run.output_dir) / f"seed_{seed}"
+        self.output = self.folder / "output.txt"
+        self.process: subprocess.Popen | None = None
+
+    def results(self) -> dict | None:
+        """Returns the results of the finished run; `None` if it is not finished, or was a run of another recipe."""
+        try:
+            results = json.loads((self.folder / "results.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        # The run that was asked for may differ in fields on which nothing depends.
+        decisive = (self.recipe.fields("fixed") | self.recipe.fields("recorded")).keys() - {"seed"}
+        wanted, found = self.recipe.fields(), results.get("recipe", {})
+        return results if all(found.get(name) == wanted[name] for name in decisive) else None
+
+    def start(self, arguments: Sequence[str], num_threads: int) -> None:
+        """Starts the run, or resumes it, in a process of its own."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        own = {"--seed": self.seed, "--output_dir": self.folder, "--resume": "true", "--num_threads": num_threads}
+        own_arguments = [str(part) for option in own.items() for part in option]
+        with open(self.output, "ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, SCRIPT, *arguments, *own_arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env=os.environ | {"OMP_NUM_THREADS": str(num_threads)},
+            )
+
+    def last_words(self) -> str:
+        """The last line of the run's output: its progress bar, or what ended it."""
+        lines = self.output.read_text(encoding="utf-8", errors="replace").replace("\r", "\n").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+    def failure(self) -> str:
+        """Why the process ended without results: its signal or exit code, and its last words."""
+        code = self.process.returncode
+        how = f"was killed by signal {-code}" if code < 0 else f"failed with exit code {code}"
+        return f"seed {self.seed} {how}: {self.last_words()} (all of its output: {self.output})"
+
+    def copy_results(self, folder: Path) -> None:
+        """Copies results and trees, each as one file that begins with the seed's name."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_json(folder / f"{self.folder.name}.json", portable(self.results()))
+        if (self.folder / FILE_NAME).exists():
+            with written_file(folder / f"{self.folder.name}.{FILE_NAME}", binary=True) as copy:
+                copy.write((self.folder / FILE_NAME).read_bytes())
+
+
+def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+    """Runs every seed to its end, and prints the table.
+
+    Raises:
+        ValueError, OSError: for bad input, before training begins.
+        ChildProcessError: if a run failed.
+    """
+    if any(argument.partition("=")[0] == "--seed" for argument in arguments):
+        raise ValueError("give the seeds with --seeds")
     recipe = parse_recipe([options.recipe, *arguments])
     check_files(recipe.data)
-    output_dir = Path(recipe.run.output_dir)
     runs = [SeedRun(seed, recipe) for seed in dict.fromkeys(options.seeds)]
-    with locked_folder(output_dir, longest_wait=1.0):
+    with locked_folder(Path(recipe.run.output_dir)):
         failed = run_all(runs, options, arguments)
     results = {run.seed: run.results() for run in runs if run not in failed}
     if results:
         print(f"\n{results_table(results)}")
     if failed:
         seeds = ", ".join(str(run.seed) for run in failed)
-        print(f"\nnot finished: {seeds}; the same command resumes them", file=sys.stderr)
-    return 1 if failed else 0
+        raise ChildProcessError(f"not finished: {seeds}; the same command resumes them")
 
 
 def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Sequence[str]) -> list[SeedRun]:
     """Starts the unfinished runs, `--at-once` at a time, and returns the ones that failed."""
     at_once = min(options.at_once, len(runs))
     num_threads = runs[0].recipe.run.num_threads or max(1, num_cores() // at_once)
-    reporter, running, failed = Reporter(), [], []
-    waiting = [run for run in runs if not run.results()]
+    waiting, running, failed = [run for run in runs if not run.results()], [], []
+    shown_at = time.monotonic()
 
     def finish(run: SeedRun, message: str) -> None:
-        reporter.print_line(message)
+        print(f"seed {run.seed} {message}", flush=True)
         if options.results:
             run.copy_results(options.results)
 
     for run in runs:
         if run not in waiting:
-            finish(run, f"seed {run.seed} is finished already")
+            finish(run, "is finished already")
     try:
         while waiting or running:
             while waiting and len(running) < at_once:
@@ -64,15 +130,47 @@ def run_all(runs: Sequence[SeedRun], options: argparse.Namespace, arguments: Seq
             for run in [run for run in running if run.process.poll() is not None]:
                 running.remove(run)
                 if run.results():
-                    finish(run, f"{run.progress()}; finished")
+                    finish(run, "is finished")
                 else:
                     failed.append(run)
-                    reporter.print_line(run.failure())
-            reporter.print_progress(running)
+                    print(run.failure(), flush=True)
+            if time.monotonic() - shown_at >= SECONDS_BETWEEN_LINES:
+                shown_at = time.monotonic()
+                for run in running:
+                    print(f"seed {run.seed}: {run.last_words()}", flush=True)
     finally:
         for run in running:
-            run.stop()
+            run.process.kill()  # it resumes from its last checkpoint
+            run.process.wait()
     return failed
+
+
+def figures(results: dict) -> dict[str, float]:
+    """The figures of one run by the headings of the table: perplexities, and sentence F1 in per cent."""
+    found = {"validation": results["validation_perplexity"]}
+    if "test_perplexity" in results:
+        found["test"] = results["test_perplexity"]
+    for rule, heading in {"right": "F1 {}", "none": "F1 {}, no bias"}.items():
+        for layer, scores in results.get("sentence_f1_by_layer", {}).items():
+            found[heading.format(layer)] = 100 * scores[rule]
+    return found
+
+
+def results_table(results: dict[int, dict]) -> str:
+    """A row for each seed, and their mean, standard deviation (of a sample), minimum and maximum."""
+    figures_by_seed = {seed: figures(content) for seed, content in results.items()}
+    header = list(next(iter(figures_by_seed.values())))
+    columns = [[found[name] for found in figures_by_seed.values()] for name in header]
+    rows: dict[object, list[float]] = {seed: list(found.values()) for seed, found in figures_by_seed.items()}
+    rows["mean"] = [mean(column) for column in columns]
+    if len(results) > 1:
+        rows["s.d."] = [stdev(column) for column in columns]
+    rows |= {"min": [min(column) for column in columns], "max": [max(column) for column in columns]}
+    lines = ["seed      " + "  ".join(f"{name:>8}" for name in header)]
+    for first, values in rows.items():
+        cells = (f"{value:>{max(len(name), 8)}.2f}" for name, value in zip(header, values, strict=True))
+        lines.append(f"{first:<8}  {'  '.join(cells)}")
+    return "\n".join(lines)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -93,16 +191,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--results", type=Path, metavar="FOLDER", help="copy the results and trees of each finished run there"
     )
     options, others = parser.parse_known_args(arguments)
-    try:
-        if any(argument.partition("=")[0] == "--seed" for argument in others):
-            raise ValueError("give the seeds with --seeds")
-        return train_seeds(options, others)
-    except (ValueError, OSError) as error:
-        print(f"train_seeds.py: {error}", file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        print("train_seeds.py: interrupted; the same command resumes the runs", file=sys.stderr)
-        return 130
+    return run_program("train_seeds.py", lambda: train_seeds(options, others))
 
 
 if __name__ == "__main__":

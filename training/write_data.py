@@ -74,12 +74,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def write_data(options: argparse.Namespace) -> None:
-    """Generates the examples and writes the folder.
-
-    Raises:
-        FileExistsError: if there is such a folder.
-        ValueError: if so few examples leave nothing to train on.
-    """
+    """Generates the examples and writes the folder."""
     if options.folder.exists():
         raise FileExistsError(f"{options.folder} exists; name a new folder")
     number = options.num or NUM_EXAMPLES[options.data]
@@ -93,13 +88,9 @@ def write_data(options: argparse.Namespace) -> None:
                 raise ValueError(f"{number} expressions are too few for training, validation and test: 3 or more")
             drawn = progress_bar(generate_listops(number, options.seed), total=number, unit="expression")
             expressions = list(drawn)
-            num_held_out = max(1, number // 10)
-            test, validation, train = (
-                expressions[:num_held_out],
-                expressions[num_held_out : 2 * num_held_out],
-                expressions[2 * num_held_out :],
-            )
-            splits = {"train": train, "validation": validation, "test": test}
+            held_out = max(1, number // 10)
+            splits = {"train": expressions[2 * held_out :], "validation": expressions[held_out : 2 * held_out]}
+            splits["test"] = expressions[:held_out]
             _write_dataset(folder, build_listops_dataset(splits), "ListOps", LISTOPS_CARD, command)
         else:
             drawn = progress_bar(generate_logic_pairs(number, options.seed), total=number, unit="pair")

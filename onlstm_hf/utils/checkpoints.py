@@ -20,7 +20,7 @@ RELEASED_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
 PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
-_NOISY_LOGGERS = ("transformers", "huggingface_hub")
+_NOISY_LOGGERS = ("transformers", "huggingface_hub", "accelerate.utils.other")
 
 
 def default_model() -> str:

@@ -2,10 +2,12 @@
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import pytest
 import torch
+from accelerate import Accelerator
 from accelerate.state import AcceleratorState, GradientState
 from safetensors.torch import load_file
 
@@ -58,3 +60,42 @@ def assert_same_weights(output_dir: str | Path, other: str | Path) -> None:
     for name in ("best", "last", "last/training_state"):
         weights, expected = weights_of(output_dir, name), weights_of(other, name)
         assert all(torch.equal(weights[key], expected[key]) for key in expected.keys() | weights.keys())
+
+
+def assert_same_run(output_dir: str | Path, other: str | Path) -> None:
+    """Compares the weights in best/, last/ and the training state bit by bit, and the logs."""
+    assert_same_weights(output_dir, other)
+    assert log_of(output_dir) == log_of(other)
+
+
+class Stopped(Exception):
+    """Ends a run of a test."""
+
+
+def check_resumption(
+    monkeypatch: pytest.MonkeyPatch, train: Callable[..., dict], *options: object, stops: Sequence[int] = (5,)
+) -> None:
+    """Checks that a run that is stopped in the middle of updates and resumed is the one that was not.
+
+    Args:
+        train: runs a script with an output folder and options.
+        stops: the update that each sitting ends in: gradients are there, the weights are as before.
+    """
+    train("whole", *options)
+    clip = Accelerator.clip_grad_norm_
+    for stop in stops:
+        calls = []
+
+        def clip_or_stop(self, *arguments, calls=calls, stop=stop):
+            calls.append(arguments)
+            if len(calls) == stop:
+                raise Stopped
+            return clip(self, *arguments)
+
+        with monkeypatch.context() as patch, pytest.raises(Stopped):
+            patch.setattr(Accelerator, "clip_grad_norm_", clip_or_stop)
+            train("parts", *options, "--resume")
+        with open("parts/log.jsonl", "a") as log:
+            log.write('{"step": 3, "lo')  # as of a process that is killed
+    train("parts", *options, "--resume")
+    assert_same_run("parts", "whole")

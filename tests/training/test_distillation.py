@@ -12,7 +12,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import build_word_tokenizer
@@ -23,15 +22,21 @@ from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_
 from onlstm_hf.utils.files import fingerprint
 from tests.helpers.forked_processes import run_ranks
 from tests.helpers.tiny_models import MODEL_TYPES
-from tests.helpers.training_runs import DROPOUTS, NO_DROPOUT, command, log_of, run_in_process, write_texts
+from tests.helpers.training_runs import (
+    DROPOUTS,
+    NO_DROPOUT,
+    check_resumption,
+    command,
+    log_of,
+    run_in_process,
+    write_texts,
+)
 from training import average_trees as averaging_script
 from training import release, train_lm
 from training.distillation.splitting_loss import Split, splits_of_tree, splitting_loss
 from training.distillation.target_trees import HELD_OUT_EVERY, TargetTrees
 from training.distillation.tree_batches import WithTargetTrees
-from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import Batch, TextLines
-from training.loop import run as loop
 from training.loop.task import Share
 
 # By their place a word of the toy text splits the sentence: its trees can be told from its words.
@@ -57,10 +62,6 @@ MEMBERS = [
     {"model": "seed_2", "model_type": "onlstm", "layer": 1, "weight": 1},
     {"model": "seed_3", "model_type": "prpn", "layer": None, "weight": 1},
 ]
-
-
-class Stopped(Exception):
-    pass
 
 
 def write_targets(rule="right", **header):
@@ -197,24 +198,8 @@ def test_the_best_checkpoint_has_the_least_of_what_training_minimises_on_what_is
     ids=["stream", "accumulation", "streaming"],
 )
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, options):
-    options = ["--log_every_steps", "3", "--save_every_steps", "2", "--max_steps", "9", *options]
-    train("whole", *options)
-    clip, calls = loop.Accelerator.clip_grad_norm_, []
-
-    def clip_or_stop(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 5:
-            raise Stopped
-        return clip(self, *arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
-        train("parts", *options)
-    train("parts", *options, "--resume")
-    for name in ("best", "last"):
-        weights, expected = (load_file(f"{folder}/{name}/model.safetensors") for folder in ("parts", "whole"))
-        assert all(torch.equal(weights[key], expected[key]) for key in expected)
-    assert log_of("parts") == log_of("whole")
+    known = ["--log_every_steps", "3", "--save_every_steps", "2", "--max_steps", "9"]
+    check_resumption(monkeypatch, train, *known, *options)
 
 
 def test_a_run_cannot_go_on_with_other_target_trees(project):
@@ -421,41 +406,21 @@ def test_what_cannot_be_averaged_is_refused_in_one_line(members, capsys, argumen
     assert not Path("averages/averaged.jsonl.xz").exists()
 
 
-def test_the_card_says_that_trees_were_averaged_and_no_gold_tree_was_used(project, project_root):
+def test_the_card_says_that_trees_were_averaged(project, project_root):
     results = train("run", "--max_steps", 1)
     described = {
         **{"num_models": 3, "model_types": {"onlstm": 2, "prpn": 1}, "num_averaged": 3, "branching_bias": "right"},
-        "ties": "random",
-        "of_training_text": True,
+        **{"ties": "random", "of_training_text": True},
     }
     assert results["target_trees"].items() >= described.items()
-    options = [
-        "--recipe",
-        "onlstm_ptb_small_distilled",
-        "--validation_files",
-        "valid.txt",
-        "--test_files",
-        "valid.txt",
-    ]
+    texts = ["--validation_files", "valid.txt", "--test_files", "valid.txt"]
     toy_english = str(project_root / "training" / "texts" / "toy_english.yaml")
-    released = release.main(["run", "released", *options, "--text", toy_english])
+    released = release.main(
+        ["run", "released", "--recipe", "onlstm_ptb_small_distilled", *texts, "--text", toy_english]
+    )
     assert released["training"]["target_trees"] == results["target_trees"]
     assert "target_trees" not in released["training"]["recipe"]
     card = " ".join(Path("released/README.md").read_text().split())
     number = len(TargetTrees.read("averaged.jsonl.xz", 1.0).stored.sentences)
-    assert (
-        "Its trees were drawn to the average of 3 models' trees of its training text "
-        f"(2 ON-LSTM, 1 PRPN; {number} sentences)" in card
-    )
-    assert (
-        "**It learned from no gold tree.**" in card and "python training/average_trees.py seed_1 seed_2 seed_3" in card
-    )
-    assert "although it was never shown a gold tree" in card
-    assert "chosen by validation loss and splitting loss on averaged trees that were held out alone" in card
-
-
-def test_a_recipe_names_the_weight_and_the_file():
-    recipe = parse_recipe(
-        ["training/recipes/onlstm_ptb_small_distilled.yaml", "--train_files", "a", "--validation_files", "b"]
-    )
-    assert recipe.data.target_trees and recipe.optimization.tree_loss_weight > 0
+    assert f"3 models' trees of its training text (2 ON-LSTM, 1 PRPN; {number} sentences)" in card
+    assert "python training/average_trees.py seed_1 seed_2 seed_3" in card

@@ -31,7 +31,7 @@ def test_an_empty_text_and_a_full_disk_are_refused(tmp_path):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
-        with pytest.raises(OSError, match=r"cannot be written: .*too large"):
+        with pytest.raises(OSError, match="too large"):
             store_encoded(([7] * 100 for _ in range(100)), tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

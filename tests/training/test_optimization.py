@@ -11,7 +11,7 @@ from torch import nn
 from transformers import get_wsd_schedule
 
 from training.language_models.recipe import OptimizationArguments
-from training.loop.optimization import all_finite, average_of, build_optimizer, has_stalled, learning_rate_factor
+from training.loop.optimization import build_optimizer, has_stalled, learning_rate_factor
 
 
 def test_warm_up_is_linear_and_the_cosine_falls_to_zero():
@@ -43,14 +43,6 @@ def test_the_decay_is_that_of_transformers_but_for_its_empty_first_update(warmup
         scheduler.step()
 
 
-def test_a_longer_run_decays_later():
-    """A run can be extended from a checkpoint of its constant part."""
-    arguments = OptimizationArguments(schedule="warmup_stable_decay", decay_steps=4)
-    short, long = ([learning_rate_factor(step, arguments, total) for step in range(total)] for total in (10, 20))
-    assert long[:16] == [1.0] * 16
-    assert short[6:] == long[16:] == [1.0, 0.75, 0.5, 0.25]
-
-
 def test_a_constant_schedule_needs_no_length():
     arguments = OptimizationArguments(schedule="constant", warmup_steps=2)
     assert [learning_rate_factor(step, arguments, None) for step in (0, 1, 2, 10**6)] == [0.5, 1.0, 1.0, 1.0]
@@ -79,13 +71,6 @@ def test_averaging_starts_by_the_rule_of_the_paper(losses, interval):
     assert has_stalled(losses, interval) == stalled
 
 
-def test_averaging_does_not_start_while_validation_improves():
-    losses = [9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0]
-    assert not any(has_stalled(losses[:n], 5) for n in range(1, len(losses) + 1))
-    assert has_stalled([*losses[:6], 9.5], 5)
-    assert not has_stalled([*losses[:5], 9.5], 5)
-
-
 def test_optimizers_have_the_values_of_the_recipe():
     model = nn.Linear(2, 2)
     model.bias.requires_grad_(False)
@@ -102,35 +87,3 @@ def test_optimizers_have_the_values_of_the_recipe():
     (group,) = build_optimizer(model, arguments).param_groups
     assert (group["lr"], group["betas"], group["eps"], group["weight_decay"]) == (0.1, (0.0, 0.9), 1e-9, 0.2)
     assert type(build_optimizer(model, replace(arguments, optimizer="adam"))) is torch.optim.Adam
-
-
-def test_the_average_is_the_mean_of_all_weights_that_it_was_given():
-    model = nn.Linear(3, 2)
-    average, given = average_of(model), []
-    for _ in range(5):
-        with torch.no_grad():
-            model.weight.normal_()
-        average.update_parameters(model)
-        given.append(model.weight.detach().clone())
-        torch.testing.assert_close(average.module.weight, torch.stack(given).mean(0))
-
-
-def test_an_average_that_forgets_begins_with_the_first_weights_and_keeps_its_share_of_itself():
-    model = nn.Linear(3, 2)
-    average, expected = average_of(model, decay=0.75), None
-    for _ in range(5):
-        with torch.no_grad():
-            model.weight.normal_()
-        average.update_parameters(model)
-        new = model.weight.detach().clone()
-        expected = new if expected is None else 0.75 * expected + 0.25 * new
-        torch.testing.assert_close(average.module.weight, expected)
-
-
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
-def test_one_bad_weight_is_noticed(value):
-    model = nn.Linear(3, 3)
-    assert all_finite(model)
-    with torch.no_grad():
-        model.weight[1, 2] = value
-    assert not all_finite(model)

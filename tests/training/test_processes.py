@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from training.loop import processes
 from training.loop.processes import locked_folder
 
 LOCKER = (
@@ -24,18 +25,19 @@ def folder(tmp_path, monkeypatch, project_root):
     monkeypatch.setenv("PYTHONPATH", str(project_root))
 
 
-def test_a_folder_is_another_process_s_until_that_ends():
+def test_a_folder_is_another_process_s_until_that_ends(monkeypatch):
+    monkeypatch.setattr(processes, "LONGEST_WAIT", 0.3)
     Path("folder").mkdir()
     with subprocess.Popen([sys.executable, "-c", LOCKER], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout.readline() == "locked\n"
         with (
             pytest.raises(ValueError, match="folder is in use: another process is at work in it"),
-            locked_folder(Path("folder"), longest_wait=0.3),
+            locked_folder(Path("folder")),
         ):
             pass
         other.kill()
     for _ in range(2):
-        with locked_folder(Path("folder"), longest_wait=5):
+        with locked_folder(Path("folder")):
             pass
     assert list(Path("folder").iterdir()) == []
 

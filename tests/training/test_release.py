@@ -58,18 +58,41 @@ def released(run, data):
     return folder.parent / "tiny-model", results, model_type
 
 
-def test_half_precision_weights_load_and_compute_in_float32(released):
+@pytest.fixture
+def write(run, tmp_path):
+    """Releases the run with further options. Returns the results, and the text of the card."""
+    folder, options, _ = run
+
+    def release_with(*further, folder=folder, options=options):
+        results = release.main([str(folder), str(tmp_path / "model"), *options, *map(str, further)])
+        return results, (tmp_path / "model" / "README.md").read_text()
+
+    return release_with
+
+
+@pytest.fixture
+def write_with_trees(run, write):
+    """The same for a model that induces trees."""
+    if run[2] == "rnn":
+        pytest.skip("it induces no trees")
+    return write
+
+
+def test_a_released_model_has_half_precision_computes_in_float32_and_knows_its_tokenizer(run, released):
     folder, _, model_type = released
     with safe_open(folder / "model.safetensors", "pt") as file:
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.float16}  # noqa: SIM118
     model = AutoModelForCausalLM.from_pretrained(folder)
     assert (model.dtype, model.config.model_type) == (torch.float32, model_type)
+    for checkpoint in (run[0] / "best", folder):
+        tokenizer = AutoTokenizer.from_pretrained(checkpoint)
+        config = json.loads((checkpoint / "config.json").read_text(encoding="utf-8"))
+        assert config["tokenizer_fingerprint"] == tokenizer_fingerprint(tokenizer)
+        assert tokenizer.padding_side == "left"  # as text generation needs it
 
 
-def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, tmp_path):
-    folder, options, _ = run
-    shards = ["--dtype", "bfloat16", "--max_shard_size", "5KB"]
-    results = release.main([str(folder), str(tmp_path / "model"), *options, *shards])
+def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, write, tmp_path):
+    results, _ = write("--dtype", "bfloat16", "--max_shard_size", "5KB")
     assert results["command"].endswith("--dtype bfloat16 --max_shard_size 5KB")
     files = sorted((tmp_path / "model").glob("*.safetensors"))
     assert len(files) > 1
@@ -77,7 +100,7 @@ def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, tmp_path):
         with safe_open(path, "pt") as file:
             assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.bfloat16}  # noqa: SIM118
     model = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
-    best = AutoModelForCausalLM.from_pretrained(folder / "best")
+    best = AutoModelForCausalLM.from_pretrained(run[0] / "best")
     assert model.dtype == torch.float32
     for name, weight in best.state_dict().items():
         assert torch.equal(model.state_dict()[name], weight.bfloat16().float()), name
@@ -85,9 +108,8 @@ def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, tmp_path):
     assert {path.name for path in files} <= {path.name for path in (tmp_path / "exported").iterdir()}
 
 
-def test_a_mean_of_checkpoints_is_released_as_each_of_them_predicts(run, tmp_path):
-    folder, options, _ = run
-    best, other = (AutoModelForCausalLM.from_pretrained(folder / "best") for _ in range(2))
+def test_a_mean_of_checkpoints_is_released_as_each_of_them_predicts(run, write, tmp_path):
+    best, other = (AutoModelForCausalLM.from_pretrained(run[0] / "best") for _ in range(2))
     with torch.no_grad():
         for weight in other.parameters():
             weight.add_(1)
@@ -96,39 +118,39 @@ def test_a_mean_of_checkpoints_is_released_as_each_of_them_predicts(run, tmp_pat
                 layer.recurrent_projection.weight.mul_((1 - best.config.weight_dropout) / (1 - 0.75))
             other.config.weight_dropout = 0.75
     other.save_pretrained(tmp_path / "other")
-    results = release.main([str(folder), str(tmp_path / "mean"), *options, "--mean_with", str(tmp_path / "other")])
+    results, _ = write("--mean_with", tmp_path / "other")
     assert results["command"].endswith(f" --mean_with {tmp_path / 'other'}")
-    mean = AutoModelForCausalLM.from_pretrained(tmp_path / "mean")
+    mean = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
     assert mean.config.to_diff_dict() == best.config.to_diff_dict() | {"dtype": "float32"}
     for name, weight in mean.named_parameters():
         torch.testing.assert_close(weight, best.get_parameter(name) + 0.5, rtol=1e-3, atol=1e-3)
 
 
-def test_a_mean_with_a_model_of_other_tokens_or_with_none_is_refused_and_nothing_written(run, tmp_path):
-    folder, options, _ = run
+def test_a_mean_with_a_model_of_other_tokens_or_with_none_is_refused_and_nothing_written(run, write, tmp_path):
     with pytest.raises(FileNotFoundError, match="mean_with must be .* nowhere has no config.json"):
-        release.main([str(folder), str(tmp_path / "mean"), *options, "--mean_with", "nowhere"])
-    shutil.copytree(folder / "best", tmp_path / "other")
+        write("--mean_with", "nowhere")
+    shutil.copytree(run[0] / "best", tmp_path / "other")
     config = json.loads((tmp_path / "other" / "config.json").read_text())
     (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"tokenizer_fingerprint": "3:0"}))
     with pytest.raises(ValueError, match="other cannot be loaded: its tokenizer_fingerprint is 3:0, and not"):
-        release.main([str(folder), str(tmp_path / "mean"), *options, "--mean_with", str(tmp_path / "other")])
-    assert not (tmp_path / "mean").exists()
+        write("--mean_with", tmp_path / "other")
+    assert not (tmp_path / "model").exists()
 
 
-def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_released_model(run, released, data, tmp_path):
-    (_, options, model_type), (first, of_first, _) = run, released
+def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_released_model(
+    released, write, data, tmp_path
+):
+    first, of_first, model_type = released
     assert "| stage |" not in (first / "README.md").read_text()
     name, *overrides = RECIPES[model_type]
     places = ["--dataset", str(data / "corpus"), "--output_dir", str(tmp_path / "second"), "--init_from", str(first)]
     averaging = ["--optimizer", "sgd", "--average_from_start", "--adam_beta1", "0.5"]
     train_lm.main([f"{release.RECIPES}/{name}.yaml", *places, *TINY, *overrides, "--max_steps", "2", *averaging])
-    results = release.main([str(tmp_path / "second"), str(tmp_path / "model"), *options])
+    results, card = write(folder=tmp_path / "second")
     stages = results["training"]["stages"]
     assert [(stage["goes_on"], stage["updates"]) for stage in stages] == [(False, 3), (True, 2)]
     assert stages[0]["test"] == of_first["perplexity"]["test"]
     assert results["training"]["recipe"]["init_from"] == str(first)  # also while there is such a folder
-    card = (tmp_path / "model" / "README.md").read_text()
     assert "2 updates in the last of 2 stages" in card and f"--init_from {first}" in card
     assert "--optimizer sgd" in card and "--average_from_start true" in card
     assert "--adam_" not in card  # SGD has no use for these fields
@@ -138,14 +160,6 @@ def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_release
     )
     assert f"| 1 |  | 3 | {hours} | {' | '.join(perplexities)} |" in card
     assert "\n| 2 |  | 2 | " in card and "\n\n## Limits" in card
-
-
-def test_it_knows_its_tokenizer_which_pads_for_generation_as_the_run_does(run, released):
-    for folder in (run[0] / "best", released[0]):
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        assert config["tokenizer_fingerprint"] == tokenizer_fingerprint(tokenizer)
-        assert tokenizer.padding_side == "left"
 
 
 def test_the_folder_has_no_code_which_an_export_adds(released, tmp_path):
@@ -194,10 +208,9 @@ def test_the_training_command_has_what_was_given_beside_the_recipe(released):
     assert ("chunk_size 4" in results["training"]["command"]) == (model_type == "onlstm")
 
 
-def test_a_recipe_that_is_not_there_is_named(run, tmp_path):
-    folder, options, _ = run
+def test_a_recipe_that_is_not_there_is_named(write):
     with pytest.raises(ValueError, match="no .*training/recipes/elsewhere.yaml"):
-        release.main([str(folder), str(tmp_path / "model"), *options, "--recipe", "elsewhere"])
+        write("--recipe", "elsewhere")
 
 
 def test_the_example_of_the_card_runs(released, capsys):
@@ -217,51 +230,44 @@ def test_the_card_of_a_model_that_induces_no_trees_has_no_parsing(released):
 
 
 def test_a_card_without_gold_trees_says_nothing_of_parsing_scores_and_trees_are_refused_without_distances(
-    run, data, tmp_path
+    run, write, data, tmp_path
 ):
-    folder, options, model_type = run
-    if model_type == "rnn":
+    if run[2] == "rnn":
         with pytest.raises(ValueError, match="leave out --treebank"):
-            release.main([str(folder), str(tmp_path / "model"), *options, "--treebank", str(data / "trees.mrg")])
+            write("--treebank", data / "trees.mrg")
         assert not (tmp_path / "model").exists()
         return
-    results = release.main([str(folder), str(tmp_path / "model"), *options])
-    text = (tmp_path / "model" / "README.md").read_text()
+    results, text = write()
     assert "parsing" not in results and "Unsupervised parsing" not in text and "--treebank" not in text
     assert "| toy English test (one stream) |" in text and "model.parse(" in text
 
 
-def test_the_card_says_how_many_words_are_unknown_and_trees_are_read_as_the_model_remembers(run, data, tmp_path):
-    folder, options, model_type = run
-    if model_type == "rnn":
-        pytest.skip("it induces no trees")
-    shutil.copytree(folder, tmp_path / "run")
+def test_the_card_says_how_many_words_are_unknown_and_trees_are_read_as_the_model_remembers(
+    run, write_with_trees, tmp_path
+):
+    shutil.copytree(run[0], tmp_path / "run")
     config = json.loads((tmp_path / "run/best/config.json").read_text())
     config["treebank_preprocessing"] = PRESETS["universal"].to_dict()
     (tmp_path / "run/best/config.json").write_text(json.dumps(config))
     (tmp_path / "trees.mrg").write_text("((S (NP (N the) (N Wug)) (PUNCT ,) (V sees)))\n((x (PUNCT .)))\n")
-    results = release.main(
-        [str(tmp_path / "run"), str(tmp_path / "model"), *options, "--treebank", str(tmp_path / "trees.mrg")]
-    )
+    results, text = write_with_trees("--treebank", tmp_path / "trees.mrg", folder=tmp_path / "run")
     assert results["parsing"]["all"][next(iter(results["parsing"]["all"]))]["num_sentences"] == 1
     assert 0 <= results["unknown_words"]["test"] < 0.05
     assert results["unknown_words"]["treebank"] == pytest.approx(1 / 3)
-    text = (tmp_path / "model" / "README.md").read_text()
     assert "| text | perplexity | unknown words |" in text and "33.3 % of their words are unknown." in text
 
 
-def test_a_text_without_a_test_part_has_a_card_without_one(run, tmp_path, project_root):
-    folder, options, _ = run
-    *options, _, text = options
+def test_a_text_without_a_test_part_has_a_card_without_one(run, write, tmp_path, project_root):
+    *options, _, text = run[1]
     with pytest.raises(ValueError, match="--test_files goes with `test` of the text .* give both or neither"):
-        release.main([str(folder), str(tmp_path / "model"), *options])
+        write(options=options)
     descriptions = (project_root / "training" / "texts" / "toy_english.yaml").read_text()
     lines = descriptions.replace("  test: corpus/test.txt", "  license: cc-by-nc-4.0").partition("treebank:")[0]
     (tmp_path / "text.yaml").write_text(lines)
     options = [*options, "--text", str(tmp_path / "text.yaml")]
     with pytest.raises(ValueError, match="give both or neither"):
-        release.main([str(folder), str(tmp_path / "model"), *options, "--test_files", text])
-    results = release.main([str(folder), str(tmp_path / "model"), *options])
+        write("--test_files", text, options=options)
+    results, _ = write(options=options)
     card = ModelCard.load(tmp_path / "model" / "README.md")
     assert results["perplexity"].keys() == results["unknown_words"].keys() == {"validation"}
     assert "--test_files" not in card.text and "test (one stream)" not in card.text
@@ -269,28 +275,21 @@ def test_a_text_without_a_test_part_has_a_card_without_one(run, tmp_path, projec
     assert [result.metric_name for result in card.data.eval_results] == ["validation perplexity"]
 
 
-def test_labels_of_another_treebank_are_its_most_frequent_ones(run, data, tmp_path):
-    folder, options, model_type = run
-    if model_type == "rnn":
-        pytest.skip("it induces no trees")
+def test_labels_of_another_treebank_are_its_most_frequent_ones(write_with_trees, tmp_path):
     trees = [
         "((cl (np (N the) (N cat)) (vp (V sees) (np (N the) (N dog)))))",
         "((cl (np (N the) (N dog)) (adv (V sleeps) (V now))))",
     ]
     (tmp_path / "trees.mrg").write_text("\n".join(trees) + "\n")
-    release.main([str(folder), str(tmp_path / "model"), *options, "--treebank", str(tmp_path / "trees.mrg")])
-    recall = re.search(r"Recall of gold constituents by label, .*", (tmp_path / "model" / "README.md").read_text())[0]
+    _, card = write_with_trees("--treebank", tmp_path / "trees.mrg")
+    recall = re.search(r"Recall of gold constituents by label, .*", card)[0]
     assert re.findall(r"(\w+) [\d.]+ %", recall) == ["np", "adv", "vp"]
 
 
-def test_a_treebank_without_short_sentences_has_no_column_for_them(run, data, tmp_path):
-    folder, options, model_type = run
-    if model_type == "rnn":
-        pytest.skip("it induces no trees")
+def test_a_treebank_without_short_sentences_has_no_column_for_them(write_with_trees, tmp_path):
     sentence = f"(np (N the) (N cat)) {'(adv (A now)) ' * 10}(vp (V sees) (np (N the) (N dog)))"
     (tmp_path / "trees.mrg").write_text(f"((cl {sentence}))\n")
-    results = release.main([str(folder), str(tmp_path / "model"), *options, "--treebank", str(tmp_path / "trees.mrg")])
-    card = (tmp_path / "model" / "README.md").read_text()
+    results, card = write_with_trees("--treebank", tmp_path / "trees.mrg")
     f1 = results["parsing"]["all"]["right branching"]["sentence_f1"]
     assert results["parsing"].keys() == {"all"} and f"| right branching | {100 * f1:.1f} |\n" in card
     assert "at most 10 words" not in card
@@ -310,18 +309,15 @@ def unread_results(name, **changes):
     return json.dumps(results | changes)
 
 
-def test_the_card_states_first_what_other_runs_score_on_sentences_that_they_have_not_read(run, data, tmp_path):
-    folder, options, model_type = run
-    if model_type == "rnn":
-        pytest.skip("it induces no trees")
-    name = {"onlstm": "layer 2 (--layer 1)", "prpn": "induced trees"}[model_type]
+def test_the_card_states_first_what_other_runs_score_on_sentences_that_they_have_not_read(
+    run, write_with_trees, data, tmp_path
+):
+    name = {"onlstm": "layer 2 (--layer 1)", "prpn": "induced trees"}[run[2]]
     unread = tmp_path / "unread.json"
     unread.write_text(unread_results(name))
-    options = [*options, "--treebank", str(data / "trees.mrg"), "--unread_results", str(unread)]
-    results = release.main([str(folder), str(tmp_path / "model"), *options])
+    results, card = write_with_trees("--treebank", data / "trees.mrg", "--unread_results", unread)
     assert results["unread"].keys() == {"all", "short"} and results["unread"]["short"]["num_checkpoints"] == 2
     assert results["command"].endswith(" --unread_results eval/results/unread.json")
-    card = (tmp_path / "model" / "README.md").read_text()
     stated = "F1 of 2 runs of this recipe that had not read these sentences: 50.0 ± 1.2 (49.1 to 50.9); 50.0"
     assert stated in card and card.index(stated) < card.index("| right branching |")
 
@@ -351,16 +347,15 @@ def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(
     assert not re.search("Penn|PTB|ptb/|Wall Street|WSJ|newspaper|Published|company", text.replace("_ptb_", ""))
 
 
-def test_trees_and_text_must_be_described(run, data, tmp_path, project_root):
-    folder, options, _ = run
+def test_trees_and_text_must_be_described(write, data, tmp_path, project_root):
     descriptions = (project_root / "training" / "texts" / "toy_english.yaml").read_text()
     (tmp_path / "text.yaml").write_text(descriptions.partition("treebank:")[0])
-    options = [*options, "--treebank", str(data / "trees.mrg"), "--text", str(tmp_path / "text.yaml")]
+    options = ["--treebank", data / "trees.mrg", "--text", tmp_path / "text.yaml"]
     with pytest.raises(ValueError, match="says nothing of the gold trees"):
-        release.main([str(folder), str(tmp_path / "model"), *options])
+        write(*options)
     (tmp_path / "text.yaml").write_text(descriptions.replace("spelling:", "orthography:"))
     with pytest.raises(ValueError, match="description of the text must have the fields name, .*orthography"):
-        release.main([str(folder), str(tmp_path / "model"), *options])
+        write(*options)
 
 
 def test_results_name_no_place_on_the_machine(released, data):

@@ -213,32 +213,12 @@ def test_lines_of_text_files(tmp_path):
     assert list(lines) == list(lines) == ["un café", "", "zwei", "drei"]
 
 
-def test_text_that_is_not_utf8_is_refused_with_its_place(tmp_path):
-    (tmp_path / "latin.txt").write_bytes("ok\ncafé\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"latin\.txt is not UTF-8: byte 0xe9 in line 2"):
-        list(TextLines([str(tmp_path / "latin.txt")]))
-
-
 @pytest.mark.parametrize("name", ["train_files", "validation_files", "test_files"])
 def test_missing_files_are_named_before_anything_is_read(tmp_path, name):
     with pytest.raises(FileNotFoundError, match=rf"nowhere\.txt \({name}\)"):
         check_files(DataArguments(**{name: [str(tmp_path / "nowhere.txt")]}))
     with pytest.raises(FileNotFoundError, match="gold_trees"):
         check_files(DataArguments(gold_trees=str(tmp_path / "nowhere.mrg")))
-
-
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("texts/", "there is no file or folder texts/$"),
-        ("texts", "there is no file or folder texts here, and as a data"),
-    ],
-)
-def test_a_mistyped_folder_of_a_dataset_is_named_as_one(monkeypatch, tmp_path, name, message):
-    library("datasets")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        load_texts(DataArguments(dataset=name), "train")
 
 
 @pytest.fixture

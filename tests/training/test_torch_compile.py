@@ -7,7 +7,6 @@ import torch
 
 from tests.helpers.training_runs import command, log_of, run_in_process, weights_of, write_texts
 from training import train_lm
-from training.loop.model_setup import compiled
 
 RECIPE = """
 model: {embedding_size: 16, hidden_size: 24, chunk_size: 4, num_hidden_layers: 2}
@@ -46,18 +45,5 @@ def test_two_hundred_compiled_updates_are_those_of_plain_ones(tmp_path, monkeypa
     for name, weight in plain.items():
         assert (compiled_weights[name] - weight).norm() <= 0.02 * (weight - first[name]).norm(), name
     counters = torch._dynamo.utils.counters
-    assert 2 <= counters["stats"]["unique_graphs"] <= 4  # of probe and model, and not one for each length
+    assert 1 <= counters["stats"]["unique_graphs"] <= 3  # not one for each length
     assert not counters["graph_break"]
-
-
-def test_where_nothing_can_be_compiled_the_model_runs_as_it_is(monkeypatch):
-    def compile_nothing(function, **options):
-        def run(*arguments):
-            raise RuntimeError("no C++ compiler\nand a long trace")
-
-        return run
-
-    monkeypatch.setattr(torch, "compile", compile_nothing)
-    model = torch.nn.Linear(2, 2)
-    with pytest.warns(UserWarning, match=r"runs as it is: no C\+\+ compiler$"):
-        assert compiled(model, torch.device("cpu")) is model

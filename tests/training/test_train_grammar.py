@@ -12,23 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from eval import evaluate_parsing
-from onlstm_hf.trees.averaging import best_trees
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from tests.helpers.forked_processes import run_ranks
-from tests.helpers.training_runs import command, log_of, run_in_process
+from tests.helpers.training_runs import check_resumption, command, log_of, run_in_process
 from training import train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import parse_grammar_recipe
 from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
 from training.grammar.trees import parse_sentences
 from training.grammar.votes import UNVOTED_SCORE, SpanVotes, vote_of
-from training.loop import run as loop
 from training.loop.model_setup import changed_config
 from training.loop.task import Share
 
@@ -113,14 +110,6 @@ def test_the_inside_sum_is_that_over_all_trees_and_labels(grammar, num_words):
             for start, end in product(range(num_words + 1), repeat=2):
                 expected = sum(weight for spans, weight in weights.items() if (start, end) in spans) / total
                 assert marginals[row, start, end].item() == pytest.approx(expected, abs=1e-12)
-
-
-def test_the_probabilities_of_all_sentences_of_a_length_and_their_trees_add_up(grammar):
-    # A sentence of two words has one tree: both children of the root are preterminals.
-    root, _, left, right = (torch.tensor(table) for table in tables(grammar))
-    expected = (root * left[:, 2:].sum(1) * right[:, 2:].sum(1)).sum()
-    sentences = torch.tensor(list(product(range(SIZES["vocab_size"]), repeat=2)))
-    assert grammar(sentences).log_likelihood.exp().sum().item() == pytest.approx(expected.item())
 
 
 def plain_log_likelihood(model, input_ids, span_scores):
@@ -354,30 +343,10 @@ def test_training_lowers_the_loss_without_votes(project):
     assert not Path("run/text.ranks.xz").exists()
 
 
-class Stopped(Exception):
-    pass
-
-
 @pytest.mark.parametrize("votes", [[], ["--votes", "random.ranks.xz"]], ids=["alone", "votes"])
 def test_a_run_that_is_stopped_and_resumed_is_the_run_that_was_not(project, monkeypatch, votes):
     options = ["--save_every_steps", 2, "--max_steps", 9, "--num_epochs", 99, *votes]
-    train("whole", *options)
-    clip, calls = loop.Accelerator.clip_grad_norm_, []
-
-    def clip_or_stop(self, *arguments):
-        calls.append(arguments)
-        if len(calls) == 5:
-            raise Stopped
-        return clip(self, *arguments)
-
-    with monkeypatch.context() as patch, pytest.raises(Stopped):
-        patch.setattr(loop.Accelerator, "clip_grad_norm_", clip_or_stop)
-        train("parts", *options)
-    train("parts", *options, "--resume")
-    for name in ("best", "last"):
-        weights, expected = (load_file(f"{folder}/{name}/model.safetensors") for folder in ("parts", "whole"))
-        assert all(torch.equal(weights[key], expected[key]) for key in expected)
-    assert log_of("parts") == log_of("whole")
+    check_resumption(monkeypatch, train, *options)
 
 
 def test_a_run_cannot_go_on_with_other_votes(project):
@@ -423,11 +392,3 @@ def test_the_script_needs_no_library_of_the_train_extra():
         "from training import average_trees, train_grammar\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, cwd=Path(train_grammar.__file__).parents[1])
-
-
-def test_marginals_of_a_sure_tree_make_that_tree():
-    tree = InducedTree.from_nested([["a", "b"], ["c", ["d", "e"]]])
-    marginals = np.zeros((6, 6))
-    for span in tree.spans():
-        marginals[span] = 0.9
-    assert best_trees(marginals[None], [tree.words], ties="right") == [tree]

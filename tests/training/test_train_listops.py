@@ -10,9 +10,14 @@ from transformers import AutoModelForSequenceClassification, AutoTokenizer
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.logic.listops import generate_listops
 from training import train_listops
-from training.listops.expressions import build_listops_tokenizer, encode_expressions, load_listops_splits
-from training.listops.recipe import ListOpsDataArguments, parse_listops_recipe
-from training.listops.trees import induced_trees
+from training.classification.listops import (
+    ListOpsDataArguments,
+    build_listops_tokenizer,
+    encode_expressions,
+    induced_trees,
+    load_listops_splits,
+    parse_listops_recipe,
+)
 
 MODELS = {
     "onlstm": "{embedding_size: 8, hidden_size: 8, num_hidden_layers: 1, layer_sizes: [8], chunk_size: 4, "

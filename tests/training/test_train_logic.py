@@ -5,21 +5,23 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-import torch
-from safetensors.torch import load_file
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from onlstm_hf import generate_logic_pairs
 from onlstm_hf.hub.cards.logic import logic_card
 from onlstm_hf.logic.formulas import RELATIONS, split_by_operators
 from onlstm_hf.logic.pairs import build_logic_dataset
-from tests.helpers.training_runs import command, log_of, run_in_process
+from tests.helpers.training_runs import check_resumption, command, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
 from training.classification.task import build_classifier
-from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits
-from training.logic.recipe import LogicDataArguments, parse_logic_recipe
-from training.loop.run import TrainingRun
+from training.logic.pairs import (
+    LogicDataArguments,
+    build_logic_tokenizer,
+    encode_pairs,
+    load_logic_splits,
+    parse_logic_recipe,
+)
 from training.loop.task import Share
 
 RECIPE = """
@@ -82,44 +84,10 @@ def test_a_run_learns_and_leaves_a_classifier_its_log_and_its_results():
     assert results["best_epoch"] == accuracies.index(max(accuracies)) + 1
 
 
-def test_a_run_that_is_resumed_is_the_run_that_never_stopped():
-    train("whole")
-    train("parts", "--num_epochs", 1)
-    with pytest.raises(FileExistsError, match="--resume"):
-        train("parts")
-    with pytest.raises(ValueError, match="seed was 1111 and is 5 now"):
-        train("parts", "--resume", "true", "--seed", 5)
-    train("parts", "--resume", "true")
-    for name in ("best", "last"):
-        weights, expected = (load_file(Path(run, name, "model.safetensors")) for run in ("parts", "whole"))
-        assert all(torch.equal(weights[key], expected[key]) for key in expected)
-    assert log_of("parts") == log_of("whole")
-    scores = [json.loads(Path(run, "results.json").read_text())["test"] for run in ("parts", "whole")]
-    assert scores[0] == scores[1]
-
-
-def test_a_run_that_is_killed_within_an_epoch_goes_on_from_its_last_update(monkeypatch):
-    options = ["--save_every_steps", 2, "--gradient_accumulation_steps", 2, "--seed", 3]
-    train("whole", *options)
-
-    class Killed(Exception):
-        pass
-
-    update = TrainingRun.update
-
-    def update_or_die(self, batches):
-        if self.progress.step == 7:
-            raise Killed
-        update(self, batches)
-
-    with monkeypatch.context() as patch, pytest.raises(Killed):
-        patch.setattr(TrainingRun, "update", update_or_die)
-        train("parts", *options)
-    train("parts", *options, "--resume")
-    for name in ("best", "last"):
-        weights, expected = (load_file(Path(run, name, "model.safetensors")) for run in ("parts", "whole"))
-        assert all(torch.equal(weights[key], expected[key]) for key in expected)
-    assert log_of("parts") == log_of("whole")
+def test_a_run_that_is_stopped_within_an_epoch_goes_on_from_its_last_update(monkeypatch):
+    check_resumption(
+        monkeypatch, train, "--save_every_steps", 2, "--gradient_accumulation_steps", 2, "--seed", 3, stops=(8,)
+    )
 
 
 def test_the_learning_rate_is_halved_when_validation_does_not_improve():

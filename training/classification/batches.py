@@ -1,7 +1,6 @@
 """Batches of labelled sequences, or of pairs, of similar length, so that there is little padding."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
 from random import Random
 from typing import NamedTuple
 
@@ -40,15 +39,10 @@ class ExampleBatch(NamedTuple):
 def encode_examples(
     texts: Iterable[tuple[Sequence[str], int]], tokenizer: PreTrainedTokenizerBase, kinds: str
 ) -> list[Example]:
-    """The token ids of labelled texts. A word-level vocabulary is all there is to the tokenizer, and fast to look up.
-
-    Args:
-        texts: the sequences of each example, and the number of its label.
-        tokenizer: has the vocabulary.
-        kinds: of tokens that there are, for the message.
+    """The token ids of texts, each with the number of its label. Looking up words is faster than the tokenizer.
 
     Raises:
-        ValueError: if a sequence has a token that is not in the vocabulary.
+        ValueError: if a token is not in the vocabulary; the message says which `kinds` of tokens there are.
     """
     vocabulary = tokenizer.get_vocab()
     try:
@@ -90,16 +84,13 @@ class ExampleBatches:
     def batches(self, epoch: int, start: int = 0) -> Iterator[ExampleBatch]:
         """The batches of an epoch from number `start` on."""
         generator = Random(f"{self.seed}-{epoch}")
-        order = generator.sample(range(len(self.examples)), len(self.examples))
+        drawn = generator.sample(range(len(self.examples)), len(self.examples))
         num_rows, share = self.share.num_rows, self.share
         window = BATCHES_PER_WINDOW * num_rows
+        order = []
+        for first in range(0, len(drawn), window):
+            order += sorted(drawn[first : first + window], key=lambda index: self.examples[index].lengths)
         starts = range(0, len(order), num_rows)
-        order = list(
-            chain.from_iterable(
-                sorted(order[first : first + window], key=lambda index: self.examples[index].lengths)
-                for first in range(0, len(order), window)
-            )
-        )
         batches = [order[first : first + num_rows] for first in generator.sample(starts, len(starts))]
         batches = [rows for rows in batches if len(rows) >= share.num_processes]
         for rows in batches[start:]:

@@ -19,6 +19,7 @@ from onlstm_hf.utils.results_file import write_results
 from training.classification.batches import Example, ExampleBatch, ExampleBatches, collate
 from training.loop.model_setup import changed_config, choose_implementation, trained_class
 from training.loop.progress import Progress
+from training.loop.recipe import Recipe
 from training.loop.task import BatchSource, Share, Task
 
 
@@ -45,11 +46,7 @@ class Classification(Task):
 
     @abstractmethod
     def load_examples(self) -> list[Example]:
-        """Reads all data; sets `validation` and `fingerprints`, and returns the training examples.
-
-        Raises:
-            ValueError, OSError: where data are missing.
-        """
+        """Reads all data; sets `validation` and `fingerprints`, and returns the training examples."""
 
     @abstractmethod
     def test_results(self, model: PreTrainedModel) -> dict[str, Any]:
@@ -103,15 +100,9 @@ class Classification(Task):
 
 
 def build_classifier(
-    recipe: Any, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str], takes_pairs: bool
+    recipe: Recipe, tokenizer: PreTrainedTokenizerBase, labels: Sequence[str], takes_pairs: bool
 ) -> PreTrainedModel:
-    """A new classifier of the recipe's type.
-
-    Args:
-        recipe: has the group `model`.
-        tokenizer: of the model.
-        labels: in the order of their numbers.
-        takes_pairs: whether it classifies pairs of sequences.
+    """A new classifier of the recipe's type, for sequences or pairs, with `labels` in the order of their numbers.
 
     Raises:
         ValueError: if there is none of this type.
@@ -140,7 +131,7 @@ def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_si
 
 
 def rows_by_length(examples: Sequence[Example], batch_size: int) -> list[list[int]]:
-    """Yields the indices of all examples in batches of similar length."""
+    """The indices of all examples in batches of similar length."""
     order = sorted(range(len(examples)), key=lambda index: examples[index].lengths)
     return [order[start : start + batch_size] for start in range(0, len(order), batch_size)]
 

@@ -41,7 +41,6 @@ class WithTargetTrees:
         text: the batches of text, whose field `trees` is filled.
         sentences: the words of each sentence.
         splits: the decisions that make the target tree of each sentence.
-        tokenizer: of the model.
         share: the rows of a batch of trees that are this process's.
         seed: with the number of the epoch it decides the order.
 

@@ -64,12 +64,7 @@ class ResidualLayer(nn.Module):
 
 @dataclass
 class GrammarOutput(ModelOutput):
-    """Output of a `NeuralGrammar`.
-
-    Attributes:
-        log_likelihood: `[B]`, the log probability of each sentence, or the log of the sum over its trees that the
-            scores of the spans weight.
-    """
+    """Log probability of each sentence, `[B]`, or log of the sum over its trees, which span scores weight."""
 
     log_likelihood: torch.Tensor | None = None
 

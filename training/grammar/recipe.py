@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from training.language_models.recipe import TextArguments
+from training.language_models.recipe import TextArguments, check_text_arguments
 from training.loop.recipe import ModelFields, Recipe, RunArguments, UpdateArguments, fixed, recorded, with_default
 from training.loop.recipe_parser import parse_groups
 
@@ -76,10 +76,7 @@ class GrammarRecipe(Recipe):
     def __post_init__(self):
         super().__post_init__()
         data = self.data
-        if (data.dataset is None) == (data.train_files is None):
-            raise ValueError("give either dataset or train_files")
-        if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
-            raise ValueError("gold_tree_column needs a dataset, and takes the place of gold_trees")
+        check_text_arguments(data)
         if data.max_length < data.min_length:
             raise ValueError(f"max_length {data.max_length} is less than min_length {data.min_length}")
 

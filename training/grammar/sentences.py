@@ -15,14 +15,7 @@ from training.loop.task import Share
 
 
 class GrammarBatch(NamedTuple):
-    """Sentences of one length.
-
-    Attributes:
-        input_ids: `[B, n]`.
-        span_scores: `[B, n + 1, n + 1]`, or `None` without votes.
-        num_items: words of all processes' rows divided by the number of processes.
-        lr_scale: factor of the learning rate.
-    """
+    """Sentences of one length, `[B, n]`, and the scores of spans by their votes, `[B, n + 1, n + 1]`."""
 
     input_ids: torch.Tensor
     span_scores: torch.Tensor | None
@@ -67,8 +60,6 @@ class GrammarBatches:
     Args:
         ids: the token ids of each sentence of the text.
         indices: of the sentences to train on.
-        votes: for the sentences of the text, if any.
-        vote_strength: of a vote.
         share: the words of a batch that are this process's. Sentences that do not give every process one are left out,
             others in every epoch.
         seed: with the number of the epoch it decides the order.

@@ -23,13 +23,7 @@ def parse_sentences(
 ) -> list[InducedTree]:
     """The binary tree of each sentence whose spans have the highest sum of probabilities under the grammar.
 
-    It has the highest expected number of right spans (Goodman 1996).
-
-    Args:
-        model: the grammar.
-        sentences: of any length.
-        batch_size: words of a batch.
-        progress: whether to show a bar; see `progress_bar`.
+    It has the highest expected number of right spans (Goodman 1996). `batch_size` counts words.
     """
     trees = [InducedTree.from_spans(words, ()) for words in sentences.words]
     longer = [index for index, ids in enumerate(sentences.ids) if len(ids) > 2]
@@ -44,11 +38,6 @@ def parse_sentences(
 
 
 def stored_trees(trees: list[InducedTree], **description: Any) -> SentenceDistances:
-    """Trees as files of trees and of ranks have them.
-
-    Args:
-        trees: binary ones.
-        description: what is to be known of the model.
-    """
+    """Binary trees as files of trees and of ranks have them, with what is to be known of the model."""
     distances = [distances_of_tree(tree, STORED_RULE) for tree in trees]
     return SentenceDistances([tree.words for tree in trees], {None: distances}, None, description, STORED_RULE)

@@ -21,10 +21,7 @@ UNVOTED_SCORE = -30.0
 
 
 class SpanVotes:
-    """The votes of parsers for the spans of sentences.
-
-    Args:
-        sentences: for each sentence the sum of the parsers' weights by span.
+    """The votes of parsers for the spans of sentences, from the sum of their weights by span of each sentence.
 
     Attributes:
         ends: `[S]`, the number of spans with votes up to the end of each sentence.
@@ -59,13 +56,7 @@ class SpanVotes:
         return cls(votes)
 
     def scores(self, indices: Sequence[int], num_words: int, strength: float) -> torch.Tensor:
-        """Gains of a tree's log weight by its spans, `[B, num_words + 1, num_words + 1]`.
-
-        Args:
-            indices: of the sentences, all of one length.
-            num_words: of each.
-            strength: of a vote.
-        """
+        """Gains of a tree's log weight by its spans, `[B, n + 1, n + 1]`, in sentences of `num_words` = n words."""
         scores = np.full((len(indices), num_words + 1, num_words + 1), UNVOTED_SCORE, dtype=np.float32)
         for row, index in enumerate(indices):
             first, last = (self.ends[index - 1] if index else 0), self.ends[index]
@@ -80,12 +71,7 @@ class SpanVotes:
 
 
 def vote_of(name: str) -> tuple[str, float]:
-    """The file and the weight of one parser: see `split_weight`.
-
-    Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if the weight is no number above 0.
-    """
+    """The file, which must be there, and the weight of one parser: see `split_weight`."""
     path, weight = split_weight(name)
     if not Path(path).is_file():
         raise FileNotFoundError(f"there is no file of trees {path} (votes)")

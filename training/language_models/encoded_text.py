@@ -9,8 +9,6 @@ from typing import NamedTuple
 import torch
 from accelerate import PartialState
 
-from training.loop.checkpointing import reported_failure_to_write
-
 
 class EncodedText(NamedTuple):
     """A text, however large: both tensors may lie in files.
@@ -43,8 +41,7 @@ def store_encoded(sentences: Iterable[list[int]], folder: Path) -> EncodedText:
     try:
         if state.is_local_main_process:
             folder.mkdir(parents=True, exist_ok=True)
-            with reported_failure_to_write(folder):
-                _write(sentences, ids, ends)
+            _write(sentences, ids, ends)
         state.wait_for_everyone()
         text = EncodedText(_mapped(ids, torch.int32), _mapped(ends, torch.int64))
         state.wait_for_everyone()

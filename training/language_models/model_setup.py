@@ -40,11 +40,7 @@ def check_checkpoint_folder(option: str, folder: str | os.PathLike) -> None:
 
 
 def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:
-    """The recipe's tokenizer: loaded, taken from the checkpoint that is finetuned, or built from the training text.
-
-    Raises:
-        ValueError: if it has no `<eos>`.
-    """
+    """The recipe's tokenizer: loaded, taken from the checkpoint that is finetuned, or built from the training text."""
     name = data.tokenizer or init_from
     if name is not None:
         with reported_damage(f"the tokenizer {name}"):
@@ -114,9 +110,6 @@ def mean_of_checkpoints(folders: Sequence[str | os.PathLike]) -> PreTrainedModel
     Recurrent weights are rescaled to the first one's weight dropout, so that each model counts as it predicts. The
     mean is of use for stages of one model, or for runs that began with the same one.
 
-    Args:
-        folders: checkpoints of the same sizes and tokens.
-
     Raises:
         ValueError: if one is damaged, or of another model.
     """
@@ -154,18 +147,9 @@ def drop_connect_scale(before: float, after: float) -> float:
 
 
 def _keep_recurrence(model: PreTrainedModel, weight_dropout: float) -> None:
-    """Rescales recurrent weights, so that a changed weight dropout leaves the predictions the same.
-
-    Raises:
-        ValueError: if a layer of a user's own has other recurrent weights than a `recurrent_projection`.
-    """
+    """Rescales recurrent weights, so that a changed weight dropout leaves the predictions the same."""
     if weight_dropout == model.config.weight_dropout:
         return
     scale = drop_connect_scale(weight_dropout, model.config.weight_dropout)
     for layer in model.base_model.layers:
-        if not hasattr(layer, "recurrent_projection"):
-            kind = type(layer).__name__
-            raise ValueError(
-                f"weight_dropout must stay {weight_dropout}: {kind} has no recurrent_projection to rescale"
-            )
         layer.recurrent_projection.weight.data.mul_(scale)

@@ -51,6 +51,14 @@ class TextArguments:
     )
 
 
+def check_text_arguments(data: TextArguments) -> None:
+    """Raises a `ValueError` where fields that name text or gold trees contradict each other."""
+    if (data.dataset is None) == (data.train_files is None):
+        raise ValueError("give either dataset or train_files")
+    if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
+        raise ValueError("gold_tree_column needs a dataset, and takes the place of gold_trees")
+
+
 @dataclass
 class DataArguments(TextArguments):
     """The text, and how it is cut into batches."""
@@ -164,15 +172,12 @@ class LanguageModelRecipe(Recipe):
 
     def _check_data(self) -> None:
         data = self.data
-        if (data.dataset is None) == (data.train_files is None):
-            raise ValueError("give either dataset or train_files")
+        check_text_arguments(data)
         if data.train_files is not None and data.validation_files is None:
             raise ValueError("train_files need validation_files beside them")
         for name in ("validation_files", "test_files"):
             if data.dataset is not None and getattr(data, name) is not None:
                 raise ValueError(f"{name} go with train_files; with a dataset give {name.replace('files', 'split')}")
-        if data.gold_tree_column is not None and (data.dataset is None or data.gold_trees is not None):
-            raise ValueError("gold_tree_column needs a dataset, and takes the place of gold_trees")
         if data.streaming and data.independent_sentences:
             raise ValueError("independent_sentences are sorted by length, which needs the whole text: not streaming")
 
@@ -192,10 +197,5 @@ class LanguageModelRecipe(Recipe):
 
 
 def parse_recipe(arguments: list[str]) -> LanguageModelRecipe:
-    """Reads a recipe as `parse_groups` does: `recipe.yaml [--name value ...]`, later values overriding earlier ones.
-
-    Raises:
-        FileNotFoundError: if the recipe file does not exist.
-        ValueError: for unknown keys, values of the wrong kind or out of range, or fields that contradict each other.
-    """
+    """Reads a recipe as `parse_groups` does, with the same errors and those of `LanguageModelRecipe`."""
     return LanguageModelRecipe(*parse_groups(arguments, ARGUMENTS, "train_lm.py", "Trains a language model."))

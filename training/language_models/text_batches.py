@@ -16,7 +16,7 @@ from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import windows
 from training.distillation.tree_batches import TreeBatch
 from training.language_models.encoded_text import EncodedText
-from training.language_models.recipe import DataArguments
+from training.language_models.recipe import DataArguments, TextArguments
 from training.loop.task import Share
 
 # Lines that the tokenizer gets in one call; long lines are fewer, since its result takes memory.
@@ -24,16 +24,13 @@ LINES_PER_CALL, CHARACTERS_PER_CALL = 4096, 2**20
 
 
 class Batch(NamedTuple):
-    """One step's input for one process.
+    """One step's input for one process, with the fields of a `TrainingBatch`.
 
     Attributes:
         input_ids: `[B, T]`.
         shift_labels: `[B, T]`, the token that follows each position; -100 at padding.
         attention_mask: `[B, T]`, or `None` where there is no padding.
         continues: whether the rows continue those of the previous batch.
-        lr_scale: factor of the learning rate (shorter chunks make smaller steps).
-        num_items: predicted tokens of all processes' rows divided by the number of processes. The summed loss is
-            divided by it, so that the mean over processes is the mean over tokens.
         trees: sentences to whose trees the model's are drawn in the same step, where there are target trees.
     """
 
@@ -46,16 +43,17 @@ class Batch(NamedTuple):
     trees: TreeBatch | None = None
 
 
-def check_files(arguments: DataArguments) -> None:
+def check_files(arguments: TextArguments) -> None:
     """Raises a `FileNotFoundError` if a text file or a file of trees is missing: before any of them is read."""
     for name in ("train_files", "validation_files", "test_files"):
-        for path in getattr(arguments, name) or []:
+        for path in getattr(arguments, name, None) or []:
             if not Path(path).is_file():
                 raise FileNotFoundError(f"there is no text file {path} ({name})")
     if arguments.gold_trees is not None and not Path(arguments.gold_trees).exists():
         raise FileNotFoundError(f"there is no treebank {arguments.gold_trees} (gold_trees)")
-    if arguments.target_trees is not None and not Path(arguments.target_trees).is_file():
-        raise FileNotFoundError(f"there is no file {arguments.target_trees} (target_trees)")
+    target_trees = getattr(arguments, "target_trees", None)
+    if target_trees is not None and not Path(target_trees).is_file():
+        raise FileNotFoundError(f"there is no file {target_trees} (target_trees)")
 
 
 def load_texts(arguments: DataArguments, part: str) -> Iterable | None:
@@ -237,7 +235,6 @@ class StreamedTextBatches:
 
     Args:
         texts: those of this process (`own_texts`).
-        tokenizer, text_column: see `encode_lines`.
         num_rows: of this process.
         bptt_length, random_bptt, seed: see `StreamBatches`. All processes draw the same lengths.
     """

@@ -43,11 +43,7 @@ class HeldOutText:
 
 
 def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedTokenizerBase) -> HeldOutText | None:
-    """The `"validation"` or `"test"` text, `None` where the recipe names none.
-
-    Raises:
-        ValueError: if it is empty.
-    """
+    """The `"validation"` or `"test"` text, `None` where the recipe names none."""
     texts = load_texts(data, part)
     if texts is None:
         return None
@@ -102,8 +98,7 @@ def distances_of_layers(
     """The syntactic distances that layers give the words of sentences.
 
     Args:
-        model: a model with `parse`.
-        tokenizer: its tokenizer.
+        model, tokenizer: what makes them.
         sentences: strings, or lists of words.
         layers: counted from 0, by default all; `[None]` of a model with the same distances for all.
         progress: whether to show a bar; see `parse`.

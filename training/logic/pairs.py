@@ -1,9 +1,10 @@
-"""Pairs of formulas to train, validate and test on."""
+"""Logical inference: the fields of a recipe, and pairs of formulas to train, validate and test on."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from transformers import PreTrainedTokenizerBase
 
@@ -13,7 +14,32 @@ from onlstm_hf.logic.pairs import SPLITS, read_logic_dataset, read_logic_files
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.iteration import progress_bar
 from training.classification.batches import Example, encode_examples
-from training.logic.recipe import LogicDataArguments
+from training.classification.recipe import ClassifierOptimizationArguments, ClassifierRunArguments
+from training.loop.recipe import NewModelArguments, Recipe, fixed, recorded
+from training.loop.recipe_parser import parse_groups
+
+
+@dataclass
+class LogicDataArguments:
+    """The pairs."""
+
+    _argument_group_name: ClassVar[str] = "data"
+
+    pairs: str | None = recorded(
+        "Folder with the files train0 ... test12 of Bowman et al. (2015), or the folder or Hub name of an HF dataset "
+        "with such splits. Without it pairs are generated.",
+        None,
+    )
+    num_pairs: int = fixed("Pairs that are generated.", 249_000, at_least=1)
+    pairs_seed: int = fixed("Seed of the pairs that are generated.", 0, at_least=0)
+    max_train_operators: int = fixed("Largest number of operators of a training pair.", 6, at_least=0)
+    holdout_every: int = fixed("One training pair in N is held out to choose the best epoch.", 10, at_least=2)
+
+
+def parse_logic_recipe(arguments: list[str]) -> Recipe:
+    """Reads a recipe as `parse_groups` does, with the same errors."""
+    groups = (LogicDataArguments, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
+    return Recipe(*parse_groups(arguments, groups, "train_logic.py", "Trains a model of logical inference."))
 
 
 class LogicSplits(NamedTuple):

@@ -1,7 +1,6 @@
 """Checkpoint folders that are either whole or not there, whenever the process dies, and that show later damage."""
 
 import hashlib
-import logging
 import os
 import shutil
 from collections.abc import Iterator
@@ -10,9 +9,6 @@ from pathlib import Path
 
 from accelerate import Accelerator
 from accelerate.utils import gather_object
-from safetensors import SafetensorError
-from torch.distributed import DistError
-from transformers.utils import logging as transformers_logging
 
 # In a checkpoint folder: the checksums of its files, in the format of `sha256sum --check`.
 CHECKSUMS = "SHA256SUMS"
@@ -54,15 +50,18 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def recover_folder(target: Path) -> bool:
-    """Undoes what an interrupted `replaced_folder` left behind. Returns whether `target` exists."""
+def recover_folder(target: Path) -> None:
+    """Undoes what an interrupted `replaced_folder` left behind."""
     previous = _beside(target, "previous")
     if previous.exists():
         if target.exists():
             shutil.rmtree(previous)
         else:
             os.rename(previous, target)
-    return target.exists()
+
+
+def _beside(path: Path, suffix: str) -> Path:
+    return path.with_name(f".{path.name}.{suffix}")
 
 
 def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) -> bool:
@@ -76,7 +75,7 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
         for name in ("best", "last"):
             recover_folder(output_dir / name)
     accelerator.wait_for_everyone()
-    seen = [name for name in ("last", "best", "log.jsonl") if (output_dir / name).exists()]
+    seen = [name for name in ("last", "best", "results.json") if (output_dir / name).exists()]
     found, *others = gather_object([seen])
     if any(also_seen != found for also_seen in others):
         raise ValueError(
@@ -93,27 +92,25 @@ def find_checkpoint(output_dir: Path, resume: bool, accelerator: Accelerator) ->
 
 def write_checksums(folder: Path) -> None:
     """Writes the checksums of all files in a folder to one file in it."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
-    lines = [f"{file_checksum(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths]
+    lines = (f"{line}\n" for line in _checksum_lines(folder))
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8", newline="\n")
 
 
 def check_checksums(folder: Path) -> None:
-    """Raises a `ValueError` that names a file that is missing, is not the one that was written, or was added."""
-    try:
-        lines = (folder / CHECKSUMS).read_text(encoding="utf-8").removesuffix("\n").split("\n")
-        expected_by_name = {name: expected for expected, name in (line.split("  ", 1) for line in lines)}
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{CHECKSUMS} is missing or damaged") from error
-    for path in sorted(folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and name != CHECKSUMS and name not in expected_by_name:
-            raise ValueError(f"{CHECKSUMS} does not name {name}: the list is damaged, or the file was added later")
-    for name, expected in expected_by_name.items():
-        if not (folder / name).is_file():
-            raise ValueError(f"{name} is missing")
-        if file_checksum(folder / name) != expected:
-            raise ValueError(f"{name} is damaged: it is not what was written (by its checksum in {CHECKSUMS})")
+    """Raises a `ValueError` that names the files which are missing, were changed or were added."""
+    path = folder / CHECKSUMS
+    written = path.read_text(encoding="utf-8", errors="replace").splitlines() if path.is_file() else []
+    if differing := {*written} ^ {*_checksum_lines(folder)}:
+        names = sorted({line.partition("  ")[2] or CHECKSUMS for line in differing})
+        raise ValueError(
+            f"the checkpoint {folder} is damaged: {', '.join(names)} (by {CHECKSUMS}). Start another output_dir; "
+            "train_lm.py can begin with --init_from and the other checkpoint of the run"
+        )
+
+
+def _checksum_lines(folder: Path) -> list[str]:
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
+    return [f"{file_checksum(path)}  {path.relative_to(folder).as_posix()}" for path in paths]
 
 
 def file_checksum(path: Path) -> str:
@@ -132,38 +129,3 @@ def reported_damage(name: str) -> Iterator[None]:
         yield
     except Exception as error:
         raise ValueError(f"{name} cannot be loaded: {str(error) or type(error).__name__}") from error
-
-
-@contextmanager
-def reported_failure_to_write(target: Path) -> Iterator[None]:
-    """Turns what the libraries raise where a disk is full into an `OSError` that says what could not be written."""
-    try:
-        yield
-    except (OSError, SafetensorError, RuntimeError) as error:
-        if isinstance(error, DistError) or "gloo" in str(error):
-            raise  # another process is gone; nothing is wrong with the disk
-        reason = getattr(error, "strerror", None) or " ".join(str(error).split())
-        if isinstance(error, RuntimeError):  # PyTorch's, which says nothing of the disk
-            reason = f"a file is not whole, as on a full disk ({reason})"
-        raise OSError(
-            f"{target} cannot be written: {reason}. Once that is fixed, --resume continues from the last checkpoint"
-        ) from error
-
-
-@contextmanager
-def without_notices() -> Iterator[None]:
-    """Keeps progress bars of single files, and the notice that tied weights are stored once, off the terminal."""
-    had_bars, logger = transformers_logging.is_progress_bar_enabled(), logging.getLogger("accelerate.utils.other")
-    level = logger.level
-    transformers_logging.disable_progress_bar()
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)
-        if had_bars:
-            transformers_logging.enable_progress_bar()
-
-
-def _beside(path: Path, suffix: str) -> Path:
-    return path.with_name(f".{path.name}.{suffix}")

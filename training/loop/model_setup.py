@@ -3,13 +3,10 @@
 import importlib.util
 import sys
 import traceback
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
 from onlstm_hf.models.state import RecurrentPreTrainedModel
@@ -46,15 +43,10 @@ def run_model_code(path: str) -> None:
 def trained_class(
     config: PreTrainedConfig, mapping: Mapping[type, type | tuple[type, ...]], takes_pairs: bool = False
 ) -> type[PreTrainedModel]:
-    """The model of a type that the loop trains.
-
-    Args:
-        config: of the model.
-        mapping: the models of each configuration, as an Auto class knows them.
-        takes_pairs: whether it must classify pairs of sequences, or single ones.
+    """The model of a type that the loop trains, from the `mapping` of an Auto class.
 
     Raises:
-        ValueError: if none of the type does.
+        ValueError: if the type has none, or none that classifies pairs or single sequences as `takes_pairs` asks.
     """
     registered = mapping.get(type(config), ())
     for model_class in registered if isinstance(registered, tuple) else (registered,):
@@ -68,30 +60,11 @@ def trained_class(
 
 
 def choose_implementation(model: PreTrainedModel, implementation: str) -> None:
-    """Sets how a model is computed, see `set_implementation` of the models; others have `"auto"` alone.
-
-    Raises:
-        ValueError: if the model cannot be computed so.
-    """
+    """Sets how a model is computed, see `set_implementation` of the models; others have `"auto"` alone."""
     if hasattr(model, "set_implementation"):
         model.set_implementation(implementation)
     elif implementation != "auto":
         raise ValueError(f'models of type "{model.config.model_type}" have no implementation {implementation!r}')
-
-
-def compiled(model: nn.Module, device: torch.device) -> nn.Module:
-    """Compiles the forward and backward pass of a model, which keeps its weights and their names.
-
-    Dropout draws the same random numbers as without, and lengths of sequences are symbols. Where the compiler lacks
-    what it needs (a C++ compiler, on a GPU Triton), the model is returned as it is, with a warning.
-    """
-    try:
-        torch.compile(lambda tensor: tensor.sin())(torch.ones(2, device=device))
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0]
-        warnings.warn(f"torch.compile does not work here, so the model runs as it is: {reason}", stacklevel=2)
-        return model
-    return torch.compile(model, dynamic=True, options={"fallback_random": True})
 
 
 def changed_config(known: PreTrainedConfig, fields: dict[str, Any], changes: dict[str, Any]) -> PreTrainedConfig:

@@ -15,16 +15,11 @@ from training.loop.recipe import UpdateArguments
 def build_optimizer(model: nn.Module, arguments: UpdateArguments) -> torch.optim.Optimizer:
     """Adam, AdamW, or plain SGD, which is what NT-ASGD starts from."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if arguments.optimizer in ("adam", "adamw"):
-        return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[arguments.optimizer](
-            parameters,
-            lr=arguments.learning_rate,
-            betas=(arguments.adam_beta1, arguments.adam_beta2),
-            eps=arguments.adam_epsilon,
-            weight_decay=arguments.weight_decay,
-            fused=True,
-        )
-    return torch.optim.SGD(parameters, lr=arguments.learning_rate, weight_decay=arguments.weight_decay, fused=True)
+    options = {"lr": arguments.learning_rate, "weight_decay": arguments.weight_decay, "fused": True}
+    if arguments.optimizer not in ("adam", "adamw"):
+        return torch.optim.SGD(parameters, **options)
+    options |= {"betas": (arguments.adam_beta1, arguments.adam_beta2), "eps": arguments.adam_epsilon}
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[arguments.optimizer](parameters, **options)
 
 
 def average_gradients(model: nn.Module) -> None:
@@ -57,10 +52,7 @@ def _averaged(_: None, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]
 def average_of(model: nn.Module, decay: float | None = None) -> AveragedModel:
     """Builds an average of weights, updated by one fused pass (fifteen times as fast as the default).
 
-    Args:
-        model: what the weights belong to.
-        decay: share of itself that the average keeps with each further weights, an exponential moving average;
-            `None` for the mean of all.
+    With a `decay` it is an exponential moving average, which keeps that share of itself; otherwise the mean of all.
     """
     return AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn() if decay is None else get_ema_multi_avg_fn(decay))
 

@@ -12,29 +12,26 @@ from filelock import FileLock, Timeout
 
 from training.loop.task import TrainingBatch
 
+# Seconds to wait for another process, which may be about to end.
 LONGEST_WAIT = 10.0
 # Batches between two agreements on how many of them every process has.
 BATCHES_AT_ONCE = 64
 
 
 @contextmanager
-def locked_folder(folder: Path, longest_wait: float | None = None) -> Iterator[None]:
+def locked_folder(folder: Path) -> Iterator[None]:
     """Keeps every other process that asks for it out of a folder during the block, or until this process is killed.
 
     A folder that does not exist is created, and removed afterwards if it is still empty.
 
-    Args:
-        folder: for instance the `output_dir` of a run.
-        longest_wait: seconds to wait for another process, which may be about to end; by default `LONGEST_WAIT`.
-
     Raises:
-        ValueError: if another process still has the folder then.
+        ValueError: if another process still has the folder after `LONGEST_WAIT`.
     """
     is_new = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     lock = FileLock(folder / ".lock")
     try:
-        lock.acquire(timeout=LONGEST_WAIT if longest_wait is None else longest_wait)
+        lock.acquire(timeout=LONGEST_WAIT)
     except Timeout as error:
         raise ValueError(f"{folder} is in use: another process is at work in it") from error
     try:

@@ -16,8 +16,6 @@ class Progress:
         total_steps: updates of the whole run, `None` where the length of streamed text and the end are unknown.
         num_averaged: weights that the average consists of; 0 while there is none.
         validation_losses: of all validations, what the best checkpoint has least of (`Task.validation_loss`).
-        first_kept_loss: index in `validation_losses` of the first one that `best/` is chosen by. It is above 0 where
-            `best/` was lost, and made anew from `last/`.
         best_epoch: epochs that were finished when the lowest of them was reached.
         validated_at: `step` of the last validation.
         stalled: whether the averaged weights stopped improving, which ends the run.
@@ -32,7 +30,6 @@ class Progress:
     total_steps: int | None = None
     num_averaged: int = 0
     validation_losses: list[float] = field(default_factory=list)
-    first_kept_loss: int = 0
     best_epoch: int = 0
     validated_at: int | None = None
     stalled: bool = False
@@ -42,5 +39,5 @@ class Progress:
 
     @property
     def best_loss(self) -> float:
-        """The lowest validation loss of a checkpoint that is kept, infinite before the first one."""
-        return min(self.validation_losses[self.first_kept_loss :], default=math.inf)
+        """The lowest validation loss, infinite before the first one."""
+        return min(self.validation_losses, default=math.inf)

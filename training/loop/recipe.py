@@ -3,45 +3,37 @@
 import json
 import operator
 from dataclasses import MISSING, Field, asdict, dataclass, field, fields
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 from onlstm_hf.utils.programs import MAX_THREADS
 
 _COMPARISONS = {"at_least": operator.ge, "above": operator.gt, "below": operator.lt}
-
-
-# Meaning of another value when a run is resumed; see the functions of these names.
 OnResume = Literal["fixed", "recorded", "free"]
 
 
-def fixed(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field that cannot change: another value is refused when the run is resumed.
-
-    The model, the tokenizer, the place in the batches or the state of the optimiser come from the old one.
+def _field(on_resume: OnResume, description: str, default: Any = MISSING, **limits: float) -> Any:
+    """A field of a recipe.
 
     Args:
-        description: its help text.
-        default: its value where a recipe does not name it; without one every recipe must.
-        limits: bounds of its value, unless it is `None`: `at_least`, `above` or `below` a number.
+        on_resume: meaning of another value when a run is resumed; see `fixed`, `recorded` and `free`.
+        description: help text.
+        default: value where a recipe does not name it; without one every recipe must.
+        limits: bounds of a value that is not `None`: `at_least`, `above` or `below` a number.
     """
-    return _field("fixed", description, default, limits)
-
-
-def recorded(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field whose new value is used from the resumption on; the results record the change."""
-    return _field("recorded", description, default, limits)
-
-
-def free(description: str, default: Any = MISSING, **limits: float) -> Any:
-    """A field that may change and that no result depends on."""
-    return _field("free", description, default, limits)
-
-
-def _field(on_resume: OnResume, description: str, default: Any, limits: dict[str, float]) -> Any:
     metadata = {"help": description, "on_resume": on_resume, **limits}
     if isinstance(default, list):
         return field(default_factory=default.copy, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+# A field that cannot change: another value is refused when the run is resumed. The model, the tokenizer, the place in
+# the batches or the state of the optimiser come from the old one.
+fixed = partial(_field, "fixed")
+# A field whose new value is used from the resumption on; the results record the change.
+recorded = partial(_field, "recorded")
+# A field that may change and that no result depends on.
+free = partial(_field, "free")
 
 
 def with_default(group: type, name: str, default: Any) -> Field:
@@ -171,11 +163,6 @@ class Recipe:
 
     def defaults(self) -> dict[str, Any]:
         """The values of the fields that a recipe need not name, by name."""
-        defaults = {}
-        for group in self._groups():
-            for item in fields(group):
-                if item.default_factory is not MISSING:
-                    defaults[item.name] = item.default_factory()
-                elif item.default is not MISSING:
-                    defaults[item.name] = item.default
-        return defaults
+        items = [item for group in self._groups() for item in fields(group)]
+        made = {item.name: item.default_factory() for item in items if item.default_factory is not MISSING}
+        return made | {item.name: item.default for item in items if item.default is not MISSING}

@@ -6,8 +6,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import asdict
+from contextlib import ExitStack, closing, contextmanager, nullcontext
+from dataclasses import asdict, fields
 from datetime import timedelta
 from itertools import islice
 from pathlib import Path
@@ -18,18 +18,13 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
+from onlstm_hf.fast.precision import bfloat16_speed
+from onlstm_hf.utils.checkpoints import quiet_transformers
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
-from training.loop.checkpointing import (
-    check_checksums,
-    find_checkpoint,
-    replaced_folder,
-    reported_damage,
-    reported_failure_to_write,
-    without_notices,
-    write_checksums,
-)
-from training.loop.model_setup import choose_implementation, compiled, run_model_code
+from onlstm_hf.utils.programs import run_program
+from training.loop.checkpointing import check_checksums, find_checkpoint, replaced_folder, write_checksums
+from training.loop.model_setup import choose_implementation, run_model_code
 from training.loop.optimization import (
     all_finite,
     average_gradients,
@@ -38,11 +33,10 @@ from training.loop.optimization import (
     has_stalled,
     learning_rate_factor,
 )
-from training.loop.precision import bfloat16_notice
 from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
 from training.loop.task import Share, Task, TrainingBatch
-from training.loop.training_log import TrainingDiverged, TrainingLog, as_scalars, check_trackers
+from training.loop.training_log import TrainingLog, as_scalars, check_trackers
 
 # Longest time that processes wait for one another, for instance while the first one scores the validation data.
 LONGEST_EVALUATION = timedelta(hours=2)
@@ -57,10 +51,7 @@ def in_groups(batches: Iterator[TrainingBatch], size: int) -> Iterator[list[Trai
 
 
 class TrainingRun:
-    """Model, optimiser, data and progress of one run, and the loop over them.
-
-    Args:
-        task: what is trained, with the recipe.
+    """Model, optimiser, data and progress of one run of a task, and the loop over them.
 
     Until `train` has ended, no other run can begin in its folder.
 
@@ -70,9 +61,9 @@ class TrainingRun:
 
     def __init__(self, task: Task):
         self.task, self.recipe, self.progress = task, task.recipe, Progress()
-        self._lacks_best = False
         run = self.recipe.run
         self.output_dir = Path(run.output_dir)
+        self.last, self.best = self.output_dir / "last", self.output_dir / "best"
         if run.num_threads:
             torch.set_num_threads(run.num_threads)
         task.check()
@@ -86,11 +77,7 @@ class TrainingRun:
             self._lock = lock.pop_all()
 
     def _connected_processes(self) -> Accelerator:
-        """The processes of this run, once all of them are there.
-
-        Raises:
-            ValueError: if a launcher started several, which Accelerate takes for as many runs.
-        """
+        """The processes of this run, once all of them are there."""
         run = self.recipe.run
         accelerator = Accelerator(
             mixed_precision=self.recipe.optimization.mixed_precision,
@@ -99,7 +86,7 @@ class TrainingRun:
             kwargs_handlers=[InitProcessGroupKwargs(timeout=LONGEST_EVALUATION)],
         )
         started = int(os.environ.get("WORLD_SIZE", 1))
-        if started > accelerator.num_processes:
+        if started > accelerator.num_processes:  # Accelerate would make as many runs of them
             raise ValueError(
                 f"this is one of {started} processes, and Accelerate did not connect them: on CPUs set "
                 "ACCELERATE_USE_CPU=true"
@@ -132,8 +119,6 @@ class TrainingRun:
         self.log = TrainingLog(
             self.accelerator, self.output_dir, self.progress, num_classes, self.task.unit, log_state
         )
-        if resuming:
-            self._check_best()
 
     def _load(self, checkpoint: Path | None) -> dict | None:
         """Model, optimiser and data, of a checkpoint or new ones. Returns the state of the checkpoint's log."""
@@ -149,7 +134,8 @@ class TrainingRun:
         average_gradients(self.model)
         self.trained_model = self.model
         if arguments.torch_compile:
-            self.trained_model = compiled(self.model, self.accelerator.device)
+            # Dropout draws the same random numbers as without, and lengths of sequences are symbols.
+            self.trained_model = torch.compile(self.model, dynamic=True, options={"fallback_random": True})
         if self.averaged is not None:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
@@ -159,10 +145,6 @@ class TrainingRun:
             task.fingerprints["lines of the model_code"] = fingerprint([lines])
         return None if checkpoint is None else self._load_training_state(checkpoint, saved)
 
-    @property
-    def last(self) -> Path:
-        return self.output_dir / "last"
-
     def train(self) -> dict:
         """Runs until the recipe's end, and returns the content of `results.json` (in the first process).
 
@@ -171,7 +153,7 @@ class TrainingRun:
             OSError: where a file cannot be written, for instance because the disk is full.
         """
         with self._lock:
-            with self.log.closing():
+            with closing(self.log.bar):
                 self._train()
             results = {}
             if self.accelerator.is_main_process:
@@ -195,12 +177,13 @@ class TrainingRun:
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
         self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
         on_cpu = self.accelerator.device.type == "cpu"
-        if on_cpu and arguments.mixed_precision == "bf16" and (notice := bfloat16_notice()):
-            self.accelerator.print(notice)
+        if on_cpu and arguments.mixed_precision == "bf16" and (speed := bfloat16_speed()) <= 1:
+            self.accelerator.print(
+                f"mixed_precision is bf16, but this CPU multiplies matrices in it at {speed:.2g} times the speed of "
+                "float32. --mixed_precision no is likely to be faster here"
+            )
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
-        if self._lacks_best:
-            self._replace_best()
         while not self._is_done():
             batches = self.batches.batches(progress.epoch, progress.batch)
             if self.batches.num_batches(progress.epoch) is None:
@@ -225,12 +208,9 @@ class TrainingRun:
 
     def _write_results(self) -> dict:
         """Scores `best/`, and says what came out and where it is."""
-        best = self.output_dir / "best"
-        with reported_damage(f"the checkpoint {best}"):
-            check_checksums(best)
-        with without_notices():
+        with quiet_transformers():
             results = self.task.write_results(self.output_dir, self.progress, self.accelerator.device)
-        print(f"{self.task.summary(results)}\ncheckpoint  {best}\nresults     {self.output_dir / 'results.json'}")
+        print(f"{self.task.summary(results)}\ncheckpoint  {self.best}\nresults     {self.output_dir / 'results.json'}")
         return results
 
     def _is_done(self) -> bool:
@@ -299,7 +279,7 @@ class TrainingRun:
         progress.validated_at = progress.step
         if is_best:
             progress.best_epoch = progress.epoch
-            self._save(self.output_dir / "best")
+            self._save(self.best)
         if self.task.logs_learning_rate:
             scores["learning_rate"] = self.optimizer.param_groups[0]["lr"]
         if self.averaged is not None:
@@ -337,12 +317,7 @@ class TrainingRun:
     def _save(self, target: Path) -> None:
         """Writes a checkpoint folder: weights and tokenizer and, in `last/`, all that this run needs to resume."""
         self._check_divergence()
-        with (
-            self.log.paused(),
-            without_notices(),
-            reported_failure_to_write(target),
-            replaced_folder(target, self.accelerator) as folder,
-        ):
+        with self.log.paused(), quiet_transformers(), replaced_folder(target, self.accelerator) as folder:
             if self.accelerator.is_main_process:
                 self.evaluated_model.save_pretrained(folder)
                 self.task.tokenizer.save_pretrained(folder)
@@ -357,7 +332,6 @@ class TrainingRun:
         process_state = {"task": self.task.state, "log": self.log.state_dict()}
         torch.save(process_state, folder / f"process_{self.accelerator.process_index}.pt")
         if self.accelerator.is_main_process:
-            self.log.sync()
             self.progress.log_size = self.log.size()
             self.progress.seconds += time.perf_counter() - self.counted_until
             self.counted_until = time.perf_counter()
@@ -371,24 +345,18 @@ class TrainingRun:
         """Reads which run `last/` belongs to, and how far it came.
 
         Raises:
-            ValueError: if the checkpoint is damaged, is of a version of this package that wrote it otherwise, or was
-                begun with other values of fields that are fixed.
+            ValueError: if it is damaged, of another version, or was begun with other values of fixed fields.
         """
-        path, state = checkpoint / "training_state" / "run.json", None
-        with suppress(OSError, ValueError):  # the checksums tell what is wrong with it
-            state = json.loads(path.read_text(encoding="utf-8"))
-        if isinstance(state, dict) and state.get("version") != STATE_VERSION:
+        check_checksums(checkpoint)
+        state = json.loads((checkpoint / "training_state" / "run.json").read_text(encoding="utf-8"))
+        if state.get("version") != STATE_VERSION:
             raise ValueError(
-                f"the training state {self.last / 'training_state'} cannot be loaded: it is of version "
-                f"{state.get('version', 1)}, and this package resumes version {STATE_VERSION}. Finish the run with "
-                "the version of the package that began it, or start another output_dir"
+                f"the training state in {checkpoint} is of version {state.get('version')}, and this package resumes "
+                f"version {STATE_VERSION}. Finish the run with the version of the package that began it, or start "
+                "another output_dir"
             )
-        try:
-            check_checksums(checkpoint)
-        except ValueError as error:
-            raise ValueError(
-                f"the checkpoint {self.last} cannot be loaded: {error}. {self._recovery_hint()}"
-            ) from error
+        if state["progress"]["validation_losses"]:
+            check_checksums(self.best)
         state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
         if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
@@ -398,69 +366,21 @@ class TrainingRun:
             )
         return state
 
-    def _recovery_hint(self) -> str:
-        """Returns the advice for a damaged `last/`."""
-        best = self.output_dir / "best"
-        try:
-            check_checksums(best)
-        except ValueError:
-            return "There is no whole best/ either: start another output_dir"
-        whole = f"{best} is whole, with the best weights up to then, and from_pretrained loads it"
-        if "init_from" in self.recipe.fields():
-            return f"{whole}; --init_from {best} with another output_dir trains on from them"
-        return f"{whole}; to train, start another output_dir"
-
-    def _check_best(self) -> None:
-        """Finds out whether `best/` is there, before updates are made that its loss would make worthless.
-
-        Raises:
-            ValueError: if it is damaged.
-        """
-        best, problem = self.output_dir / "best", None
-        if self.accelerator.is_main_process and best.exists():
-            try:
-                check_checksums(best)
-            except ValueError as error:
-                problem = (
-                    f"the checkpoint {best} cannot be loaded: {error}. {self.last} is whole: remove {best}, and "
-                    "--resume makes a new one of the weights in last/"
-                )
-        found = [problem, best.exists()]
-        broadcast_object_list(found)
-        problem, exists = found
-        if problem is not None:
-            raise ValueError(problem)
-        self._lacks_best = bool(self.progress.validation_losses) and not exists
-
-    def _replace_best(self) -> None:
-        """Makes `best/` anew from the weights of `last/`. Losses of the weights that are lost count no longer."""
-        progress = self.progress
-        is_scored = progress.validated_at == progress.step
-        progress.first_kept_loss = len(progress.validation_losses) - is_scored
-        progress.best_epoch = progress.epoch
-        self.accelerator.print(f"{self.output_dir / 'best'} is missing: the weights of {self.last} take its place")
-        self._save(self.last)  # first, so that a run which is killed here finds best/ missing again
-        self._save(self.output_dir / "best")
-
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
-        """Goes on from `last/` as if the run had never stopped. Returns the state of its log.
-
-        Raises:
-            ValueError: if the data are not those that the run began with, or the state cannot be loaded.
-        """
+        """Goes on from `last/` as if the run had never stopped, on the same data. Returns the state of its log."""
         for name, before, after in _changes(state["fingerprints"], self.task.fingerprints):
             raise ValueError(
                 f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
                 "now). Go on with those that the run began with, or start another output_dir"
             )
         folder, process = checkpoint / "training_state", self.accelerator.process_index
-        with reported_damage(f"the training state {folder}"):
-            self.progress = Progress(**state["progress"])
-            load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
-            self.accelerator.load_state(str(folder))
-            if self.progress.num_averaged:
-                self.averaged.load_state_dict(torch.load(folder / "averaged.pt", weights_only=True))
-            process_state = torch.load(folder / f"process_{process}.pt", weights_only=True)
+        known = {field.name for field in fields(Progress)}  # earlier versions had more
+        self.progress = Progress(**{name: value for name, value in state["progress"].items() if name in known})
+        load(folder / f"random_states_{process}.pkl")  # load_state passes over one that it cannot read
+        self.accelerator.load_state(str(folder))
+        if self.progress.num_averaged:
+            self.averaged.load_state_dict(torch.load(folder / "averaged.pt", weights_only=True))
+        process_state = torch.load(folder / f"process_{process}.pt", weights_only=True)
         if process_state["task"] is not None:
             self.task.state = process_state["task"].to(self.accelerator.device)
         self.accelerator.print(f"resumed after {self.progress.step} updates ({self.progress.epoch} epochs)")
@@ -478,9 +398,5 @@ def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, A
 def run_script(program: str, main: Callable[[], dict]) -> None:
     """Runs a training script; errors that a user can mend end it with one line."""
     keep_freed_memory()
-    try:
-        main()
-    except (ValueError, OSError, TrainingDiverged) as error:
-        sys.exit(f"{program}: {error}")
-    except KeyboardInterrupt:
-        sys.exit(f"{program}: interrupted; --resume continues from the last checkpoint")
+    if code := run_program(program, main):
+        sys.exit(code)

@@ -56,11 +56,9 @@ class BatchSource(Protocol):
 class Task(ABC):
     """One task of one run.
 
-    Args:
+    Attributes:
         recipe: what to do.
         command_line: the arguments that the recipe was read from, for results that record them.
-
-    Attributes:
         name: the project's name for the trackers of Accelerate.
         unit: what is predicted and counted.
         logs_learning_rate: whether the log entry of a validation has the learning rate, too.
@@ -106,13 +104,8 @@ class Task(ABC):
     ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         """The loss to minimise, and the losses to report: all summed over the batch, divided by `num_items`.
 
-        The losses to report are keyed by their names in the log; `"loss"` is the cross-entropy.
-
-        Args:
-            model: in training mode, as Accelerate has prepared it.
-            batch: of this process.
-            num_items: of all batches of the update.
-            device: of the model.
+        The losses to report are keyed by their names in the log; `"loss"` is the cross-entropy. `num_items` counts
+        those of all batches of the update. The model is in training mode, as Accelerate has prepared it.
         """
 
     @abstractmethod

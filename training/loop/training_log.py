@@ -13,13 +13,13 @@ from accelerate import Accelerator
 from accelerate.tracking import get_available_trackers
 from tqdm.auto import tqdm
 
-from training.loop.checkpointing import reported_failure_to_write, sync
+from training.loop.checkpointing import sync
 from training.loop.progress import Progress
 
 DIVERGED_ABOVE_GUESSING = 2.0
 
 
-class TrainingDiverged(RuntimeError):
+class TrainingDiverged(ValueError):
     """Loss or weights are not finite, or the loss is far above that of guessing."""
 
 
@@ -27,9 +27,6 @@ class TrainingLog:
     """Loss, perplexity and speed since the last entry, the loss averaged over items and processes.
 
     Args:
-        accelerator: the run's.
-        output_dir: folder of the run.
-        progress: of the run; every entry has its update and epoch.
         num_classes: a loss counts as diverged at twice that of guessing among so many.
         unit: what is predicted and counted.
         state: `state_dict()` of the log of the run that is resumed.
@@ -45,7 +42,7 @@ class TrainingLog:
         state: dict | None = None,
     ):
         self.accelerator, self.output_dir, self.progress = accelerator, output_dir, progress
-        self.unit = unit
+        self.path, self.unit = output_dir / "log.jsonl", unit
         self.guessing_loss = math.log(num_classes)
         self._clear()
         if state is not None:
@@ -54,28 +51,14 @@ class TrainingLog:
             self.num_items = state["num_items"]
         if accelerator.is_main_process:
             self._cut_back()
-        is_shown = accelerator.is_main_process
-        self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=not is_shown)
-
-    @property
-    def path(self) -> Path:
-        return self.output_dir / "log.jsonl"
+        is_hidden = not accelerator.is_main_process
+        self.bar = tqdm(total=progress.total_steps, initial=progress.step, unit="step", disable=is_hidden)
 
     def _cut_back(self) -> None:
-        """Removes what was logged after the checkpoint, as it will be logged again, and a line that is torn.
-
-        Says so where entries that the checkpoint counts are lost.
-        """
-        counted = self.progress.log_size
-        content = self.path.read_bytes()[:counted] if self.path.exists() else b""
-        kept = content.rfind(b"\n") + 1
+        """Removes what was logged after the checkpoint, as it will be logged again, and a line that is torn."""
         if self.path.exists():
-            os.truncate(self.path, kept)
-        if kept < counted:
-            self.accelerator.print(
-                f"{self.path} lacks {counted - kept} bytes of what it had at the last checkpoint: these entries are "
-                "lost, and new ones follow its last whole line"
-            )
+            content = self.path.read_bytes()[: self.progress.log_size]
+            os.truncate(self.path, content.rfind(b"\n") + 1)
 
     def _clear(self) -> None:
         self.summed = {"loss": torch.zeros((), device=self.accelerator.device)}
@@ -87,14 +70,12 @@ class TrainingLog:
         further = {name: loss.cpu() for name, loss in self.summed.items()}
         return {"summed_loss": further.pop("loss"), "num_items": self.num_items, "summed_further_losses": further}
 
-    def sync(self) -> None:
-        """Waits until `log.jsonl` is on the disk, as a checkpoint that counts its bytes will be."""
-        if self.path.exists():
-            sync(self.path)
-
     def size(self) -> int:
-        """Bytes of `log.jsonl`."""
-        return self.path.stat().st_size if self.path.exists() else 0
+        """Bytes of `log.jsonl`, which are on the disk then, as a checkpoint that counts them will be."""
+        if not self.path.exists():
+            return 0
+        sync(self.path)
+        return self.path.stat().st_size
 
     def add(self, losses: dict[str, torch.Tensor], num_items: float) -> None:
         """Counts one update: its mean losses, the cross-entropy `"loss"` among them, over each process's items."""
@@ -112,11 +93,7 @@ class TrainingLog:
         self.start += time.perf_counter() - start
 
     def mean_losses(self) -> dict[str, float] | None:
-        """The training losses since the last entry, `None` where there was no update.
-
-        Raises:
-            TrainingDiverged: as `check_loss`.
-        """
+        """The training losses since the last entry, `None` where there was no update; checked as by `check_loss`."""
         if not self.num_items:
             return None
         means = {name: loss / self.num_items for name, loss in self.summed.items()}
@@ -159,24 +136,8 @@ class TrainingLog:
         self.accelerator.log(values, step=self.progress.step)
         if self.accelerator.is_main_process:
             entry = {"step": self.progress.step, "epoch": self.progress.epoch, **values}
-            with reported_failure_to_write(self.path), open(self.path, "a", encoding="utf-8") as file:
+            with open(self.path, "a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
-
-    @contextmanager
-    def closing(self) -> Iterator[None]:
-        """Ends the log after the block. That of a run which fails before its first checkpoint becomes another file's.
-
-        There is nothing to resume, and `log.jsonl` would look like a run that can be resumed.
-        """
-        try:
-            yield
-        except BaseException:
-            has_checkpoint = any((self.output_dir / name).exists() for name in ("best", "last"))
-            if self.accelerator.is_main_process and self.path.exists() and not has_checkpoint:
-                self.path.replace(self.path.with_name("log.failed.jsonl"))
-            raise
-        finally:
-            self.bar.close()
 
 
 def check_trackers(names: list[str]) -> None:

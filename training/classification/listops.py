@@ -1,0 +1,136 @@
+"""ListOps: the fields of a recipe, expressions as training data, and the trees of a trained model."""
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import ClassVar, NamedTuple
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from onlstm_hf import build_word_tokenizer
+from onlstm_hf.logic.listops import (
+    BRACKETS,
+    END,
+    OPERATIONS,
+    VALUES,
+    ListOpsExpression,
+    generate_listops,
+    read_listops_file,
+)
+from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.utils.evaluation_mode import evaluation_mode
+from onlstm_hf.utils.iteration import progress_bar
+from training.classification.batches import Example, collate, encode_examples
+from training.classification.recipe import ClassifierOptimizationArguments, ClassifierRunArguments
+from training.classification.task import rows_by_length
+from training.loop.recipe import NewModelArguments, Recipe, fixed, recorded
+from training.loop.recipe_parser import parse_groups
+
+
+@dataclass
+class ListOpsDataArguments:
+    """The expressions."""
+
+    _argument_group_name: ClassVar[str] = "data"
+
+    expressions: str | None = recorded(
+        "Folder with the files train_d20s.tsv and test_d20s.tsv of Nangia & Bowman (2018). Without it expressions are "
+        "generated.",
+        None,
+    )
+    num_train: int = fixed("Expressions to train on that are generated.", 90_000, at_least=1)
+    num_test: int = fixed("Expressions to test on that are generated.", 10_000, at_least=1)
+    num_validation: int = fixed("Further expressions, which choose the best epoch.", 2_000, at_least=1)
+    expressions_seed: int = fixed("Seed of the expressions that are generated.", 0, at_least=0)
+    max_train_length: int | None = fixed(
+        "Longest expressions, in tokens, to train and validate on; the test has all lengths.", None, at_least=1
+    )
+    round_brackets: bool = fixed(
+        "Give the model the binary tree in round brackets, which a Tree-LSTM needs, and others must find.", False
+    )
+
+
+def parse_listops_recipe(arguments: list[str]) -> Recipe:
+    """Reads a recipe as `parse_groups` does, with the same errors."""
+    groups = (ListOpsDataArguments, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
+    return Recipe(*parse_groups(arguments, groups, "train_listops.py", "Trains a model of ListOps."))
+
+
+class ListOpsSplits(NamedTuple):
+    """Expressions by what they are for."""
+
+    train: list[ListOpsExpression]
+    validation: list[ListOpsExpression]
+    test: list[ListOpsExpression]
+
+
+def build_listops_tokenizer() -> PreTrainedTokenizerBase:
+    """Round brackets, operations, the end of a list, and digits, in this order."""
+    return build_word_tokenizer(vocabulary=[*BRACKETS, *OPERATIONS, END, *VALUES])
+
+
+def load_listops_splits(arguments: ListOpsDataArguments) -> ListOpsSplits:
+    """The expressions of a recipe, read or generated; none is in two splits.
+
+    Raises:
+        FileNotFoundError: if a file is missing.
+        ValueError: if they cannot be read, or leave nothing to train on.
+    """
+    if arguments.expressions is None:
+        total = arguments.num_train + arguments.num_validation + arguments.num_test
+        drawn = generate_listops(total, arguments.expressions_seed)
+        generated = list(progress_bar(drawn, total=total, unit="expression"))
+        test, train = generated[: arguments.num_test], generated[arguments.num_test :]
+    else:
+        train, test = (
+            list(dict.fromkeys(read_listops_file(Path(arguments.expressions, f"{name}_d20s.tsv"))))
+            for name in ("train", "test")
+        )
+        tested = {expression.tokens for expression in test}
+        train = [expression for expression in train if expression.tokens not in tested]
+    longest = arguments.max_train_length
+    validation, train = (
+        [expression for expression in part if longest is None or len(expression.tokens) <= longest]
+        for part in (train[: arguments.num_validation], train[arguments.num_validation :])
+    )
+    if not (train and validation and test):
+        raise ValueError(
+            f"there are {len(train)} expressions to train on, {len(validation)} to validate and {len(test)} to test "
+            "on: all are needed"
+        )
+    return ListOpsSplits(train, validation, test)
+
+
+def encode_expressions(
+    expressions: Sequence[ListOpsExpression], tokenizer: PreTrainedTokenizerBase, round_brackets: bool
+) -> list[Example]:
+    """The token ids of expressions, with their trees in round brackets or without, and their values as labels."""
+    texts = (
+        ((expression.brackets if round_brackets else " ".join(expression.tokens),), expression.value)
+        for expression in expressions
+    )
+    return encode_examples(texts, tokenizer, "bracket, operation or digit")
+
+
+def induced_trees(
+    model: PreTrainedModel, examples: Sequence[Example], expressions: Sequence[ListOpsExpression], batch_size: int
+) -> list[InducedTree] | None:
+    """Returns the trees of the layer that `parse` uses; `None` if the model has no distances.
+
+    `examples` are the expressions, encoded without round brackets.
+    """
+    if "output_distances" not in inspect.signature(model.model.forward).parameters:
+        return None
+    trees: list[InducedTree | None] = [None] * len(examples)
+    with evaluation_mode(model):
+        for rows in rows_by_length(examples, batch_size):
+            inputs = {name: part.to(model.device) for name, part in collate([examples[i] for i in rows]).items()}
+            outputs = model.model(inputs["input_ids"], attention_mask=inputs["attention_mask"], output_distances=True)
+            layer = model.config.parse_layer
+            distances = outputs.distances if layer is None else outputs.forget_distances[layer]
+            for index, found in zip(rows, distances.float().cpu(), strict=True):
+                tokens = expressions[index].tokens
+                trees[index] = tree_from_distances(found[: len(tokens)].tolist(), tokens)
+    return trees

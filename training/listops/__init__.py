@@ -1,1 +1,0 @@
-"""ListOps: expressions as training data, the recipe, and the trees of a trained model."""
