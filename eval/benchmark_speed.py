@@ -22,7 +22,6 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.results_files import check_writable
 from eval.report.tables import format_table, markdown_table
 from eval.report.tasks import SPEED
 from eval.speed.cases import (
@@ -36,11 +35,12 @@ from eval.speed.cases import (
 )
 from eval.speed.measurement import Outcome, Row, Spread, ratios
 from eval.speed.neighbours import measure_neighbours
+from eval.task import run_task, task_parser
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.process_memory import keep_freed_memory
-from onlstm_hf.utils.programs import positive_integer, run_program
-from onlstm_hf.utils.results_file import describe_machine, write_results
+from onlstm_hf.utils.programs import positive_integer
+from onlstm_hf.utils.results_file import describe_machine
 
 CASES = ("recurrence", "step", "parsing", "neighbours")
 DEFAULT_CASES = CASES[:-1]
@@ -48,13 +48,11 @@ DEFAULT_CASES = CASES[:-1]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("benchmark_speed.py", lambda: benchmark_speed(options, arguments))
+    return run_task("eval/benchmark_speed.py", build_parser(), benchmark_speed, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument(
         "--cases",
         nargs="*",
@@ -70,14 +68,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=positive_integer, metavar="N", help="threads of the CPU")
     parser.add_argument("--treebank", metavar="PATH", help="gold trees whose sentences are parsed; else random ones")
     parser.add_argument("--loss-curves", metavar="FILE", help="also compare the losses of training on this text")
-    parser.add_argument("--output", metavar="FILE", help="everything that was measured, as JSON")
     parser.add_argument("--markdown", action="store_true", help="print the summary as a Markdown table")
     return parser
 
 
-def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Measures the cases, prints each as it comes and a summary at the end, and writes the file."""
-    check_writable(options.output)
+def benchmark_speed(options: argparse.Namespace) -> dict:
+    """Measures the cases, prints each as it comes and a summary at the end, and returns all of it."""
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -109,9 +105,7 @@ def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> No
     as_table = markdown_table if options.markdown else format_table
     summary = [[row.case, row.figure, str(Spread.of(row.rounds))] for row in rows]
     print(f"\n{as_table(['case', 'figure', 'median (quartiles)'], summary)}")
-    if options.output:
-        results["rows"] = [row.to_dict() for row in rows]
-        write_results(options.output, results, "eval/benchmark_speed.py", arguments)
+    return results | {"rows": [row.to_dict() for row in rows]}
 
 
 def contestants_table(outcome: Outcome) -> str:

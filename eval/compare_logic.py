@@ -13,9 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.report.by_task.logic import PUBLISHED_NOTE, draw_accuracies, logic_table
-from eval.report.results_files import check_writable, read_results
+from eval.report.results_files import read_results
 from eval.report.tables import format_table
 from eval.report.tasks import LOGICAL_INFERENCE
+from eval.task import check_writable
 from onlstm_hf.logic.formulas import MAX_OPERATORS
 from onlstm_hf.utils.programs import run_program
 

@@ -39,9 +39,9 @@ from eval.report.by_task.parsing import (
     source_name,
     summarize,
 )
-from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import check_table_name, format_table, write_table
 from eval.report.tasks import PARSING
+from eval.task import check_writable, describe_checkpoint, run_task, task_parser
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
@@ -57,10 +57,8 @@ from onlstm_hf.utils.programs import (
     add_code_option,
     add_implementation_option,
     positive_integer,
-    run_program,
     split_weight,
 )
-from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # The trees of one source (a layer, or the model where it gives only one tree) for all sentences, by its name.
@@ -69,13 +67,11 @@ Trees = dict[str, list[InducedTree]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("evaluate_parsing.py", lambda: evaluate_parsing(options, arguments))
+    return run_task("eval/evaluate_parsing.py", build_parser(), evaluate_parsing, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument(
         "models",
         nargs="*",
@@ -152,7 +148,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--note", metavar="TEXT", help="a remark to print and store, for instance on the training text"
     )
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
     add_implementation_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
@@ -175,9 +170,9 @@ def layer_number(text: str) -> int | str:
     return text if text in ("all", "own") else int(text)
 
 
-def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> None:
+def evaluate_parsing(options: argparse.Namespace) -> dict:
     """Parses the treebank with every model and layer asked for, prints the table and writes the files."""
-    check_writable(options.output, options.trees, options.table, options.figure)
+    check_writable(options.trees, options.table, options.figure)
     check_table_name(options.table)
     if not options.models + options.trees_from:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
@@ -271,33 +266,31 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         write_trees(options.trees, gold, dict(zip(names, parses, strict=True)), further)
     if options.figure:
         draw_trees(options, gold, dict(zip(names, parses, strict=True)), further)
-    if options.output:
-        results = {
-            "task": PARSING,
-            "models": [model | {"scores": _as_dictionaries(model["scores"])} for model in models],
-            "others": _as_dictionaries(others),
-            **({"agreement": agreement} if agreement else {}),
-            "summary": summaries,
-            **by_group,
-            "treebank": treebank.name,
-            "protocol": {
-                "description": protocol,
-                "preprocessing": treebank.preprocessing.to_dict(),
-                "sentences_without_words": treebank.num_left_out,
-                "branching_bias": options.branching_bias,
-                "seed": options.seed,
-            },
-            **({"weights": weights} if is_weighted else {}),
-            "sentences_read": options.sentences_read,
-            "note": options.note,
-            "max_words": options.max_words,
-            **(
-                {"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}}
-                if treebank.is_read_as_in_the_papers
-                else {}
-            ),
-        }
-        write_results(options.output, results, "eval/evaluate_parsing.py", arguments)
+    return {
+        "task": PARSING,
+        "models": [model | {"scores": _as_dictionaries(model["scores"])} for model in models],
+        "others": _as_dictionaries(others),
+        **({"agreement": agreement} if agreement else {}),
+        "summary": summaries,
+        **by_group,
+        "treebank": treebank.name,
+        "protocol": {
+            "description": protocol,
+            "preprocessing": treebank.preprocessing.to_dict(),
+            "sentences_without_words": treebank.num_left_out,
+            "branching_bias": options.branching_bias,
+            "seed": options.seed,
+        },
+        **({"weights": weights} if is_weighted else {}),
+        "sentences_read": options.sentences_read,
+        "note": options.note,
+        "max_words": options.max_words,
+        **(
+            {"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}}
+            if treebank.is_read_as_in_the_papers
+            else {}
+        ),
+    }
 
 
 def _as_dictionaries(scores: dict[str, dict[str, ParsingScores]]) -> dict[str, dict[str, dict]]:

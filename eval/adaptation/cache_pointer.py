@@ -46,9 +46,6 @@ class CacheWindow:
         self.hidden_states: torch.Tensor | None = None
         self.words: torch.Tensor | None = None
 
-    def __len__(self) -> int:
-        return 0 if self.words is None else self.words.shape[1]
-
     def extend(self, hidden_states: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Takes in a chunk, and forgets what is older than `size` words before its end.
 
@@ -77,8 +74,9 @@ class CacheWindow:
             For each of the caches the log probabilities of the words, `[B, T]` in float64.
         """
         hidden_states = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
-        past = len(self)
-        scores, repeated = _compare(hidden_states, words, *self.extend(hidden_states, words))
+        past = 0 if self.words is None else self.words.shape[1]
+        seen, followers = self.extend(hidden_states, words)
+        scores, repeated = hidden_states @ seen.transpose(1, 2), words.unsqueeze(2) == followers.unsqueeze(1)
         from_cache = {
             setting: _cache_log_probabilities(scores, repeated, past, *setting)
             for setting in {(cache.size, cache.flatness) for cache in self.caches}
@@ -94,7 +92,6 @@ def cached_log_probabilities(
     caches: Sequence[CachePointer],
     batch_size: int = 1,
     chunk_length: int = 256,
-    progress: bool | None = None,
 ) -> list[torch.Tensor]:
     """Scores a text as one stream, as `stream_log_likelihood` does, with a cache beside the model.
 
@@ -112,7 +109,6 @@ def cached_log_probabilities(
         caches: the settings to score the text with.
         batch_size: rows that the text is cut into, each with an empty state and an empty cache at its start.
         chunk_length: tokens of a row in one call of the model. It does not change the result.
-        progress: show a progress bar; see `stream_log_likelihood`.
 
     Returns:
         For each of the settings the natural log probabilities of the tokens, `[N]` in float64.
@@ -125,7 +121,7 @@ def cached_log_probabilities(
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
     window, state = CacheWindow(caches), None
     with evaluation_mode(model):
-        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state, output.last_hidden_state
             from_model = target_log_probabilities(model.logits(hidden), targets)
@@ -137,20 +133,14 @@ def cached_log_probabilities(
     return results
 
 
-def _compare(
-    hidden: torch.Tensor, targets: torch.Tensor, cached_hidden: torch.Tensor, cached_words: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`h_t . h_i`, and whether the word after `i` is the one after `t`; both `[B, T, M + T]`."""
-    return hidden @ cached_hidden.transpose(1, 2), targets.unsqueeze(2) == cached_words.unsqueeze(1)
-
-
 def _cache_log_probabilities(
     scores: torch.Tensor, repeated: torch.Tensor, past: int, size: int, flatness: float
 ) -> torch.Tensor:
     """Returns the log probability of each word by the cache, `[B, T]` in float64; NaN where the cache is empty.
 
     Args:
-        scores, repeated: see `_compare`.
+        scores: `h_t . h_i`, `[B, T, M + T]`.
+        repeated: whether the word after `i` is the one after `t`, likewise.
         past: how many positions before the first row's own are among the columns.
         size, flatness: see `CachePointer`.
     """

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 
@@ -11,20 +10,8 @@ LEAST_GAIN = 1e-10
 MOST_STEPS = 10_000
 
 
-class Mixture(NamedTuple):
-    """A mixture, as the options of the command line ask for it.
-
-    Attributes:
-        tuning_text: the name of the text that the weights are chosen by.
-        tuning_tokens: by how many tokens of it; `None`: by all.
-    """
-
-    tuning_text: str
-    tuning_tokens: int | None
-
-
 def add_mixture_option(parser: argparse.ArgumentParser) -> None:
-    """Adds the option that `read_mixture` reads beside those of adaptation."""
+    """Adds `--mix`, which needs the options of adaptation beside it."""
     parser.add_argument(
         "--mix",
         action="store_true",
@@ -33,34 +20,30 @@ def add_mixture_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_mixture(options: argparse.Namespace, names: Mapping[str, str]) -> Mixture | None:
-    """Checks the options, and returns the mixture that they ask for; `None` where they ask for none.
+def check_mixture(options: argparse.Namespace, names: Mapping[str, str]) -> None:
+    """Raises a `ValueError` if a mixture is asked for, and other options do not fit it.
 
     Args:
         options: those of the command line.
         names: the name of every text, by what the command line calls it.
-
-    Raises:
-        ValueError: if options do not fit together.
     """
-    if not options.mix:
-        return None
-    if len(options.models) < 2:
+    if options.mix and len(options.models) < 2:
         raise ValueError("--mix needs several models")
-    if options.protocol != "stream":
-        raise ValueError("--mix scores a stream: leave out --protocol")
-    if options.tune not in names:
+    if options.mix and options.tune not in names:
         raise ValueError(f"--mix needs --tune TEXT, one of the texts, to choose the weights: {', '.join(names)}")
-    return Mixture(names[options.tune], options.tune_tokens)
 
 
 def mix(
-    mixture: Mixture, models: Sequence[str], log_probabilities: Sequence[Mapping[str, torch.Tensor]]
+    tuning_text: str,
+    tuning_tokens: int | None,
+    models: Sequence[str],
+    log_probabilities: Sequence[Mapping[str, torch.Tensor]],
 ) -> tuple[dict, dict[str, torch.Tensor]]:
     """Chooses the weights, and mixes the models on every text.
 
     Args:
-        mixture: what to do.
+        tuning_text: the text that the weights are chosen by.
+        tuning_tokens: by how many tokens of it; `None`: by all.
         models: their names.
         log_probabilities: of each model, by text, those of its tokens, `[N]`.
 
@@ -68,11 +51,11 @@ def mix(
         A description for the results file (`weights`, a list of `model` and `weight`, and `tuning`), and the log
         probabilities of the mixture by text.
     """
-    tuning = [own[mixture.tuning_text][: mixture.tuning_tokens] for own in log_probabilities]
+    tuning = [own[tuning_text][:tuning_tokens] for own in log_probabilities]
     weights = mixture_weights(torch.stack(tuning))
     description = {
         "weights": [{"model": name, "weight": weight} for name, weight in zip(models, weights.tolist(), strict=True)],
-        "tuning": {"text": mixture.tuning_text, "num_tokens": len(tuning[0])},
+        "tuning": {"text": tuning_text, "num_tokens": len(tuning[0])},
     }
     mixed = {
         text: mixed_log_probabilities(torch.stack([own[text] for own in log_probabilities]), weights)

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from eval.extras import import_extra
+from eval.task import import_extra
 from onlstm_hf.utils.files import read_lines
 
 

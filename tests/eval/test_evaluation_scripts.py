@@ -25,13 +25,12 @@ from eval import (
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
-    dynamic_cached_log_probabilities,
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
 from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
 from eval.report.perplexities import describe_adaptation
-from eval.report.results_files import describe_checkpoint
+from eval.task import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.parsing_scores import mean_f1_interval, score_baselines, score_parses
@@ -106,12 +105,10 @@ def dataset(tmp_path):
     return str(folder)
 
 
-def log_likelihood(model, tokenizer, lines, carry_state):
-    """Reads one token at a time, each line after an `<eos>` and with one at its end."""
+def log_likelihood(model, tokenizer, lines):
+    """Reads one token at a time, with an `<eos>` before the first line and after each."""
     state, previous, total, count = None, 0, 0.0, 0
     for line in lines:
-        if not carry_state:
-            state, previous = None, 0
         for token in [*tokenizer(line)["input_ids"], 0]:
             with torch.no_grad():
                 output = model(torch.tensor([[previous]]), state=state, use_cache=True)
@@ -120,24 +117,19 @@ def log_likelihood(model, tokenizer, lines, carry_state):
     return total, count
 
 
-@pytest.mark.parametrize("protocol", ["stream", "sentence"])
-def test_perplexity_is_that_of_reading_token_by_token(
-    capsys, tmp_path, checkpoint, model, tokenizer, text_file, protocol
-):
+def test_perplexity_is_that_of_reading_token_by_token(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
     output = tmp_path / "results.json"
-    arguments = [checkpoint, "--files", text_file, "--protocol", protocol, "--output", str(output)]
-    assert evaluate_lm.main(arguments) == 0
+    assert evaluate_lm.main([checkpoint, "--files", text_file, "--output", str(output)]) == 0
     results = json.loads(output.read_text())
     scores = results["scores"][text_file]
-    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line], protocol == "stream")
+    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line])
     assert scores["log_likelihood"] == pytest.approx(total, abs=1e-4)
     assert scores["num_tokens"] == count
     assert scores["perplexity"] == pytest.approx(math.exp(-total / count), rel=1e-5)
     assert scores["word_perplexity"] == pytest.approx(scores["perplexity"])
     num_characters = sum(len(line) + 1 for line in LINES if line)
     assert scores["bits_per_character"] == pytest.approx(-total / math.log(2) / num_characters, rel=1e-5)
-    assert results["protocol"]["name"] == protocol
-    assert results["command"].startswith("python eval/evaluate_lm.py ") and "--protocol" in results["command"]
+    assert results["command"].startswith("python eval/evaluate_lm.py ") and "--files" in results["command"]
     assert {"onlstm_hf", "torch", "transformers", "python"} <= set(results["versions"])
 
     table = capsys.readouterr().out
@@ -150,7 +142,7 @@ def test_rows_of_the_stream_begin_anew(capsys, tmp_path, checkpoint, model, toke
     output = tmp_path / "results.json"
     assert evaluate_lm.main([checkpoint, "--files", text_file, "--batch-size", "4", "--output", str(output)]) == 0
     scores = json.loads(output.read_text())["scores"][text_file]
-    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line], carry_state=True)
+    total, count = log_likelihood(model, tokenizer, [line for line in LINES if line])
     assert scores["num_tokens"] == count
     assert scores["log_likelihood"] != pytest.approx(total, abs=1e-3)
 
@@ -304,15 +296,15 @@ def test_dynamic_evaluation_leaves_out_what_diverges(
     gradient_rms, fields = None, ("learning_rate", "decay", "segment_length")
     stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
     if method == "dynamic-rms":
-        settings += ["--epsilon", "2", "--gradient-text", text_file, "--gradient-tokens", "12"]
-        gradient_rms, fields = gradient_root_mean_squares(model, stream[:12]), (*fields, "epsilon")
+        settings += ["--epsilon", "2", "--training-text", text_file]
+        gradient_rms, fields = gradient_root_mean_squares(model, stream), (*fields, "epsilon")
     assert evaluate_lm.main([*arguments, *settings]) == 0
     adapted = json.loads(output.read_text())["adaptation"]
     assert adapted["settings"] == dict(zip(fields, (0.01, 0.1, 4, 2.0), strict=False))
     assert adapted["tuning"]["grid"][0]["perplexity"] is None
     best = DynamicEvaluation(0.01, 0.1, 4, 2.0)
-    expected = dynamic_log_probabilities(model, stream, best, gradient_rms).sum().item()
-    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected, abs=1e-4)
+    (expected,) = dynamic_log_probabilities(model, stream, best, gradient_rms=gradient_rms)
+    assert adapted["scores"][text_file]["log_likelihood"] == pytest.approx(expected.sum().item(), abs=1e-4)
 
 
 @pytest.mark.parametrize("method", ["dynamic-sgd-cache", "dynamic-rms-cache"])
@@ -326,13 +318,13 @@ def test_cache_and_dynamic_evaluation_are_chosen_together(
     gradient_rms, epsilon = None, 1.0
     stream = encode_sentence_stream(tokenizer, [line for line in LINES if line])
     if method == "dynamic-rms-cache":
-        settings += ["--epsilon", "2", "--training-text", text_file, "--gradient-tokens", "12"]
-        gradient_rms, epsilon = gradient_root_mean_squares(model, stream[:12]), 2.0
+        settings += ["--epsilon", "2", "--training-text", text_file]
+        gradient_rms, epsilon = gradient_root_mean_squares(model, stream), 2.0
     assert evaluate_lm.main([*arguments, *settings]) == 0
     adapted = json.loads(output.read_text())["adaptation"]
     tried = list(product((1e38, 0.01, 0.1), (0.1, 0.4)))
     scores = {
-        (rate, weight): dynamic_cached_log_probabilities(
+        (rate, weight): dynamic_log_probabilities(
             model, stream, DynamicEvaluation(rate, 0.1, 4, epsilon), [CachePointer(9, 0.3, weight)], gradient_rms
         )[0]
         for rate, weight in tried[2:]
@@ -403,13 +395,10 @@ def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
         (["--adapt", "cache", "--tune-tokens", "9"], "--tune-tokens needs --tune TEXT"),
         (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--training-text", "{text}"], "takes no --training-text"),
-        (["--adapt", "dynamic-rms", "--tune", "{text}"], "needs the training text: give --training-text"),
         (["--adapt", "dynamic-sgd", "--tune", "{text}", "--decay", "2"], "a decay between 0 and 1"),
-        (["--adapt", "cache", "--protocol", "sentence"], "only a stream is adapted to"),
         (["--mix", "--tune", "{text}"], "--mix needs several models"),
         (["another", "--mix"], "--mix needs --tune TEXT"),
         (["another", "--mix", "--tune", "valid.txt"], "--mix needs --tune TEXT"),
-        (["another", "--mix", "--tune", "{text}", "--protocol", "sentence"], "--mix scores a stream"),
         (["another", "--mix", "--tune", "{text}", "--decay", "0.1"], "--decay is a setting of --adapt"),
     ],
 )
@@ -735,7 +724,6 @@ def test_an_unknown_layer_is_refused(capsys, checkpoint, treebank):
     ("script", "arguments"),
     [
         (evaluate_lm, ["CHECKPOINT", "--files", "TEXT"]),
-        (evaluate_lm, ["CHECKPOINT", "--files", "TEXT", "--protocol", "sentence"]),
         (evaluate_lm, ["CHECKPOINT", "--files", "TEXT", "--adapt", "cache", "--tune", "TEXT"]),
         (evaluate_ngrams, ["--training-text", "TEXT", "--files", "TEXT"]),
         (evaluate_parsing, ["CHECKPOINT", "--treebank", "TREEBANK", "--ensemble"]),

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.extras import import_extra
 from eval.report.tasks import LOGICAL_INFERENCE
+from eval.task import import_extra
 from onlstm_hf.hub.cards.published import central_figures, citation
 
 PUBLISHED = central_figures(LOGICAL_INFERENCE)
