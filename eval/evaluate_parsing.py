@@ -20,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -27,22 +28,21 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.data.treebanks import Treebank, add_treebank_options
-from eval.report.agreement import ALL, agreement_summary, agreement_table
+from eval.report.agreement import agreement_summary, agreement_table
 from eval.report.by_task.parsing import (
     INTERVAL_NOTE,
+    MAX_WORDS,
     PUBLISHED,
-    PUBLISHED_MAX_WORDS,
     PUBLISHED_NOTE,
     group_table,
     parsing_table,
-    published_rows,
     source_name,
     summarize,
 )
 from eval.report.tables import check_table_name, format_table, write_table
 from eval.report.tasks import PARSING
 from eval.task import check_writable, describe_checkpoint, run_task, task_parser
-from onlstm_hf.scoring.agreement import tree_agreement
+from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import TIES, average_trees
@@ -131,13 +131,6 @@ def build_parser() -> argparse.ArgumentParser:
         "with their F1; with --ensemble, also an average in which each counts by its agreement with all others",
     )
     parser.add_argument(
-        "--max-words",
-        type=positive_integer,
-        default=PUBLISHED_MAX_WORDS,
-        metavar="N",
-        help="sentences of at most so many words are scored by themselves, too (%(default)s)",
-    )
-    parser.add_argument(
         "--seed", type=int, default=0, help="seed of random baselines, ties and intervals (%(default)s)"
     )
     parser.add_argument(
@@ -171,7 +164,7 @@ def layer_number(text: str) -> int | str:
 
 
 def evaluate_parsing(options: argparse.Namespace) -> dict:
-    """Parses the treebank with every model and layer asked for, prints the table and writes the files."""
+    """Parses the treebank with every model and layer asked for, prints the table, writes files, returns results."""
     check_writable(options.trees, options.table, options.figure)
     check_table_name(options.table)
     if not options.models + options.trees_from:
@@ -202,59 +195,65 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         models.append({"model": name, **known, "parse_layer": stored.parse_layer})
     gold = treebank.trees
     check_figure_sentence(options, len(gold))
-    parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
-    if short := [index for index, tree in enumerate(gold) if len(tree.words) <= options.max_words]:
-        parts["short"] = short
-    pairs = progress_bar(zip(models, parses, strict=True), total=len(models), description="scoring", unit="model")
-    for model, trees in pairs:
-        model["scores"] = {part: score(trees, gold, indices, options.seed) for part, indices in parts.items()}
+
     members = [trees for sources in parses for trees in sources.values()]
     if (options.ensemble or options.agreement) and len(members) == 1:
         raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
-    agreement = summarize_agreement(names, models, members) if options.agreement else None
+    agreement = tree_agreement(members) if options.agreement else None
     further: Trees = {}
     if options.ensemble:
-        weightings: dict[str, list[float] | None] = {"": None}
+        weightings: dict[str, Sequence[float] | None] = {"": None}
         if is_weighted:
             counted = zip(weights, parses, strict=True)
             weightings = {", weighted": [weight for weight, sources in counted for _ in sources]}
-        if agreement:
-            weightings[", by agreement"] = [parser[ALL] for parser in agreement["parsers"]]
-        for (weighted, of_members), ties in product(weightings.items(), dict.fromkeys(options.ties)):
-            generator = np.random.default_rng(options.seed)
-            sentences = progress_bar(
-                zip(*members, strict=True), total=len(gold), description="averaging", unit="sentence"
-            )
-            further[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
-                average_trees(trees, of_members, ties=ties, seed=generator) for trees in sentences
-            ]
-    others = {part: score_others(further, gold, indices, options.seed) for part, indices in parts.items()}
-    summaries = {
-        part: summarize_rows([model["scores"][part] for model in models], rows, options.seed)
-        for part, rows in others.items()
-    }
-    by_group = {}
-    if options.by_file:
-        by_group["by_file"] = summarize_groups(treebank.by_file, gold, parses, further, options.seed)
-    if options.by_length:
-        by_group["by_length"] = summarize_groups(groups_by_length(gold), gold, parses, further, options.seed)
+        if options.agreement:
+            weightings[", by agreement"] = mean_agreement(agreement, np.ones_like(agreement, dtype=bool)).tolist()
+        further = average_members(members, weightings, options)
 
-    header, rows = parsing_table(summaries, options.max_words)
-    if treebank.is_read_as_in_the_papers:  # other figures are not of this language
-        rows += [[], *published_rows(options.max_words, len(header))]
+    parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
+    if short := [index for index, tree in enumerate(gold) if len(tree.words) <= MAX_WORDS]:
+        parts["short"] = short
+    scored = {part: score(gold, parses, further, indices, options.seed) for part, indices in parts.items()}
+    summaries = {part: scores.summary for part, scores in scored.items()}
+    for index, model in enumerate(models):
+        model["scores"] = {part: _as_dictionaries(scores.of_models[index]) for part, scores in scored.items()}
+    groups = {"by_file": treebank.by_file} if options.by_file else {}
+    groups |= {"by_length": groups_by_length(gold)} if options.by_length else {}
+    by_group = {
+        kind: {
+            name: {
+                "num_sentences": len(indices),
+                "num_words": sum(len(gold[index].words) for index in indices),
+                "summary": score(gold, parses, further, indices, options.seed, num_resamples=0).summary,
+            }
+            for name, indices in found.items()
+            if indices
+        }
+        for kind, found in groups.items()
+    }
+    if options.agreement:
+        parsers = [
+            {"model": model["model"], "trees": source, "sentence_f1": scores["sentence_f1"]}
+            for model in models
+            for source, scores in model["scores"]["all"].items()
+        ]
+        agreement = agreement_summary(parsers, agreement)
+
+    is_english = treebank.is_read_as_in_the_papers  # other figures are not of this language
+    header, rows = parsing_table(summaries, has_published=is_english)
     protocol = f"{treebank.describe()}; {PROTOCOL}"
     print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
     if treebank.num_left_out:
         print(f"{treebank.num_left_out} sentences without a word are left out")
-    print("\n" + format_table(header, rows))
-    print(f"\n{INTERVAL_NOTE}")
+    print(f"\n{format_table(header, rows)}\n\n{INTERVAL_NOTE}")
     for kind, summary in by_group.items():
         print(f"\n{format_table(*group_table(kind, summary))}")
     by_model = ", by model" if len(models) > 1 else ""
-    print(f"\nunknown words{by_model}: {', '.join(share(model['unknown_words']) for model in models)}")
+    shares = ["?" if model["unknown_words"] is None else f"{100 * model['unknown_words']:.1f} %" for model in models]
+    print(f"\nunknown words{by_model}: {', '.join(shares)}")
     if agreement:
         print(f"\n{format_table(*agreement_table(agreement))}")
-    if treebank.is_read_as_in_the_papers:
+    if is_english:
         print(f"\n{PUBLISHED_NOTE}")
     if options.sentences_read:
         print(f"\nsentences read in training: {options.sentences_read}")
@@ -268,8 +267,8 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         draw_trees(options, gold, dict(zip(names, parses, strict=True)), further)
     return {
         "task": PARSING,
-        "models": [model | {"scores": _as_dictionaries(model["scores"])} for model in models],
-        "others": _as_dictionaries(others),
+        "models": models,
+        "others": {part: _as_dictionaries(scores.others) for part, scores in scored.items()},
         **({"agreement": agreement} if agreement else {}),
         "summary": summaries,
         **by_group,
@@ -284,17 +283,13 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         **({"weights": weights} if is_weighted else {}),
         "sentences_read": options.sentences_read,
         "note": options.note,
-        "max_words": options.max_words,
-        **(
-            {"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}}
-            if treebank.is_read_as_in_the_papers
-            else {}
-        ),
+        "max_words": MAX_WORDS,
+        **({"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}} if is_english else {}),
     }
 
 
-def _as_dictionaries(scores: dict[str, dict[str, ParsingScores]]) -> dict[str, dict[str, dict]]:
-    return {part: {name: row.to_dict() for name, row in rows.items()} for part, rows in scores.items()}
+def _as_dictionaries(scores: Mapping[str, ParsingScores]) -> dict[str, dict]:
+    return {name: row.to_dict() for name, row in scores.items()}
 
 
 def parse_layers(
@@ -328,14 +323,20 @@ def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | 
     return parse_layer if options.layer == "own" else options.layer
 
 
-def summarize_agreement(names: Sequence[str], models: list[dict], members: list[list[InducedTree]]) -> dict:
-    """`agreement_summary` of all models and layers, in the order of `members`."""
-    parsers = [
-        {"model": name, "trees": source, "sentence_f1": scores.sentence_f1}
-        for name, model in zip(names, models, strict=True)
-        for source, scores in model["scores"]["all"].items()
-    ]
-    return agreement_summary(parsers, tree_agreement(members))
+def average_members(
+    members: Sequence[list[InducedTree]], weightings: Mapping[str, Sequence[float] | None], options: argparse.Namespace
+) -> Trees:
+    """The averages of several parsers' trees with each of the weightings and each choice among equally good trees."""
+    averages = {}
+    for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
+        generator = np.random.default_rng(options.seed)
+        sentences = progress_bar(
+            zip(*members, strict=True), total=len(members[0]), description="averaging", unit="sentence"
+        )
+        averages[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
+            average_trees(trees, weights, ties=ties, seed=generator) for trees in sentences
+        ]
+    return averages
 
 
 def check_figure_sentence(options: argparse.Namespace, num_sentences: int) -> None:
@@ -349,28 +350,35 @@ def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
     return [tree.words for tree in gold]
 
 
-def share(fraction: float | None) -> str:
-    """In per cent; a question mark for what is not known."""
-    return "?" if fraction is None else f"{100 * fraction:.1f} %"
+class Scores(NamedTuple):
+    """Scores of some sentences by the name of their trees: of each model, of averages and baselines, and of all."""
+
+    of_models: list[dict[str, ParsingScores]]
+    others: dict[str, ParsingScores]
+    summary: dict[str, dict]
 
 
 def score(
-    trees: Trees, gold: list[GoldTree], indices: Sequence[int], seed: int, **options: int
-) -> dict[str, ParsingScores]:
-    """Scores of each source of trees on some of the sentences; `options` go to `score_parses`."""
-    chosen_gold = [gold[index] for index in indices]
-    return {
-        source: score_parses([induced[index] for index in indices], chosen_gold, seed=seed, **options)
-        for source, induced in trees.items()
-    }
+    gold: list[GoldTree], parses: list[Trees], further: Trees, indices: Sequence[int], seed: int, **options: int
+) -> Scores:
+    """Scores some of the sentences, also by the baselines; `options` go to `score_parses`.
 
+    The summary has `summarize` over the models that have a row, and of each average and baseline by itself.
+    """
+    chosen = [gold[index] for index in indices]
 
-def score_others(
-    further: Trees, gold: list[GoldTree], indices: Sequence[int], seed: int, **options: int
-) -> dict[str, ParsingScores]:
-    """Scores of ensembles and baselines on some of the sentences."""
-    baselines = score_baselines([gold[index] for index in indices], seed, **options)
-    return score(further, gold, indices, seed, **options) | baselines
+    def score_all(trees: Trees) -> dict[str, ParsingScores]:
+        return {
+            source: score_parses([induced[index] for index in indices], chosen, seed=seed, **options)
+            for source, induced in trees.items()
+        }
+
+    of_models = [score_all(trees) for trees in progress_bar(parses, description="scoring", unit="model")]
+    others = score_all(further) | score_baselines(chosen, seed, **options)
+    names = dict.fromkeys(name for rows in of_models for name in rows)
+    rows = {name: [scores[name] for scores in of_models if name in scores] for name in names}
+    rows |= {name: [scores] for name, scores in others.items()}
+    return Scores(of_models, others, {name: summarize(scores, seed) for name, scores in rows.items()})
 
 
 def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
@@ -381,33 +389,6 @@ def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
         name = f"{10 * tens + 1} to {10 * tens + 10}" if tens < 4 else "more than 40"
         groups.setdefault(name, []).append(index)
     return groups
-
-
-def summarize_groups(
-    groups: Mapping[str, Sequence[int]], gold: list[GoldTree], parses: list[Trees], further: Trees, seed: int
-) -> dict[str, dict]:
-    """`num_sentences`, `num_words` and the `summary` of `summarize_rows` for each group of sentences."""
-    summaries = {}
-    for name, indices in groups.items():
-        if indices:
-            scores_of_models = [score(trees, gold, indices, seed, num_resamples=0) for trees in parses]
-            others = score_others(further, gold, indices, seed, num_resamples=0)
-            summaries[name] = {
-                "num_sentences": len(indices),
-                "num_words": sum(len(gold[index].words) for index in indices),
-                "summary": summarize_rows(scores_of_models, others, seed),
-            }
-    return summaries
-
-
-def summarize_rows(
-    scores_of_models: Sequence[dict[str, ParsingScores]], others: dict[str, ParsingScores], seed: int
-) -> dict[str, dict]:
-    """`summarize` over the models that have a row, and of each ensemble and baseline by itself."""
-    names = dict.fromkeys(name for rows in scores_of_models for name in rows)
-    scores = {name: [rows[name] for rows in scores_of_models if name in rows] for name in names}
-    scores |= {name: [row] for name, row in others.items()}
-    return {name: summarize(rows, seed) for name, rows in scores.items()}
 
 
 def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:
