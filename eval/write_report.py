@@ -46,6 +46,7 @@ BY_TASK = {
     "narrative-cloze": (NARRATIVE_CLOZE, sections.narrative_cloze),
     "toy-english": (TOY_ENGLISH, sections.toy_english),
     "punctuation": (PUNCTUATION, sections.punctuation),
+    "punctuation-strengths": (PUNCTUATION, sections.punctuation_strengths),
     "speed": (SPEED, sections.speed),
 }
 TASKS = (*dict.fromkeys(task for task, _ in BY_TASK.values()), PARSING, UNKNOWN_WORDS)

@@ -367,29 +367,49 @@ def word_order(files: Results) -> Table:
 
 
 def punctuation(files: Results) -> Table:
-    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model.
-
-    Files with further strengths, from which the strength was chosen, are left out.
-    """
+    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model."""
     rows = []
     for name, results in files.items():
-        if len(results["strengths"]) != 2:
+        if len(results["strengths"]) != 2:  # the strength was chosen by these
             continue
-        without, strength = (f"{value:g}" for value in results["strengths"])
         kinds: dict[str, list[Mapping]] = {}
         for model in results["models"]:
             kind = short_name(model["model"].removesuffix("/trees.jsonl.xz"))
             kinds.setdefault(kind, []).append(model["sentence_f1"])
-        treebank = Path(results["treebank"])
-        place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
         for kind, scores in kinds.items():
             cells = [
-                spread(100 * score[rule][value] for score in scores)
+                spread(100 * score[rule][f"{strength:g}"] for score in scores)
                 for rule in ("right", "none")
-                for value in (without, strength)
+                for strength in results["strengths"]
             ]
-            rows.append([place, f"{kind} ({len(scores)})", *cells, name])
+            rows.append([_treebank_name(results), f"{kind} ({len(scores)})", *cells, name])
     return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
+
+
+def punctuation_strengths(files: Results) -> Table:
+    """F1 on validation trees by the strength of the cue, from which the strength was chosen."""
+    chosen_by = {name: results for name, results in files.items() if len(results["strengths"]) > 2}
+    strengths = dict.fromkeys(f"{value:g}" for results in chosen_by.values() for value in results["strengths"])
+    header = ["validation trees", "model", "rule", *(f"k = {strength}" for strength in strengths), "file"]
+    rows = [
+        [
+            _treebank_name(results),
+            short_name(model["model"]),
+            name_of_rule,
+            *(per_cent(model["sentence_f1"][rule].get(strength)) for strength in strengths),
+            name,
+        ]
+        for name, results in chosen_by.items()
+        for model in results["models"]
+        for rule, name_of_rule in (("right", "papers'"), ("none", "unbiased"))
+    ]
+    return header, rows
+
+
+def _treebank_name(results: Mapping) -> str:
+    """The language of a treebank in the folder of its language, else the name of its file."""
+    path = Path(results["treebank"])
+    return path.parent.name if is_by_language(results) else path.name
 
 
 def logical_inference(files: Results) -> Table:
