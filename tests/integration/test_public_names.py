@@ -77,12 +77,6 @@ def test_the_default_model_is_a_checkpoint_with_and_without_a_checkout(tmp_path,
     assert onlstm_hf.DEFAULT_MODEL == "mine"
 
 
-def test_a_star_imports_all_names():
-    namespace = {}
-    exec("from onlstm_hf import *", namespace)
-    assert set(onlstm_hf.__all__) <= set(namespace)
-
-
 def test_another_name_is_an_error_as_of_any_module():
     assert not hasattr(onlstm_hf, "ONLSTM")
     with pytest.raises(AttributeError, match="module 'onlstm_hf' has no attribute 'ONLSTM'"):
