@@ -73,37 +73,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument(
-        "models",
-        nargs="*",
-        metavar="MODEL",
-        help="checkpoint folder or name on the Hub; several; MODEL=WEIGHT counts as much in the average of --ensemble",
+        "models", nargs="*", metavar="MODEL", help="checkpoint folder or name on the Hub; several; or MODEL=WEIGHT"
     )
     parser.add_argument(
-        "--trees-from",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="trees.jsonl.xz of finished training runs, in the place of their checkpoints or besides others; or "
-        "FILE=WEIGHT",
+        "--trees-from", nargs="+", default=[], metavar="FILE", help="trees.jsonl.xz of training runs; or FILE=WEIGHT"
     )
     add_treebank_options(parser)
-    parser.add_argument(
-        "--by-file",
-        action="store_true",
-        help="also a table of sentence F1 with a row for each file of the treebank, for instance for each genre",
-    )
-    parser.add_argument(
-        "--by-length",
-        action="store_true",
-        help="also a table of sentence F1 with a row for sentences of 1 to 10 words, 11 to 20, and so on up to 40",
-    )
+    parser.add_argument("--by-file", action="store_true", help="also a table with a row for each file of the treebank")
+    parser.add_argument("--by-length", action="store_true", help="also a table with a row for every ten words")
     parser.add_argument(
         "--layer",
         type=layer_number,
         default="all",
         metavar="N|all|own",
-        help="layer that makes the trees, counted from 0: 1 is the papers' layer 2; own: the one that each model's "
-        "parse() takes (%(default)s)",
+        help="layer that makes the trees, counted from 0; own: the one that a model's parse() takes (%(default)s)",
     )
     parser.add_argument(
         "--branching-bias",
@@ -114,21 +97,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ensemble",
         action="store_true",
-        help="also average the trees of all models and layers: the binary tree that agrees best with all of them",
+        help="also average the trees of all models and layers, each with the WEIGHT of its model (1)",
     )
     parser.add_argument(
         "--ties",
         nargs="+",
         choices=TIES,
         default=["random", "right"],
-        help="choice among equally good trees of an average, a row each: any of them with the same probability, or "
-        "the one that branches most to the right or to the left (random right)",
+        help="choice among equally good trees of an average, a row each (random right)",
     )
     parser.add_argument(
         "--agreement",
         action="store_true",
-        help="also say how far models and layers agree with one another, which needs no gold tree, and how that goes "
-        "with their F1; with --ensemble, also an average in which each counts by its agreement with all others",
+        help="also say how far models and layers agree; with --ensemble, also an average weighted by agreement",
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of random baselines, ties and intervals (%(default)s)"
@@ -136,30 +117,22 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sentences-read",
         choices=["yes", "no"],
-        help="say in the results if the models have read the words of the sentences in their training text",
+        help="store whether the training text had these sentences",
     )
-    parser.add_argument(
-        "--note", metavar="TEXT", help="a remark to print and store, for instance on the training text"
-    )
+    parser.add_argument("--note", metavar="TEXT", help="a remark to print and store")
     add_code_option(parser)
     add_implementation_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
     parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
+    parser.add_argument("--figure", metavar="FILE", help="picture (.svg or .png) of all trees of one sentence")
     parser.add_argument(
-        "--figure", metavar="FILE", help="a picture (.svg or .png) of the gold and the induced trees of one sentence"
-    )
-    parser.add_argument(
-        "--figure-sentence",
-        type=positive_integer,
-        default=1,
-        metavar="N",
-        help="number of the sentence, counted from 1 (%(default)s)",
+        "--figure-sentence", type=positive_integer, default=1, metavar="N", help="its number, from 1 on (%(default)s)"
     )
     return parser
 
 
 def layer_number(text: str) -> int | str:
-    """An argument that is a layer, counted from 0, all of them, or each model's own."""
+    """The type of an argument that is a layer, all of them, or each model's own."""
     return text if text in ("all", "own") else int(text)
 
 
@@ -392,7 +365,7 @@ def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
 
 
 def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:
-    """Writes one JSON object a sentence: the gold tree, and that of each model's layers and of each ensemble."""
+    """Writes one JSON object a sentence: the gold tree, those of each model's layers, and the averages."""
     with written_file(path) as file:
         for index, gold_tree in enumerate(gold):
             induced = {

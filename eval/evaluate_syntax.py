@@ -49,24 +49,17 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--marvin-linzen",
         metavar="PATH",
-        help="folder with the sets as NAME.tsv or NAME.tsv.gz (condition, grammatical, (intrusive,) ungrammatical), "
-        "or a Hugging Face dataset with these columns",
+        help="folder of NAME.tsv[.gz] (condition, grammatical, (intrusive,) ungrammatical), or such a dataset",
     )
+    parser.add_argument("--blimp", metavar="PATH", help="folder of NAME.jsonl[.gz], or the dataset's name")
     parser.add_argument(
-        "--blimp", metavar="PATH", help="folder with NAME.jsonl or NAME.jsonl.gz, or the dataset's name"
-    )
-    parser.add_argument(
-        "--max-items",
-        type=positive_integer,
-        metavar="N",
-        help="score a fixed random sample of N items of each set (default: all)",
+        "--max-items", type=positive_integer, metavar="N", help="a fixed random sample of N items of each set (all)"
     )
     parser.add_argument(
         "--end",
         choices=[*END],
         default="counted",
-        help="count the <eos> after the sentence or not; models of running text such as GPT-2 rarely see one there "
-        "(%(default)s)",
+        help="count the <eos> after the sentence or not; models of running text rarely see one there (%(default)s)",
     )
     parser.add_argument(
         "--batch-size", type=positive_integer, default=1024, metavar="N", help="sentences at once (%(default)s)"

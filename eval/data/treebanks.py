@@ -28,8 +28,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="PATH",
-        help="Penn-style bracketed trees: files, or folders with .mrg or .mrg.gz files; otherwise the folder or Hub "
-        "name of a Hugging Face dataset",
+        help="Penn-style trees: files, folders of .mrg[.gz] files, or a Hugging Face dataset (folder or Hub name)",
     )
     parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
     parser.add_argument("--split", default="test", help="split of the dataset (%(default)s)")
@@ -47,16 +46,11 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
         "--dropped-tags",
         type=lambda text: text.split(","),
         metavar="TAG,...",
-        help="tags of leaves that are no words; those of the Penn Treebank have commas and are in the preset ptb. A "
-        "first one with a hyphen needs an equals sign: --dropped-tags=-NONE-,PU",
+        help="tags of leaves that are no words; write --dropped-tags=-NONE-,PU where the first one has a hyphen",
     )
     reading.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help="write words in lower case")
     reading.add_argument("--digits", choices=DIGITS, help="write N for runs of digits or for numbers, or keep them")
-    reading.add_argument(
-        "--function-tag-separators",
-        metavar="CHARACTERS",
-        help="characters that end a label: the rest of it is left out",
-    )
+    reading.add_argument("--function-tag-separators", metavar="CHARACTERS", help="characters that end a label")
 
 
 class Treebank:

@@ -46,11 +46,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folder; any number, also of seeds")
     parser.add_argument("--events", required=True, metavar="FOLDER", help="train.txt, valid.txt and test.txt")
     parser.add_argument(
-        "--beam-size",
-        type=positive_integer,
-        default=100,
-        metavar="N",
-        help="beginnings of events that a language model's search keeps (default: %(default)s)",
+        "--beam-size", type=positive_integer, default=100, metavar="N", help="beginnings that are kept (%(default)s)"
     )
     add_implementation_option(parser)
     return parser
