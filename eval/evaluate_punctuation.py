@@ -120,11 +120,8 @@ def f1_with_cue(
 def read_with_marks(path: str, known: dict | None) -> tuple[list[GoldTree], list[list[bool]]]:
     """The gold trees that have words, and for each of their words whether marks stand right before it.
 
-    Marks are the leaves that are dropped, except empty elements and signs of currency.
-
-    Args:
-        path: a file of trees.
-        known: how they are read, see `preprocessing_of`.
+    Marks are the leaves that are dropped, except empty elements and signs of currency; `known` says how trees are
+    read, see `preprocessing_of`.
     """
     preprocessing = preprocessing_of(None, known)
     trees = read_treebank(path, preprocessing)

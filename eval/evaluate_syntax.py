@@ -122,12 +122,9 @@ def score_items(
     end_counts: bool = True,
     batch_size: int = 1024,
 ) -> dict:
-    """Scores items by the metric `eval/minimal_pairs`.
+    """Scores items by the metric `eval/minimal_pairs`, with any causal language model.
 
     Args:
-        model: any causal language model.
-        tokenizer: its tokenizer.
-        items: sentences with their conditions and groups.
         end_counts: whether the `<eos>` after a sentence is predicted, too.
         batch_size: different sentences in one batch.
 

@@ -34,11 +34,7 @@ class CachePointer(NamedTuple):
 
 
 class CacheWindow:
-    """The hidden states of the last words, and the words that followed them: what caches know of a text so far.
-
-    Args:
-        caches: the settings to score words with; it holds as many words as the largest of them needs.
-    """
+    """The hidden states of the last words, and the words that followed them: as many as the largest cache needs."""
 
     def __init__(self, caches: Sequence[CachePointer]):
         self.caches = caches
@@ -47,11 +43,7 @@ class CacheWindow:
         self.words: torch.Tensor | None = None
 
     def extend(self, hidden_states: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Takes in a chunk, and forgets what is older than `size` words before its end.
-
-        Args:
-            hidden_states: `[B, T, H]`.
-            words: `[B, T]`, the word after each.
+        """Takes in a chunk, hidden states `[B, T, H]` and the word after each `[B, T]`, and forgets what is too old.
 
         Returns:
             Hidden states `[B, M + T, H]` and words `[B, M + T]`: the `M` that were in the window, and the chunk.
@@ -67,8 +59,7 @@ class CacheWindow:
 
         Args:
             from_model: `[B, T]`, the log probabilities of the words by the model alone.
-            hidden_states: `[B, T, H]`, from which the model predicts them.
-            words: `[B, T]`.
+            hidden_states, words: see `extend`.
 
         Returns:
             For each of the caches the log probabilities of the words, `[B, T]` in float64.
@@ -100,21 +91,18 @@ def cached_log_probabilities(
         (1 - weight) p_model(x | h_t) + weight sum_i [x_(i+1) = x] exp(flatness h_t . h_i) / sum_i exp(flatness h_t . h_i)
 
     with `i` over the last `size` positions before `t`, and that of the model alone where there are none. The model runs
-    once for all settings. Memory holds scores of `[batch_size, chunk_length, size + chunk_length]` at a time,
-    however long the text is.
+    once for all settings. Memory holds scores of `[batch_size, chunk_length, size + chunk_length]` at a time.
 
     Args:
-        model: a language model of this package.
-        input_ids: `[N]` token ids.
         caches: the settings to score the text with.
-        batch_size: rows that the text is cut into, each with an empty state and an empty cache at its start.
-        chunk_length: tokens of a row in one call of the model. It does not change the result.
+        model, input_ids, batch_size, chunk_length: see `stream_log_likelihood`, also for the errors. Each row has an
+            empty cache at its start.
 
     Returns:
         For each of the settings the natural log probabilities of the tokens, `[N]` in float64.
 
     Raises:
-        ValueError: as `stream_log_likelihood`, and for settings out of their range.
+        ValueError: also for settings out of their range.
     """  # noqa: E501
     for cache in caches:
         cache.check()
@@ -141,7 +129,7 @@ def _cache_log_probabilities(
     Args:
         scores: `h_t . h_i`, `[B, T, M + T]`.
         repeated: whether the word after `i` is the one after `t`, likewise.
-        past: how many positions before the first row's own are among the columns.
+        past: `M`.
         size, flatness: see `CachePointer`.
     """
     length, num_columns = scores.shape[1:]

@@ -72,18 +72,16 @@ def dynamic_log_probabilities(
     when their words were read, by the weights of that time. The model runs once for all caches.
 
     Args:
-        model: a language model of this package.
-        input_ids: `[N]` token ids.
         settings: see `DynamicEvaluation`.
         caches: see `cached_log_probabilities`; by default the model is alone.
         gradient_rms: for each of the model's parameters that are trained, see `gradient_root_mean_squares`.
-        batch_size: rows that the text is cut into; their gradients are averaged.
+        model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
 
     Returns:
         For each of the caches the natural log probabilities of the tokens, `[N]` in float64.
 
     Raises:
-        ValueError: as `stream_log_likelihood`, for settings out of their range, and if no parameter is trained.
+        ValueError: also for settings out of their range, and if no parameter is trained.
         DynamicEvaluationDiverged: where the learning rate is so high that the weights become infinite.
     """
     for checked in (settings, *caches):
@@ -116,11 +114,7 @@ def dynamic_log_probabilities(
 def _rates(
     settings: DynamicEvaluation, weights: Sequence[torch.Tensor], gradient_rms: Sequence[torch.Tensor] | None
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """For each weight the share that it decays by, and what its gradient is divided by.
-
-    Raises:
-        ValueError: if `gradient_rms` is not of this model.
-    """
+    """For each weight the share that it decays by, and what its gradient is divided by."""
     if gradient_rms is None:
         return [weights[0].new_tensor(settings.decay)] * len(weights), [weights[0].new_ones(())] * len(weights)
     if [rms.shape for rms in gradient_rms] != [weight.shape for weight in weights]:
@@ -140,19 +134,12 @@ def gradient_root_mean_squares(
     batch_size: int = 20,
     chunk_length: int = 70,
 ) -> list[torch.Tensor]:
-    """The root of the mean square of the gradient of each weight, over batches of the training text.
+    """The root of the mean square of each parameter's gradient, in the order of `parameters()`, over a training text.
 
-    Args:
-        model: a language model that returns a `state`. Its weights are not changed; it runs without dropout.
-        input_ids: `[N]` token ids of training text.
-        batch_size: rows that the text is cut into.
-        chunk_length: tokens of a row in a batch.
-
-    Returns:
-        A tensor for each of the model's parameters that are trained, in the order of `parameters()`.
+    The text `[N]` is read in batches, see `stream_log_likelihood`, without dropout; the weights are not changed.
 
     Raises:
-        ValueError: as `stream_log_likelihood`, and if no parameter is trained.
+        ValueError: if no parameter is trained.
     """
     state, num_batches = None, 0
     with _adapted_weights(model) as (weights, _):
@@ -167,10 +154,9 @@ def gradient_root_mean_squares(
 
 @contextmanager
 def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Parameter], list[torch.Tensor]]]:
-    """Within the block the model is in evaluation mode; afterwards it has its own weights and mode again.
+    """Yields the parameters that are trained, and copies of their values.
 
-    Yields:
-        The parameters that require a gradient, and copies of their values.
+    Within the block the model is in evaluation mode; afterwards it has its own weights and mode again.
     """
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not weights:

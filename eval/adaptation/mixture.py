@@ -21,12 +21,7 @@ def add_mixture_option(parser: argparse.ArgumentParser) -> None:
 
 
 def check_mixture(options: argparse.Namespace, names: Mapping[str, str]) -> None:
-    """Raises a `ValueError` if a mixture is asked for, and other options do not fit it.
-
-    Args:
-        options: those of the command line.
-        names: the name of every text, by what the command line calls it.
-    """
+    """Raises a `ValueError` if a mixture is asked for and other options do not fit; `names` are those of the texts."""
     if options.mix and len(options.models) < 2:
         raise ValueError("--mix needs several models")
     if options.mix and options.tune not in names:
@@ -42,14 +37,13 @@ def mix(
     """Chooses the weights, and mixes the models on every text.
 
     Args:
-        tuning_text: the text that the weights are chosen by.
+        tuning_text: the text that the weights are chosen by, and
         tuning_tokens: by how many tokens of it; `None`: by all.
         models: their names.
         log_probabilities: of each model, by text, those of its tokens, `[N]`.
 
     Returns:
-        A description for the results file (`weights`, a list of `model` and `weight`, and `tuning`), and the log
-        probabilities of the mixture by text.
+        `weights` and `tuning` for the results file, and the log probabilities of the mixture by text.
     """
     tuning = [own[tuning_text][:tuning_tokens] for own in log_probabilities]
     weights = mixture_weights(torch.stack(tuning))
@@ -65,17 +59,14 @@ def mix(
 
 
 def mixture_weights(log_probabilities: torch.Tensor) -> torch.Tensor:
-    """The weights with which the mixture gives tokens the highest likelihood.
+    """The weights `[M]` with which a mixture of M models gives N tokens the highest likelihood; they sum to 1.
 
     They are found by expectation maximisation (Jelinek & Mercer 1980): each token is shared out among the models in
     proportion to what they contribute to its probability, and a model's new weight is the mean of its shares. The log
     likelihood is concave in the weights and grows with every step.
 
     Args:
-        log_probabilities: `[M, N]`, of each of N tokens by each of M models.
-
-    Returns:
-        `[M]`, which sum to 1.
+        log_probabilities: `[M, N]`.
     """
     weights = torch.full((len(log_probabilities),), 1 / len(log_probabilities), dtype=torch.float64)
     previous = -torch.inf

@@ -137,7 +137,7 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     """Checks the options, and returns the adaptation that they name, or `None`.
 
     Args:
-        options: with those that `add_adaptation_options` and `add_mixture_option` add.
+        options: those of the command line, `--mix` among them.
         names: the name of every text, by what the command line calls it.
 
     Raises:
@@ -201,9 +201,6 @@ def adapt(
     """Chooses the settings, and scores every text with them.
 
     Args:
-        adaptation: what to do.
-        model: a language model of this package.
-        tokenizer: its tokenizer.
         texts: the lines of each text, by its name.
         batch_size: rows that a text is cut into.
 

@@ -54,20 +54,15 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
 
 
 class Treebank:
-    """Reads the gold trees that the options name, without sentences of punctuation alone.
+    """The gold trees that the options name, without sentences of punctuation alone.
 
-    They are read when this is made, so that a file that cannot be read is no surprise after a model has been loaded;
-    and once more where the model reads treebanks in another way than the options or the papers.
-
-    Raises:
-        FileNotFoundError: if there are no such files.
-        ValueError: if they cannot be read.
+    They are read when this is made, before any model is loaded; and once more where the model reads treebanks in
+    another way than the options or the papers.
 
     Attributes:
         name: the paths, or that of the dataset.
         trees: the trees.
-        by_file: the indices of the trees of each file, by its name without suffixes; files of one name are one. A
-            dataset has no files.
+        by_file: the indices of the trees of each file, by its name without suffixes; empty for a dataset.
         num_left_out: how many sentences have no word.
         preprocessing: how they were read.
     """
@@ -113,7 +108,8 @@ class Treebank:
     def _read(self, preprocessing: Preprocessing) -> None:
         options = self.options
         if len(options.treebank) > 1 or _has_trees(Path(options.treebank[0])):
-            named = [(_part(file), read_treebank(file, preprocessing)) for file in treebank_files(options.treebank)]
+            files = treebank_files(options.treebank)
+            named = [(file.name.partition(".")[0], read_treebank(file, preprocessing)) for file in files]
         else:
             rows = read_string_column(options.treebank[0], options.config, options.split, options.column)
             named = [(None, gold_trees_from_brackets(rows, preprocessing))]
@@ -149,8 +145,3 @@ def _has_trees(path: Path) -> bool:
         or path.name.lower().endswith(SUFFIXES)
         or any(file.name.lower().endswith(SUFFIXES) for file in path.rglob("*"))
     )
-
-
-def _part(file: Path) -> str:
-    """A file's name without suffixes."""
-    return file.name.partition(".")[0]

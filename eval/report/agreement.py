@@ -24,10 +24,9 @@ def agreement_summary(parsers: Sequence[dict], agreement: np.ndarray) -> dict:
         agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.
 
     Returns:
-        `parsers`, each with its mean agreement with three kinds of others (`None` where there is no other of the
-        kind); `matrix`, the agreement; and `rank_correlation`: by kind, Spearman's correlation of agreement and
-        `sentence_f1` over all parsers ("all") and over those with the same name of layer, `None` where fewer than
-        `FEWEST_RANKS` can be ranked.
+        `parsers`, each with its mean agreement with three kinds of others (`None` where there is none); `matrix`, the
+        agreement; and `rank_correlation`: by kind, Spearman's of agreement and `sentence_f1` over all parsers ("all")
+        and over those with the same name of layer, `None` where fewer than `FEWEST_RANKS` can be ranked.
     """
     models, trees = (np.array([parser[name] for parser in parsers]) for name in ("model", "trees"))
     same_model, same_layer = models[:, None] == models, trees[:, None] == trees

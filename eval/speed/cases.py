@@ -193,7 +193,7 @@ def measure_parsing(
 
 
 def measure_losses(quick: bool, text: Path) -> tuple[dict[str, list[float]], list[Row]]:
-    """Losses of the first training steps by the fast path and by the reference, from the same seed.
+    """Losses of the first training steps by path and precision, from the same seed.
 
     Returns:
         The curves, and for each the largest relative difference from the reference in float32.
