@@ -133,11 +133,6 @@ def test_gradient_statistics_are_the_root_mean_square_over_batches(model, stream
     torch.testing.assert_close(gradient_root_mean_squares(model, stream, 2, 5), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_without_learning_rate_it_is_plain_evaluation(model, stream):
-    (found,) = dynamic_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0))
-    assert found.sum().item() == pytest.approx(stream_log_likelihood(model, stream).total_log_likelihood, rel=1e-9)
-
-
 def test_a_text_that_repeats_itself_gets_more_probable(stream):
     model = KINDS["onlstm"].make(eos_token_id=EOS, weight_dropout=0.0)
     text = stream.repeat(8)
@@ -179,9 +174,6 @@ def test_weights_are_restored_where_the_learning_rate_is_too_high(stream):
 def test_settings_out_of_range_are_refused(stream, settings):
     with pytest.raises(ValueError, match="dynamic evaluation needs"):
         dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, settings)
-
-
-def test_a_cache_out_of_range_is_refused(stream):
     with pytest.raises(ValueError, match="a cache needs"):
         dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)])
 
