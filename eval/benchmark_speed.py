@@ -1,7 +1,6 @@
 """Speed of every path of the recurrence against the readable loop and against nn.LSTM.
 
     python eval/benchmark_speed.py --output speed.json
-    python eval/benchmark_speed.py --cases recurrence step --size small --threads 2
     python eval/benchmark_speed.py --cases step --recipe prpn_lm_ptb
     python eval/benchmark_speed.py --cases parsing --treebank wsj.mrg
     python eval/benchmark_speed.py --cases neighbours --threads 2 --rounds 5
@@ -14,112 +13,111 @@ the rounds are printed.
 """
 
 import argparse
-import shlex
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.results_files import check_writable
 from eval.report.tables import format_table, markdown_table
 from eval.report.tasks import SPEED
 from eval.speed.cases import (
-    MODELS,
-    Row,
+    LSTM,
+    REFERENCE,
+    TINY_MODEL,
     measure_losses,
     measure_parsing,
     measure_recurrence,
     measure_step,
 )
-from eval.speed.measurement import forbid_tf32
+from eval.speed.measurement import Outcome, Row, Spread, ratios
 from eval.speed.neighbours import measure_neighbours
-from eval.speed.outcome_table import machine_line, print_outcome, summary_table
+from eval.task import run_task, task_parser
 from onlstm_hf import ONLSTMConfig
 from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.process_memory import keep_freed_memory
-from onlstm_hf.utils.programs import positive_integer, run_program
-from onlstm_hf.utils.results_file import write_results
+from onlstm_hf.utils.programs import positive_integer
+from onlstm_hf.utils.results_file import describe_machine
 
 CASES = ("recurrence", "step", "parsing", "neighbours")
-DEFAULT_CASES = CASES[:-1]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("benchmark_speed.py", lambda: benchmark_speed(options, arguments))
+    return run_task("eval/benchmark_speed.py", build_parser(), benchmark_speed, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument(
-        "--cases",
-        nargs="*",
-        choices=CASES,
-        default=DEFAULT_CASES,
-        metavar="CASE",
-        help=f"of {', '.join(CASES)} (all but the last)",
+        "--cases", nargs="*", choices=CASES, default=CASES[:-1], metavar="CASE", help=f"of {', '.join(CASES)}"
     )
-    parser.add_argument("--size", choices=["full", "small"], default="full", help="size of the models (%(default)s)")
-    parser.add_argument("--recipe", metavar="NAME", help="a recipe of training/recipes, for the case step")
+    parser.add_argument("--recipe", metavar="NAME", help="a recipe of training/recipes, for step (onlstm_ptb)")
     parser.add_argument("--quick", action="store_true", help="tiny models and two rounds: whether everything runs")
     parser.add_argument("--rounds", type=positive_integer, metavar="N", help="turns of every contestant (7)")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="cuda if there is a GPU, else cpu")
     parser.add_argument("--threads", type=positive_integer, metavar="N", help="threads of the CPU")
     parser.add_argument("--treebank", metavar="PATH", help="gold trees whose sentences are parsed; else random ones")
     parser.add_argument("--loss-curves", metavar="FILE", help="also compare the losses of training on this text")
-    parser.add_argument("--loss-steps", type=positive_integer, default=200, metavar="N", help="updates (%(default)s)")
-    parser.add_argument(
-        "--loss-overrides",
-        default="--batch_size=8 --bptt_length=35",
-        metavar="ARGUMENTS",
-        help="overrides of the recipe onlstm_ptb_small, which is trained for the curves (%(default)s)",
-    )
-    parser.add_argument("--output", metavar="FILE", help="everything that was measured, as JSON")
     parser.add_argument("--markdown", action="store_true", help="print the summary as a Markdown table")
     return parser
 
 
-def benchmark_speed(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Measures the cases, prints each as it comes and a summary at the end, and writes the file."""
-    check_writable(options.output)
+def benchmark_speed(options: argparse.Namespace) -> dict:
+    """Measures the cases, prints each as it comes and a summary at the end, and returns all of it."""
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if options.threads:
         torch.set_num_threads(options.threads)
-    forbid_tf32()
-    size = "quick" if options.quick else options.size
-    rounds = options.rounds or (2 if options.quick else 7)
-    print(machine_line(device), flush=True)
+    # Products of float32 on a GPU are what their name says, for all libraries alike.
+    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
+    quick, rounds = options.quick, options.rounds or (2 if options.quick else 7)
+    recipe = options.recipe or ("onlstm_ptb_small" if quick else "onlstm_ptb")
+    print(", ".join(f"{name}: {value}" for name, value in describe_machine(device).items()), flush=True)
     results = {"task": SPEED, "device": device.type, "rounds": rounds}
     rows: list[Row] = []
     measures = {
-        "recurrence": lambda: measure_recurrence(size, rounds, device),
-        "step": lambda: measure_step(size, rounds, device, options.recipe),
-        "parsing": lambda: measure_parsing(size, rounds, device, read_sentences(options, size)),
-        "neighbours": lambda: measure_neighbours(size, rounds),
+        "recurrence": lambda: measure_recurrence(quick, rounds, device),
+        "step": lambda: measure_step(quick, rounds, device, recipe),
+        "parsing": lambda: measure_parsing(quick, rounds, device, read_sentences(options)),
+        "neighbours": lambda: measure_neighbours(quick, rounds),
     }
     for case, measure in measures.items():
         if case in options.cases:
             outcomes = measure()
-            results[case] = list(map(print_outcome, outcomes))
-            rows += [row for outcome in outcomes for row in outcome.rows]
+            for outcome in outcomes:
+                print(f"\n{outcome.title}\n{contestants_table(outcome)}", flush=True)
+                for name, reason in outcome.left_out.items():
+                    print(f"{name} was left out: {reason}")
+                rows += outcome.rows
+            results[case] = list(map(asdict, outcomes))
     if options.loss_curves:
-        overrides = shlex.split(options.loss_overrides)
-        results["loss_curves"], loss_rows = measure_losses(Path(options.loss_curves), overrides, options.loss_steps)
+        results["loss_curves"], loss_rows = measure_losses(quick, Path(options.loss_curves))
         rows += loss_rows
-    print(f"\n{summary_table(rows, markdown_table if options.markdown else format_table)}")
-    if options.output:
-        results["rows"] = [row.to_dict() for row in rows]
-        write_results(options.output, results, "eval/benchmark_speed.py", arguments)
+    as_table = markdown_table if options.markdown else format_table
+    summary = [[row.case, row.figure, str(Spread.of(row.rounds))] for row in rows]
+    print(f"\n{as_table(['case', 'figure', 'median (quartiles)'], summary)}")
+    return results | {"rows": [row.to_dict() for row in rows]}
 
 
-def read_sentences(options: argparse.Namespace, size: str) -> list[list[int]]:
+def contestants_table(outcome: Outcome) -> str:
+    """The speed of every contestant, also relative to the reference and to LSTM layers of its precision or sizes."""
+    seconds, rows = outcome.seconds, []
+    reference = next((times for name, times in seconds.items() if name.startswith(REFERENCE)), None)
+    for name, times in seconds.items():
+        speed = Spread.of(outcome.num_tokens / time for time in times)
+        lstm = seconds.get(f"{LSTM} {name.partition(' ')[2]}")
+        faster = "" if reference is None else str(Spread.of(ratios(reference, times)))
+        slower = "" if lstm is None else str(Spread.of(ratios(times, lstm)))
+        rows.append([name, str(speed), faster, slower])
+    return format_table(["path", "tokens/s", f"speed / {REFERENCE}", f"time / {LSTM}"], rows)
+
+
+def read_sentences(options: argparse.Namespace) -> list[list[int]]:
     """Token ids of the sentences to parse; words are numbered as they come, as random weights know none of them."""
-    vocab_size = MODELS[size].get("vocab_size", ONLSTMConfig().vocab_size)
+    vocab_size = TINY_MODEL["vocab_size"] if options.quick else ONLSTMConfig().vocab_size
     if not options.treebank:
         generator = torch.Generator().manual_seed(0)
         lengths = torch.randint(3, 41, (12 if options.quick else 3914,), generator=generator).tolist()

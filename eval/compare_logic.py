@@ -13,9 +13,10 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.report.by_task.logic import PUBLISHED_NOTE, draw_accuracies, logic_table
-from eval.report.results_files import check_writable, read_results
+from eval.report.results_files import read_results
 from eval.report.tables import format_table
 from eval.report.tasks import LOGICAL_INFERENCE
+from eval.task import check_writable
 from onlstm_hf.logic.formulas import MAX_OPERATORS
 from onlstm_hf.utils.programs import run_program
 
@@ -29,7 +30,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="results.json of training/train_logic.py")
-    parser.add_argument("--names", nargs="+", metavar="NAME", help="names of the runs, in their order")
     parser.add_argument("--plot", metavar="FILE", help="the figure; its kind is that of the ending (.png, .svg, .pdf)")
     return parser
 
@@ -38,9 +38,7 @@ def compare_logic(options: argparse.Namespace) -> None:
     """Prints the table and draws the figure."""
     check_writable(options.plot)
     runs = [read_results(path, [LOGICAL_INFERENCE]) for path in options.results]
-    names = options.names or [run["name"] for run in runs]
-    if len(names) != len(runs):
-        raise ValueError(f"there are {len(runs)} results and {len(names)} names")
+    names = [run["name"] for run in runs]
     print(f"accuracy by number of operators, in per cent; {MAX_OPERATORS} means {MAX_OPERATORS} or more\n")
     print(format_table(*logic_table(names, runs)))
     print(f"\n{PUBLISHED_NOTE}")

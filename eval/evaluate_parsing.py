@@ -20,6 +20,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -27,22 +28,21 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.data.treebanks import Treebank, add_treebank_options
-from eval.report.agreement import ALL, agreement_summary, agreement_table
+from eval.report.agreement import agreement_summary, agreement_table
 from eval.report.by_task.parsing import (
     INTERVAL_NOTE,
+    MAX_WORDS,
     PUBLISHED,
-    PUBLISHED_MAX_WORDS,
     PUBLISHED_NOTE,
     group_table,
     parsing_table,
-    published_rows,
     source_name,
     summarize,
 )
-from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import check_table_name, format_table, write_table
 from eval.report.tasks import PARSING
-from onlstm_hf.scoring.agreement import tree_agreement
+from eval.task import check_writable, describe_checkpoint, run_task, task_parser
+from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import TIES, average_trees
@@ -57,10 +57,8 @@ from onlstm_hf.utils.programs import (
     add_code_option,
     add_implementation_option,
     positive_integer,
-    run_program,
     split_weight,
 )
-from onlstm_hf.utils.results_file import write_results
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # The trees of one source (a layer, or the model where it gives only one tree) for all sentences, by its name.
@@ -69,45 +67,26 @@ Trees = dict[str, list[InducedTree]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("evaluate_parsing.py", lambda: evaluate_parsing(options, arguments))
+    return run_task("eval/evaluate_parsing.py", build_parser(), evaluate_parsing, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument(
-        "models",
-        nargs="*",
-        metavar="MODEL",
-        help="checkpoint folder or name on the Hub; several; MODEL=WEIGHT counts as much in the average of --ensemble",
+        "models", nargs="*", metavar="MODEL", help="checkpoint folder or name on the Hub; several; or MODEL=WEIGHT"
     )
     parser.add_argument(
-        "--trees-from",
-        nargs="+",
-        default=[],
-        metavar="FILE",
-        help="trees.jsonl.xz of finished training runs, in the place of their checkpoints or besides others; or "
-        "FILE=WEIGHT",
+        "--trees-from", nargs="+", default=[], metavar="FILE", help="trees.jsonl.xz of training runs; or FILE=WEIGHT"
     )
     add_treebank_options(parser)
-    parser.add_argument(
-        "--by-file",
-        action="store_true",
-        help="also a table of sentence F1 with a row for each file of the treebank, for instance for each genre",
-    )
-    parser.add_argument(
-        "--by-length",
-        action="store_true",
-        help="also a table of sentence F1 with a row for sentences of 1 to 10 words, 11 to 20, and so on up to 40",
-    )
+    parser.add_argument("--by-file", action="store_true", help="also a table with a row for each file of the treebank")
+    parser.add_argument("--by-length", action="store_true", help="also a table with a row for every ten words")
     parser.add_argument(
         "--layer",
         type=layer_number,
         default="all",
         metavar="N|all|own",
-        help="layer that makes the trees, counted from 0: 1 is the papers' layer 2; own: the one that each model's "
-        "parse() takes (%(default)s)",
+        help="layer that makes the trees, counted from 0; own: the one that a model's parse() takes (%(default)s)",
     )
     parser.add_argument(
         "--branching-bias",
@@ -118,28 +97,19 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--ensemble",
         action="store_true",
-        help="also average the trees of all models and layers: the binary tree that agrees best with all of them",
+        help="also average the trees of all models and layers, each with the WEIGHT of its model (1)",
     )
     parser.add_argument(
         "--ties",
         nargs="+",
         choices=TIES,
         default=["random", "right"],
-        help="choice among equally good trees of an average, a row each: any of them with the same probability, or "
-        "the one that branches most to the right or to the left (random right)",
+        help="choice among equally good trees of an average, a row each (random right)",
     )
     parser.add_argument(
         "--agreement",
         action="store_true",
-        help="also say how far models and layers agree with one another, which needs no gold tree, and how that goes "
-        "with their F1; with --ensemble, also an average in which each counts by its agreement with all others",
-    )
-    parser.add_argument(
-        "--max-words",
-        type=positive_integer,
-        default=PUBLISHED_MAX_WORDS,
-        metavar="N",
-        help="sentences of at most so many words are scored by themselves, too (%(default)s)",
+        help="also say how far models and layers agree; with --ensemble, also an average weighted by agreement",
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of random baselines, ties and intervals (%(default)s)"
@@ -147,37 +117,28 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sentences-read",
         choices=["yes", "no"],
-        help="say in the results if the models have read the words of the sentences in their training text",
+        help="store whether the training text had these sentences",
     )
-    parser.add_argument(
-        "--note", metavar="TEXT", help="a remark to print and store, for instance on the training text"
-    )
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    parser.add_argument("--note", metavar="TEXT", help="a remark to print and store")
     add_code_option(parser)
     add_implementation_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
     parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
+    parser.add_argument("--figure", metavar="FILE", help="picture (.svg or .png) of all trees of one sentence")
     parser.add_argument(
-        "--figure", metavar="FILE", help="a picture (.svg or .png) of the gold and the induced trees of one sentence"
-    )
-    parser.add_argument(
-        "--figure-sentence",
-        type=positive_integer,
-        default=1,
-        metavar="N",
-        help="number of the sentence, counted from 1 (%(default)s)",
+        "--figure-sentence", type=positive_integer, default=1, metavar="N", help="its number, from 1 on (%(default)s)"
     )
     return parser
 
 
 def layer_number(text: str) -> int | str:
-    """An argument that is a layer, counted from 0, all of them, or each model's own."""
+    """The type of an argument that is a layer, all of them, or each model's own."""
     return text if text in ("all", "own") else int(text)
 
 
-def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Parses the treebank with every model and layer asked for, prints the table and writes the files."""
-    check_writable(options.output, options.trees, options.table, options.figure)
+def evaluate_parsing(options: argparse.Namespace) -> dict:
+    """Parses the treebank with every model and layer asked for, prints the table, writes files, returns results."""
+    check_writable(options.trees, options.table, options.figure)
     check_table_name(options.table)
     if not options.models + options.trees_from:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
@@ -207,59 +168,65 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         models.append({"model": name, **known, "parse_layer": stored.parse_layer})
     gold = treebank.trees
     check_figure_sentence(options, len(gold))
-    parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
-    if short := [index for index, tree in enumerate(gold) if len(tree.words) <= options.max_words]:
-        parts["short"] = short
-    pairs = progress_bar(zip(models, parses, strict=True), total=len(models), description="scoring", unit="model")
-    for model, trees in pairs:
-        model["scores"] = {part: score(trees, gold, indices, options.seed) for part, indices in parts.items()}
+
     members = [trees for sources in parses for trees in sources.values()]
     if (options.ensemble or options.agreement) and len(members) == 1:
         raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
-    agreement = summarize_agreement(names, models, members) if options.agreement else None
+    agreement = tree_agreement(members) if options.agreement else None
     further: Trees = {}
     if options.ensemble:
-        weightings: dict[str, list[float] | None] = {"": None}
+        weightings: dict[str, Sequence[float] | None] = {"": None}
         if is_weighted:
             counted = zip(weights, parses, strict=True)
             weightings = {", weighted": [weight for weight, sources in counted for _ in sources]}
-        if agreement:
-            weightings[", by agreement"] = [parser[ALL] for parser in agreement["parsers"]]
-        for (weighted, of_members), ties in product(weightings.items(), dict.fromkeys(options.ties)):
-            generator = np.random.default_rng(options.seed)
-            sentences = progress_bar(
-                zip(*members, strict=True), total=len(gold), description="averaging", unit="sentence"
-            )
-            further[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
-                average_trees(trees, of_members, ties=ties, seed=generator) for trees in sentences
-            ]
-    others = {part: score_others(further, gold, indices, options.seed) for part, indices in parts.items()}
-    summaries = {
-        part: summarize_rows([model["scores"][part] for model in models], rows, options.seed)
-        for part, rows in others.items()
-    }
-    by_group = {}
-    if options.by_file:
-        by_group["by_file"] = summarize_groups(treebank.by_file, gold, parses, further, options.seed)
-    if options.by_length:
-        by_group["by_length"] = summarize_groups(groups_by_length(gold), gold, parses, further, options.seed)
+        if options.agreement:
+            weightings[", by agreement"] = mean_agreement(agreement, np.ones_like(agreement, dtype=bool)).tolist()
+        further = average_members(members, weightings, options)
 
-    header, rows = parsing_table(summaries, options.max_words)
-    if treebank.is_read_as_in_the_papers:  # other figures are not of this language
-        rows += [[], *published_rows(options.max_words, len(header))]
+    parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
+    if short := [index for index, tree in enumerate(gold) if len(tree.words) <= MAX_WORDS]:
+        parts["short"] = short
+    scored = {part: score(gold, parses, further, indices, options.seed) for part, indices in parts.items()}
+    summaries = {part: scores.summary for part, scores in scored.items()}
+    for index, model in enumerate(models):
+        model["scores"] = {part: _as_dictionaries(scores.of_models[index]) for part, scores in scored.items()}
+    groups = {"by_file": treebank.by_file} if options.by_file else {}
+    groups |= {"by_length": groups_by_length(gold)} if options.by_length else {}
+    by_group = {
+        kind: {
+            name: {
+                "num_sentences": len(indices),
+                "num_words": sum(len(gold[index].words) for index in indices),
+                "summary": score(gold, parses, further, indices, options.seed, num_resamples=0).summary,
+            }
+            for name, indices in found.items()
+            if indices
+        }
+        for kind, found in groups.items()
+    }
+    if options.agreement:
+        parsers = [
+            {"model": model["model"], "trees": source, "sentence_f1": scores["sentence_f1"]}
+            for model in models
+            for source, scores in model["scores"]["all"].items()
+        ]
+        agreement = agreement_summary(parsers, agreement)
+
+    is_english = treebank.is_read_as_in_the_papers  # other figures are not of this language
+    header, rows = parsing_table(summaries, has_published=is_english)
     protocol = f"{treebank.describe()}; {PROTOCOL}"
     print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
     if treebank.num_left_out:
         print(f"{treebank.num_left_out} sentences without a word are left out")
-    print("\n" + format_table(header, rows))
-    print(f"\n{INTERVAL_NOTE}")
+    print(f"\n{format_table(header, rows)}\n\n{INTERVAL_NOTE}")
     for kind, summary in by_group.items():
         print(f"\n{format_table(*group_table(kind, summary))}")
     by_model = ", by model" if len(models) > 1 else ""
-    print(f"\nunknown words{by_model}: {', '.join(share(model['unknown_words']) for model in models)}")
+    shares = ["?" if model["unknown_words"] is None else f"{100 * model['unknown_words']:.1f} %" for model in models]
+    print(f"\nunknown words{by_model}: {', '.join(shares)}")
     if agreement:
         print(f"\n{format_table(*agreement_table(agreement))}")
-    if treebank.is_read_as_in_the_papers:
+    if is_english:
         print(f"\n{PUBLISHED_NOTE}")
     if options.sentences_read:
         print(f"\nsentences read in training: {options.sentences_read}")
@@ -271,37 +238,31 @@ def evaluate_parsing(options: argparse.Namespace, arguments: Sequence[str]) -> N
         write_trees(options.trees, gold, dict(zip(names, parses, strict=True)), further)
     if options.figure:
         draw_trees(options, gold, dict(zip(names, parses, strict=True)), further)
-    if options.output:
-        results = {
-            "task": PARSING,
-            "models": [model | {"scores": _as_dictionaries(model["scores"])} for model in models],
-            "others": _as_dictionaries(others),
-            **({"agreement": agreement} if agreement else {}),
-            "summary": summaries,
-            **by_group,
-            "treebank": treebank.name,
-            "protocol": {
-                "description": protocol,
-                "preprocessing": treebank.preprocessing.to_dict(),
-                "sentences_without_words": treebank.num_left_out,
-                "branching_bias": options.branching_bias,
-                "seed": options.seed,
-            },
-            **({"weights": weights} if is_weighted else {}),
-            "sentences_read": options.sentences_read,
-            "note": options.note,
-            "max_words": options.max_words,
-            **(
-                {"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}}
-                if treebank.is_read_as_in_the_papers
-                else {}
-            ),
-        }
-        write_results(options.output, results, "eval/evaluate_parsing.py", arguments)
+    return {
+        "task": PARSING,
+        "models": models,
+        "others": {part: _as_dictionaries(scores.others) for part, scores in scored.items()},
+        **({"agreement": agreement} if agreement else {}),
+        "summary": summaries,
+        **by_group,
+        "treebank": treebank.name,
+        "protocol": {
+            "description": protocol,
+            "preprocessing": treebank.preprocessing.to_dict(),
+            "sentences_without_words": treebank.num_left_out,
+            "branching_bias": options.branching_bias,
+            "seed": options.seed,
+        },
+        **({"weights": weights} if is_weighted else {}),
+        "sentences_read": options.sentences_read,
+        "note": options.note,
+        "max_words": MAX_WORDS,
+        **({"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}} if is_english else {}),
+    }
 
 
-def _as_dictionaries(scores: dict[str, dict[str, ParsingScores]]) -> dict[str, dict[str, dict]]:
-    return {part: {name: row.to_dict() for name, row in rows.items()} for part, rows in scores.items()}
+def _as_dictionaries(scores: Mapping[str, ParsingScores]) -> dict[str, dict]:
+    return {name: row.to_dict() for name, row in scores.items()}
 
 
 def parse_layers(
@@ -335,14 +296,20 @@ def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | 
     return parse_layer if options.layer == "own" else options.layer
 
 
-def summarize_agreement(names: Sequence[str], models: list[dict], members: list[list[InducedTree]]) -> dict:
-    """`agreement_summary` of all models and layers, in the order of `members`."""
-    parsers = [
-        {"model": name, "trees": source, "sentence_f1": scores.sentence_f1}
-        for name, model in zip(names, models, strict=True)
-        for source, scores in model["scores"]["all"].items()
-    ]
-    return agreement_summary(parsers, tree_agreement(members))
+def average_members(
+    members: Sequence[list[InducedTree]], weightings: Mapping[str, Sequence[float] | None], options: argparse.Namespace
+) -> Trees:
+    """The averages of several parsers' trees with each of the weightings and each choice among equally good trees."""
+    averages = {}
+    for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
+        generator = np.random.default_rng(options.seed)
+        sentences = progress_bar(
+            zip(*members, strict=True), total=len(members[0]), description="averaging", unit="sentence"
+        )
+        averages[f"ensemble of {len(members)}{weighted}, {ties} ties"] = [
+            average_trees(trees, weights, ties=ties, seed=generator) for trees in sentences
+        ]
+    return averages
 
 
 def check_figure_sentence(options: argparse.Namespace, num_sentences: int) -> None:
@@ -356,28 +323,35 @@ def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
     return [tree.words for tree in gold]
 
 
-def share(fraction: float | None) -> str:
-    """In per cent; a question mark for what is not known."""
-    return "?" if fraction is None else f"{100 * fraction:.1f} %"
+class Scores(NamedTuple):
+    """Scores of some sentences by the name of their trees: of each model, of averages and baselines, and of all."""
+
+    of_models: list[dict[str, ParsingScores]]
+    others: dict[str, ParsingScores]
+    summary: dict[str, dict]
 
 
 def score(
-    trees: Trees, gold: list[GoldTree], indices: Sequence[int], seed: int, **options: int
-) -> dict[str, ParsingScores]:
-    """Scores of each source of trees on some of the sentences; `options` go to `score_parses`."""
-    chosen_gold = [gold[index] for index in indices]
-    return {
-        source: score_parses([induced[index] for index in indices], chosen_gold, seed=seed, **options)
-        for source, induced in trees.items()
-    }
+    gold: list[GoldTree], parses: list[Trees], further: Trees, indices: Sequence[int], seed: int, **options: int
+) -> Scores:
+    """Scores some of the sentences, also by the baselines; `options` go to `score_parses`.
 
+    The summary has `summarize` over the models that have a row, and of each average and baseline by itself.
+    """
+    chosen = [gold[index] for index in indices]
 
-def score_others(
-    further: Trees, gold: list[GoldTree], indices: Sequence[int], seed: int, **options: int
-) -> dict[str, ParsingScores]:
-    """Scores of ensembles and baselines on some of the sentences."""
-    baselines = score_baselines([gold[index] for index in indices], seed, **options)
-    return score(further, gold, indices, seed, **options) | baselines
+    def score_all(trees: Trees) -> dict[str, ParsingScores]:
+        return {
+            source: score_parses([induced[index] for index in indices], chosen, seed=seed, **options)
+            for source, induced in trees.items()
+        }
+
+    of_models = [score_all(trees) for trees in progress_bar(parses, description="scoring", unit="model")]
+    others = score_all(further) | score_baselines(chosen, seed, **options)
+    names = dict.fromkeys(name for rows in of_models for name in rows)
+    rows = {name: [scores[name] for scores in of_models if name in scores] for name in names}
+    rows |= {name: [scores] for name, scores in others.items()}
+    return Scores(of_models, others, {name: summarize(scores, seed) for name, scores in rows.items()})
 
 
 def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
@@ -390,35 +364,8 @@ def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
     return groups
 
 
-def summarize_groups(
-    groups: Mapping[str, Sequence[int]], gold: list[GoldTree], parses: list[Trees], further: Trees, seed: int
-) -> dict[str, dict]:
-    """`num_sentences`, `num_words` and the `summary` of `summarize_rows` for each group of sentences."""
-    summaries = {}
-    for name, indices in groups.items():
-        if indices:
-            scores_of_models = [score(trees, gold, indices, seed, num_resamples=0) for trees in parses]
-            others = score_others(further, gold, indices, seed, num_resamples=0)
-            summaries[name] = {
-                "num_sentences": len(indices),
-                "num_words": sum(len(gold[index].words) for index in indices),
-                "summary": summarize_rows(scores_of_models, others, seed),
-            }
-    return summaries
-
-
-def summarize_rows(
-    scores_of_models: Sequence[dict[str, ParsingScores]], others: dict[str, ParsingScores], seed: int
-) -> dict[str, dict]:
-    """`summarize` over the models that have a row, and of each ensemble and baseline by itself."""
-    names = dict.fromkeys(name for rows in scores_of_models for name in rows)
-    scores = {name: [rows[name] for rows in scores_of_models if name in rows] for name in names}
-    scores |= {name: [row] for name, row in others.items()}
-    return {name: summarize(rows, seed) for name, rows in scores.items()}
-
-
 def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:
-    """Writes one JSON object a sentence: the gold tree, and that of each model's layers and of each ensemble."""
+    """Writes one JSON object a sentence: the gold tree, those of each model's layers, and the averages."""
     with written_file(path) as file:
         for index, gold_tree in enumerate(gold):
             induced = {

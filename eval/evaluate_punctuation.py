@@ -16,9 +16,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.results_files import check_writable
 from eval.report.tables import format_table
 from eval.report.tasks import PUNCTUATION
+from eval.task import run_task, task_parser
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.trees.brackets import BracketNode, read_brackets
 from onlstm_hf.trees.distances import tree_from_distances
@@ -35,8 +35,7 @@ from onlstm_hf.trees.treebank import (
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, run_program
-from onlstm_hf.utils.results_file import write_results
+from onlstm_hf.utils.programs import add_code_option
 
 RULES = {"right": "papers' rule", "none": "unbiased"}
 PROTOCOL = "sentence F1 as in the papers; with a cue it is not the papers' protocol, which has no punctuation"
@@ -44,13 +43,11 @@ PROTOCOL = "sentence F1 as in the papers; with a cue it is not the papers' proto
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("evaluate_punctuation.py", lambda: evaluate_punctuation(options, arguments))
+    return run_task("eval/evaluate_punctuation.py", build_parser(), evaluate_punctuation, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint, or file of trees; several")
     parser.add_argument("--treebank", required=True, metavar="FILE", help="Penn-style bracketed trees, with marks")
     parser.add_argument(
@@ -61,14 +58,12 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="K",
         help="standard deviations that a mark adds (default: %(default)s)",
     )
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
     return parser
 
 
-def evaluate_punctuation(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Scores the trees of every model, rule and strength, prints the table and writes the results."""
-    check_writable(options.output)
+def evaluate_punctuation(options: argparse.Namespace) -> dict:
+    """Scores the trees of every model, rule and strength, prints the table and returns the results."""
     rows, share = [], 0.0
     for name in options.models:
         if name.endswith(".xz"):
@@ -97,16 +92,14 @@ def evaluate_punctuation(options: argparse.Namespace, arguments: Sequence[str]) 
     ]
     print(f"{options.treebank}: {100 * share:.0f} % of the sentences have marks between words; {PROTOCOL}\n")
     print(format_table(header, lines))
-    if options.output:
-        results = {
-            "task": PUNCTUATION,
-            "treebank": options.treebank,
-            "sentences_with_marks": share,
-            "strengths": options.strengths,
-            "protocol": PROTOCOL,
-            "models": rows,
-        }
-        write_results(options.output, results, "eval/evaluate_punctuation.py", arguments)
+    return {
+        "task": PUNCTUATION,
+        "treebank": options.treebank,
+        "sentences_with_marks": share,
+        "strengths": options.strengths,
+        "protocol": PROTOCOL,
+        "models": rows,
+    }
 
 
 def f1_with_cue(
@@ -127,11 +120,8 @@ def f1_with_cue(
 def read_with_marks(path: str, known: dict | None) -> tuple[list[GoldTree], list[list[bool]]]:
     """The gold trees that have words, and for each of their words whether marks stand right before it.
 
-    Marks are the leaves that are dropped, except empty elements and signs of currency.
-
-    Args:
-        path: a file of trees.
-        known: how they are read, see `preprocessing_of`.
+    Marks are the leaves that are dropped, except empty elements and signs of currency; `known` says how trees are
+    read, see `preprocessing_of`.
     """
     preprocessing = preprocessing_of(None, known)
     trees = read_treebank(path, preprocessing)

@@ -17,15 +17,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.data.syntactic_tests import Item, load_blimp, load_marvin_linzen
-from eval.extras import import_extra
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHED_NOTE, syntax_table
-from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tasks import SYNTAX
+from eval.task import describe_checkpoint, import_extra, run_task, task_parser
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer, run_program
-from onlstm_hf.utils.results_file import write_results
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, positive_integer
 
 PROTOCOL = (
     "log probability of the whole sentence after the token that begins a text; right if that of the grammatical "
@@ -42,48 +40,37 @@ COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("evaluate_syntax.py", lambda: evaluate_syntax(options, arguments))
+    return run_task("eval/evaluate_syntax.py", build_parser(), evaluate_syntax, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
     parser.add_argument(
         "--marvin-linzen",
         metavar="PATH",
-        help="folder with the sets as NAME.tsv or NAME.tsv.gz (condition, grammatical, (intrusive,) ungrammatical), "
-        "or a Hugging Face dataset with these columns",
+        help="folder of NAME.tsv[.gz] (condition, grammatical, (intrusive,) ungrammatical), or such a dataset",
     )
+    parser.add_argument("--blimp", metavar="PATH", help="folder of NAME.jsonl[.gz], or the dataset's name")
     parser.add_argument(
-        "--blimp", metavar="PATH", help="folder with NAME.jsonl or NAME.jsonl.gz, or the dataset's name"
-    )
-    parser.add_argument(
-        "--max-items",
-        type=positive_integer,
-        metavar="N",
-        help="score a fixed random sample of N items of each set (default: all)",
+        "--max-items", type=positive_integer, metavar="N", help="a fixed random sample of N items of each set (all)"
     )
     parser.add_argument(
         "--end",
         choices=[*END],
         default="counted",
-        help="count the <eos> after the sentence or not; models of running text such as GPT-2 rarely see one there "
-        "(%(default)s)",
+        help="count the <eos> after the sentence or not; models of running text rarely see one there (%(default)s)",
     )
     parser.add_argument(
         "--batch-size", type=positive_integer, default=1024, metavar="N", help="sentences at once (%(default)s)"
     )
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
     add_implementation_option(parser)
     return parser
 
 
-def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Scores every set with every model, prints the tables and writes the results."""
-    check_writable(options.output)
+def evaluate_syntax(options: argparse.Namespace) -> dict:
+    """Scores every set with every model, prints the tables and returns the results."""
     tests = load_tests(options)
     results = []
     for name in options.models:
@@ -100,22 +87,20 @@ def evaluate_syntax(options: argparse.Namespace, arguments: Sequence[str]) -> No
         results.append({**describe_checkpoint(name, model), "scores": scores})
     description = f"{PROTOCOL}; {END[options.end]}"
     print(f"{description}\n\n" + "\n\n".join(syntax_table(test, items, results) for test, items in tests.items()))
-    if options.output:
-        results = {
-            "task": SYNTAX,
-            "protocol": {"description": description, "end": options.end},
-            "max_items": options.max_items,
-            "data": {MARVIN_LINZEN: options.marvin_linzen, BLIMP: options.blimp},
-            "models": results,
-            "published": {
-                "description": PUBLISHED_NOTE,
-                "marvin_linzen": {
-                    name: {model["system"]: model["accuracy"][name] for model in PUBLISHED}
-                    for name in PUBLISHED[0]["accuracy"]
-                },
+    return {
+        "task": SYNTAX,
+        "protocol": {"description": description, "end": options.end},
+        "max_items": options.max_items,
+        "data": {MARVIN_LINZEN: options.marvin_linzen, BLIMP: options.blimp},
+        "models": results,
+        "published": {
+            "description": PUBLISHED_NOTE,
+            "marvin_linzen": {
+                name: {model["system"]: model["accuracy"][name] for model in PUBLISHED}
+                for name in PUBLISHED[0]["accuracy"]
             },
-        }
-        write_results(options.output, results, "eval/evaluate_syntax.py", arguments)
+        },
+    }
 
 
 def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
@@ -137,12 +122,9 @@ def score_items(
     end_counts: bool = True,
     batch_size: int = 1024,
 ) -> dict:
-    """Scores items by the metric `eval/minimal_pairs`.
+    """Scores items by the metric `eval/minimal_pairs`, with any causal language model.
 
     Args:
-        model: any causal language model.
-        tokenizer: its tokenizer.
-        items: sentences with their conditions and groups.
         end_counts: whether the `<eos>` after a sentence is predicted, too.
         batch_size: different sentences in one batch.
 

@@ -20,49 +20,41 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, pipeline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.extras import import_extra
-from eval.report.results_files import check_writable
 from eval.report.tables import format_table
 from eval.report.tasks import UNKNOWN_WORDS
+from eval.task import import_extra, run_task, task_parser
 from onlstm_hf.trees.treebank import AS_WRITTEN, EMPTY_ELEMENT_TAGS, Preprocessing, read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, positive_integer, run_program
-from onlstm_hf.utils.results_file import write_results
+from onlstm_hf.utils.programs import add_code_option, positive_integer
 
 BRACKETS = {"-LRB-": "(", "-RRB-": ")", "-LCB-": "{", "-RCB-": "}"}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("evaluate_unknown_words.py", lambda: evaluate_unknown_words(options, arguments))
+    return run_task("eval/evaluate_unknown_words.py", build_parser(), evaluate_unknown_words, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder or name on the Hub")
     parser.add_argument("--treebank", required=True, metavar="FILE", help="Penn-style bracketed trees, with marks")
     parser.add_argument(
         "--sentences", type=positive_integer, default=500, metavar="N", help="the first N (default: %(default)s)"
     )
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_code_option(parser)
     return parser
 
 
-def evaluate_unknown_words(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Reads the sentences at every door, prints the shares and writes the results."""
-    check_writable(options.output)
+def evaluate_unknown_words(options: argparse.Namespace) -> dict:
+    """Reads the sentences at every door, prints the shares and returns the results."""
     texts = ordinary_sentences(options.treebank, options.sentences)
     model, tokenizer = load_checkpoint(options.model, trust_remote_code=options.trust_remote_code)
     shares = share_at_each_door(model, tokenizer, texts, options.model)
     print(f"{len(texts)} sentences of {options.treebank} in ordinary writing, read by {options.model}\n")
     print(format_table(["door", "unknown words"], [[door, f"{100 * share:.1f} %"] for door, share in shares.items()]))
-    if options.output:
-        results = {"task": UNKNOWN_WORDS, "model": options.model, "num_sentences": len(texts), "unknown_words": shares}
-        write_results(options.output, results, "eval/evaluate_unknown_words.py", arguments)
+    return {"task": UNKNOWN_WORDS, "model": options.model, "num_sentences": len(texts), "unknown_words": shares}
 
 
 def ordinary_sentences(path: str, num_sentences: int) -> list[str]:

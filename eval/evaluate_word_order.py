@@ -14,14 +14,13 @@ from random import Random
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import format_table
 from eval.report.tasks import WORD_ORDER
+from eval.task import describe_checkpoint, run_task, task_parser
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import read_text_file
-from onlstm_hf.utils.programs import add_implementation_option, positive_integer, run_program
-from onlstm_hf.utils.results_file import write_results
+from onlstm_hf.utils.programs import add_implementation_option, positive_integer
 
 PROTOCOL = (
     "log probability of the whole sentence, after one <eos> and with the one at its end; right if that of the "
@@ -31,27 +30,23 @@ PROTOCOL = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("evaluate_word_order.py", lambda: evaluate_word_order(options, arguments))
+    return run_task("eval/evaluate_word_order.py", build_parser(), evaluate_word_order, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="UTF-8 text, a sentence a line")
     parser.add_argument(
         "--max-sentences", type=positive_integer, metavar="N", help="the first N that have two different words"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random orders (default: %(default)s)")
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_implementation_option(parser)
     return parser
 
 
-def evaluate_word_order(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Scores the sentences with every model, prints the accuracies and writes the results."""
-    check_writable(options.output)
+def evaluate_word_order(options: argparse.Namespace) -> dict:
+    """Scores the sentences with every model, prints the accuracies and returns the results."""
     pairs = shuffled_pairs([line for path in options.files for line in read_text_file(path)], options.seed)
     pairs = pairs[: options.max_sentences]
     if not pairs:
@@ -68,15 +63,13 @@ def evaluate_word_order(options: argparse.Namespace, arguments: Sequence[str]) -
         results.append({**describe_checkpoint(name, model), "accuracy": num_right / len(pairs), "num_ties": num_ties})
     rows = [[row["model"], f"{100 * row['accuracy']:.1f}", str(row["num_ties"])] for row in results]
     print(f"{len(pairs)} sentences; {PROTOCOL}\n\n{format_table(['model', 'accuracy', 'ties'], rows)}")
-    if options.output:
-        content = {
-            "task": WORD_ORDER,
-            "models": results,
-            "num_sentences": len(pairs),
-            "files": options.files,
-            "protocol": {"description": PROTOCOL, "seed": options.seed},
-        }
-        write_results(options.output, content, "eval/evaluate_word_order.py", arguments)
+    return {
+        "task": WORD_ORDER,
+        "models": results,
+        "num_sentences": len(pairs),
+        "files": options.files,
+        "protocol": {"description": PROTOCOL, "seed": options.seed},
+    }
 
 
 def shuffled_pairs(sentences: Sequence[str], seed: int) -> list[tuple[str, str]]:

@@ -33,14 +33,23 @@ from eval.report.tasks import (
     UNKNOWN_WORDS,
     WORD_ORDER,
 )
-from eval.report.unseen_trees import unseen_trees
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import run_program
 
-TASKS = (
-    *(LANGUAGE_MODELLING, PARSING, SYNTAX, WORD_ORDER, LOGICAL_INFERENCE),
-    *(LISTOPS, NARRATIVE_CLOZE, TOY_ENGLISH, PUNCTUATION, UNKNOWN_WORDS, SPEED),
-)
+# Tables of the files of one task. Those of language modelling and parsing also tell files or seeds apart.
+BY_TASK = {
+    "adaptation": (LANGUAGE_MODELLING, sections.adaptation_settings),
+    "syntax": (SYNTAX, sections.syntax),
+    "word-order": (WORD_ORDER, sections.word_order),
+    "logical-inference": (LOGICAL_INFERENCE, sections.logical_inference),
+    "listops": (LISTOPS, sections.listops),
+    "narrative-cloze": (NARRATIVE_CLOZE, sections.narrative_cloze),
+    "toy-english": (TOY_ENGLISH, sections.toy_english),
+    "punctuation": (PUNCTUATION, sections.punctuation),
+    "punctuation-strengths": (PUNCTUATION, sections.punctuation_strengths),
+    "speed": (SPEED, sections.speed),
+}
+TASKS = (*dict.fromkeys(task for task, _ in BY_TASK.values()), PARSING, UNKNOWN_WORDS)
 INTRODUCTION = """\
 # Results
 
@@ -125,10 +134,10 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
     by_language = {name: results for name, results in parsed.items() if sections.is_by_language(results)}
     english = {name: results for name, results in parsed.items() if name not in by_language}
     trained = sections.read_training_runs(folder / "eval" / "results")
-    tables = {
-        "unseen-trees": unseen_trees(parsed),
+    tables = {name: table(of(task)) for name, (task, table) in BY_TASK.items() if of(task)}
+    tables |= {
+        "unseen-trees": sections.unseen_trees(parsed),
         "language-models": lm and sections.language_models(lm, trained),
-        "adaptation": lm and sections.adaptation_settings(lm),
         "ablations": sections.ablations(trained),
         "characters": sections.characters(trained),
         "text8": sections.text8(trained),
@@ -138,15 +147,6 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "by-length": english and sections.by_length(english),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
-        "syntax": of(SYNTAX) and sections.syntax(of(SYNTAX)),
-        "word-order": of(WORD_ORDER) and sections.word_order(of(WORD_ORDER)),
-        "logical-inference": of(LOGICAL_INFERENCE) and sections.logical_inference(of(LOGICAL_INFERENCE)),
-        "listops": of(LISTOPS) and sections.listops(of(LISTOPS)),
-        "narrative-cloze": of(NARRATIVE_CLOZE) and sections.narrative_cloze(of(NARRATIVE_CLOZE)),
-        "toy-english": of(TOY_ENGLISH) and sections.toy_english(of(TOY_ENGLISH)),
-        "punctuation": of(PUNCTUATION) and sections.punctuation(of(PUNCTUATION)),
-        "unknown-words": of(UNKNOWN_WORDS) and sections.unknown_words(of(UNKNOWN_WORDS)),
-        "speed": of(SPEED) and sections.speed(of(SPEED)),
         "released-models": sections.released_models(folder / "model_cards"),
         **published_tables(),
     }

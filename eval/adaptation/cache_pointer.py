@@ -34,11 +34,7 @@ class CachePointer(NamedTuple):
 
 
 class CacheWindow:
-    """The hidden states of the last words, and the words that followed them: what caches know of a text so far.
-
-    Args:
-        caches: the settings to score words with; it holds as many words as the largest of them needs.
-    """
+    """The hidden states of the last words, and the words that followed them: as many as the largest cache needs."""
 
     def __init__(self, caches: Sequence[CachePointer]):
         self.caches = caches
@@ -46,15 +42,8 @@ class CacheWindow:
         self.hidden_states: torch.Tensor | None = None
         self.words: torch.Tensor | None = None
 
-    def __len__(self) -> int:
-        return 0 if self.words is None else self.words.shape[1]
-
     def extend(self, hidden_states: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Takes in a chunk, and forgets what is older than `size` words before its end.
-
-        Args:
-            hidden_states: `[B, T, H]`.
-            words: `[B, T]`, the word after each.
+        """Takes in a chunk, hidden states `[B, T, H]` and the word after each `[B, T]`, and forgets what is too old.
 
         Returns:
             Hidden states `[B, M + T, H]` and words `[B, M + T]`: the `M` that were in the window, and the chunk.
@@ -70,15 +59,15 @@ class CacheWindow:
 
         Args:
             from_model: `[B, T]`, the log probabilities of the words by the model alone.
-            hidden_states: `[B, T, H]`, from which the model predicts them.
-            words: `[B, T]`.
+            hidden_states, words: see `extend`.
 
         Returns:
             For each of the caches the log probabilities of the words, `[B, T]` in float64.
         """
         hidden_states = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
-        past = len(self)
-        scores, repeated = _compare(hidden_states, words, *self.extend(hidden_states, words))
+        past = 0 if self.words is None else self.words.shape[1]
+        seen, followers = self.extend(hidden_states, words)
+        scores, repeated = hidden_states @ seen.transpose(1, 2), words.unsqueeze(2) == followers.unsqueeze(1)
         from_cache = {
             setting: _cache_log_probabilities(scores, repeated, past, *setting)
             for setting in {(cache.size, cache.flatness) for cache in self.caches}
@@ -94,7 +83,6 @@ def cached_log_probabilities(
     caches: Sequence[CachePointer],
     batch_size: int = 1,
     chunk_length: int = 256,
-    progress: bool | None = None,
 ) -> list[torch.Tensor]:
     """Scores a text as one stream, as `stream_log_likelihood` does, with a cache beside the model.
 
@@ -103,29 +91,25 @@ def cached_log_probabilities(
         (1 - weight) p_model(x | h_t) + weight sum_i [x_(i+1) = x] exp(flatness h_t . h_i) / sum_i exp(flatness h_t . h_i)
 
     with `i` over the last `size` positions before `t`, and that of the model alone where there are none. The model runs
-    once for all settings. Memory holds scores of `[batch_size, chunk_length, size + chunk_length]` at a time,
-    however long the text is.
+    once for all settings. Memory holds scores of `[batch_size, chunk_length, size + chunk_length]` at a time.
 
     Args:
-        model: a language model of this package.
-        input_ids: `[N]` token ids.
         caches: the settings to score the text with.
-        batch_size: rows that the text is cut into, each with an empty state and an empty cache at its start.
-        chunk_length: tokens of a row in one call of the model. It does not change the result.
-        progress: show a progress bar; see `stream_log_likelihood`.
+        model, input_ids, batch_size, chunk_length: see `stream_log_likelihood`, also for the errors. Each row has an
+            empty cache at its start.
 
     Returns:
         For each of the settings the natural log probabilities of the tokens, `[N]` in float64.
 
     Raises:
-        ValueError: as `stream_log_likelihood`, and for settings out of their range.
+        ValueError: also for settings out of their range.
     """  # noqa: E501
     for cache in caches:
         cache.check()
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
     window, state = CacheWindow(caches), None
     with evaluation_mode(model):
-        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state, output.last_hidden_state
             from_model = target_log_probabilities(model.logits(hidden), targets)
@@ -137,21 +121,15 @@ def cached_log_probabilities(
     return results
 
 
-def _compare(
-    hidden: torch.Tensor, targets: torch.Tensor, cached_hidden: torch.Tensor, cached_words: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """`h_t . h_i`, and whether the word after `i` is the one after `t`; both `[B, T, M + T]`."""
-    return hidden @ cached_hidden.transpose(1, 2), targets.unsqueeze(2) == cached_words.unsqueeze(1)
-
-
 def _cache_log_probabilities(
     scores: torch.Tensor, repeated: torch.Tensor, past: int, size: int, flatness: float
 ) -> torch.Tensor:
     """Returns the log probability of each word by the cache, `[B, T]` in float64; NaN where the cache is empty.
 
     Args:
-        scores, repeated: see `_compare`.
-        past: how many positions before the first row's own are among the columns.
+        scores: `h_t . h_i`, `[B, T, M + T]`.
+        repeated: whether the word after `i` is the one after `t`, likewise.
+        past: `M`.
         size, flatness: see `CachePointer`.
     """
     length, num_columns = scores.shape[1:]

@@ -50,10 +50,10 @@ def dynamic_log_probabilities(
     model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
     settings: DynamicEvaluation,
+    caches: Sequence[CachePointer] = (MODEL_ALONE,),
     gradient_rms: Sequence[torch.Tensor] | None = None,
     batch_size: int = 1,
-    progress: bool | None = None,
-) -> torch.Tensor:
+) -> list[torch.Tensor]:
     """Scores a text as one stream, as `stream_log_likelihood` does, and changes the weights on the way.
 
     A segment is scored, and then the weights are updated by the gradient `g` of its mean loss: without `gradient_rms`
@@ -68,51 +68,21 @@ def dynamic_log_probabilities(
     The state is carried, and gradients do not reach into earlier segments. After the call the model has its own
     weights and its mode again, also where the call fails. It runs as in evaluation: without dropout.
 
+    A cache beside the model has no part in the loss that the weights follow. It compares hidden states as they were
+    when their words were read, by the weights of that time. The model runs once for all caches.
+
     Args:
-        model: a language model of this package.
-        input_ids: `[N]` token ids.
         settings: see `DynamicEvaluation`.
+        caches: see `cached_log_probabilities`; by default the model is alone.
         gradient_rms: for each of the model's parameters that are trained, see `gradient_root_mean_squares`.
-        batch_size: rows that the text is cut into; their gradients are averaged.
-        progress: show a progress bar; see `stream_log_likelihood`.
-
-    Returns:
-        The natural log probabilities of the tokens, `[N]` in float64.
-
-    Raises:
-        ValueError: as `stream_log_likelihood`, for settings out of their range, and if no parameter is trained.
-        DynamicEvaluationDiverged: where the learning rate is so high that the weights become infinite.
-    """
-    (found,) = dynamic_cached_log_probabilities(
-        model, input_ids, settings, [MODEL_ALONE], gradient_rms, batch_size, progress
-    )
-    return found
-
-
-def dynamic_cached_log_probabilities(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor | Sequence[int],
-    settings: DynamicEvaluation,
-    caches: Sequence[CachePointer],
-    gradient_rms: Sequence[torch.Tensor] | None = None,
-    batch_size: int = 1,
-    progress: bool | None = None,
-) -> list[torch.Tensor]:
-    """Dynamic evaluation with the continuous cache of Grave et al. (2016) beside the model.
-
-    The weights are those of `dynamic_log_probabilities`: the cache has no part in the loss that they follow. It
-    compares hidden states as they were when their words were read, by the weights of that time. The model runs once
-    for all settings of the cache.
-
-    Args:
-        caches: the settings of the cache to score the text with, see `cached_log_probabilities`.
-        model, input_ids, settings, gradient_rms, batch_size, progress: see `dynamic_log_probabilities`.
+        model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
 
     Returns:
         For each of the caches the natural log probabilities of the tokens, `[N]` in float64.
 
     Raises:
-        ValueError, DynamicEvaluationDiverged: as `dynamic_log_probabilities`, and for caches out of their range.
+        ValueError: also for settings out of their range, and if no parameter is trained.
+        DynamicEvaluationDiverged: where the learning rate is so high that the weights become infinite.
     """
     for checked in (settings, *caches):
         checked.check()
@@ -120,7 +90,7 @@ def dynamic_cached_log_probabilities(
     window, state = CacheWindow(caches), None
     with _adapted_weights(model) as (weights, own_weights):
         decays, divisors = _rates(settings, weights, gradient_rms)
-        for inputs, targets in stream_chunks(model, input_ids, batch_size, settings.segment_length, progress):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, settings.segment_length):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state.detach(), output.last_hidden_state
             logits = model.logits(hidden)
@@ -144,11 +114,7 @@ def dynamic_cached_log_probabilities(
 def _rates(
     settings: DynamicEvaluation, weights: Sequence[torch.Tensor], gradient_rms: Sequence[torch.Tensor] | None
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """For each weight the share that it decays by, and what its gradient is divided by.
-
-    Raises:
-        ValueError: if `gradient_rms` is not of this model.
-    """
+    """For each weight the share that it decays by, and what its gradient is divided by."""
     if gradient_rms is None:
         return [weights[0].new_tensor(settings.decay)] * len(weights), [weights[0].new_ones(())] * len(weights)
     if [rms.shape for rms in gradient_rms] != [weight.shape for weight in weights]:
@@ -167,27 +133,18 @@ def gradient_root_mean_squares(
     input_ids: torch.Tensor | Sequence[int],
     batch_size: int = 20,
     chunk_length: int = 70,
-    progress: bool | None = None,
 ) -> list[torch.Tensor]:
-    """The root of the mean square of the gradient of each weight, over batches of the training text.
+    """The root of the mean square of each parameter's gradient, in the order of `parameters()`, over a training text.
 
-    Args:
-        model: a language model that returns a `state`. Its weights are not changed; it runs without dropout.
-        input_ids: `[N]` token ids of training text.
-        batch_size: rows that the text is cut into.
-        chunk_length: tokens of a row in a batch.
-        progress: show a progress bar; see `stream_log_likelihood`.
-
-    Returns:
-        A tensor for each of the model's parameters that are trained, in the order of `parameters()`.
+    The text `[N]` is read in batches, see `stream_log_likelihood`, without dropout; the weights are not changed.
 
     Raises:
-        ValueError: as `stream_log_likelihood`, and if no parameter is trained.
+        ValueError: if no parameter is trained.
     """
     state, num_batches = None, 0
     with _adapted_weights(model) as (weights, _):
         sums = [torch.zeros_like(weight) for weight in weights]
-        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length, progress):
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model(inputs, state=state, use_cache=True, shift_labels=targets, skip_logits=True)
             state, num_batches = output.state.detach(), num_batches + 1
             for total, gradient in zip(sums, _gradients(output.loss, weights), strict=True):
@@ -197,10 +154,9 @@ def gradient_root_mean_squares(
 
 @contextmanager
 def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Parameter], list[torch.Tensor]]]:
-    """Within the block the model is in evaluation mode; afterwards it has its own weights and mode again.
+    """Yields the parameters that are trained, and copies of their values.
 
-    Yields:
-        The parameters that require a gradient, and copies of their values.
+    Within the block the model is in evaluation mode; afterwards it has its own weights and mode again.
     """
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not weights:

@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 import torch
 
@@ -11,20 +10,8 @@ LEAST_GAIN = 1e-10
 MOST_STEPS = 10_000
 
 
-class Mixture(NamedTuple):
-    """A mixture, as the options of the command line ask for it.
-
-    Attributes:
-        tuning_text: the name of the text that the weights are chosen by.
-        tuning_tokens: by how many tokens of it; `None`: by all.
-    """
-
-    tuning_text: str
-    tuning_tokens: int | None
-
-
 def add_mixture_option(parser: argparse.ArgumentParser) -> None:
-    """Adds the option that `read_mixture` reads beside those of adaptation."""
+    """Adds `--mix`, which needs the options of adaptation beside it."""
     parser.add_argument(
         "--mix",
         action="store_true",
@@ -33,46 +20,36 @@ def add_mixture_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def read_mixture(options: argparse.Namespace, names: Mapping[str, str]) -> Mixture | None:
-    """Checks the options, and returns the mixture that they ask for; `None` where they ask for none.
-
-    Args:
-        options: those of the command line.
-        names: the name of every text, by what the command line calls it.
-
-    Raises:
-        ValueError: if options do not fit together.
-    """
-    if not options.mix:
-        return None
-    if len(options.models) < 2:
+def check_mixture(options: argparse.Namespace, names: Mapping[str, str]) -> None:
+    """Raises a `ValueError` if a mixture is asked for and other options do not fit; `names` are those of the texts."""
+    if options.mix and len(options.models) < 2:
         raise ValueError("--mix needs several models")
-    if options.protocol != "stream":
-        raise ValueError("--mix scores a stream: leave out --protocol")
-    if options.tune not in names:
+    if options.mix and options.tune not in names:
         raise ValueError(f"--mix needs --tune TEXT, one of the texts, to choose the weights: {', '.join(names)}")
-    return Mixture(names[options.tune], options.tune_tokens)
 
 
 def mix(
-    mixture: Mixture, models: Sequence[str], log_probabilities: Sequence[Mapping[str, torch.Tensor]]
+    tuning_text: str,
+    tuning_tokens: int | None,
+    models: Sequence[str],
+    log_probabilities: Sequence[Mapping[str, torch.Tensor]],
 ) -> tuple[dict, dict[str, torch.Tensor]]:
     """Chooses the weights, and mixes the models on every text.
 
     Args:
-        mixture: what to do.
+        tuning_text: the text that the weights are chosen by, and
+        tuning_tokens: by how many tokens of it; `None`: by all.
         models: their names.
         log_probabilities: of each model, by text, those of its tokens, `[N]`.
 
     Returns:
-        A description for the results file (`weights`, a list of `model` and `weight`, and `tuning`), and the log
-        probabilities of the mixture by text.
+        `weights` and `tuning` for the results file, and the log probabilities of the mixture by text.
     """
-    tuning = [own[mixture.tuning_text][: mixture.tuning_tokens] for own in log_probabilities]
+    tuning = [own[tuning_text][:tuning_tokens] for own in log_probabilities]
     weights = mixture_weights(torch.stack(tuning))
     description = {
         "weights": [{"model": name, "weight": weight} for name, weight in zip(models, weights.tolist(), strict=True)],
-        "tuning": {"text": mixture.tuning_text, "num_tokens": len(tuning[0])},
+        "tuning": {"text": tuning_text, "num_tokens": len(tuning[0])},
     }
     mixed = {
         text: mixed_log_probabilities(torch.stack([own[text] for own in log_probabilities]), weights)
@@ -82,17 +59,14 @@ def mix(
 
 
 def mixture_weights(log_probabilities: torch.Tensor) -> torch.Tensor:
-    """The weights with which the mixture gives tokens the highest likelihood.
+    """The weights `[M]` with which a mixture of M models gives N tokens the highest likelihood; they sum to 1.
 
     They are found by expectation maximisation (Jelinek & Mercer 1980): each token is shared out among the models in
     proportion to what they contribute to its probability, and a model's new weight is the mean of its shares. The log
     likelihood is concave in the weights and grows with every step.
 
     Args:
-        log_probabilities: `[M, N]`, of each of N tokens by each of M models.
-
-    Returns:
-        `[M]`, which sum to 1.
+        log_probabilities: `[M, N]`.
     """
     weights = torch.full((len(log_probabilities),), 1 / len(log_probabilities), dtype=torch.float64)
     previous = -torch.inf

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from eval.adaptation.dynamic_evaluation import (
     MODEL_ALONE,
     DynamicEvaluation,
     DynamicEvaluationDiverged,
-    dynamic_cached_log_probabilities,
+    dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
 from eval.data.texts import read_sentences
@@ -22,46 +22,25 @@ from onlstm_hf.scoring.stream import StreamScore, encode_sentence_stream
 from onlstm_hf.utils.programs import positive_integer
 
 
-class DynamicCache(NamedTuple):
-    """Settings of dynamic evaluation, and of a cache beside the model."""
-
-    dynamic: DynamicEvaluation
-    cache: CachePointer = MODEL_ALONE
-
-    def check(self) -> None:
-        """Raises a `ValueError` for a setting out of its range."""
-        self.dynamic.check()
-        self.cache.check()
-
-
-Settings = CachePointer | DynamicCache
-
-
 class Method(NamedTuple):
-    """A way to adapt.
-
-    Attributes:
-        description: what it is, with the paper.
-        settings: makes its settings of the values of its options.
-        grid: by option, in the order in which `settings` takes them, the values that `--tune` tries where the option
-            is left out.
-        needs_training_text: whether it reads the text that the model was trained on.
-    """
+    """A way to adapt: its name with the paper, and by option the values that `--tune` tries where it is left out."""
 
     description: str
-    settings: Callable[..., Settings]
     grid: dict[str, list]
-    needs_training_text: bool = False
 
+    @property
+    def needs_training_text(self) -> bool:
+        """The scale of gradients, which `epsilon` is relative to, is that of the training text."""
+        return "epsilon" in self.grid
 
-def _dynamic(*values: float) -> DynamicCache:
-    return DynamicCache(DynamicEvaluation(*values))
+    def __or__(self, other: "Method") -> "Method":
+        """Both at once."""
+        return Method(f"{self.description}, with a {other.description}", self.grid | other.grid)
 
 
 SINGLE_METHODS = {
     "cache": Method(
         "continuous cache pointer (Grave et al. 2016)",
-        CachePointer,
         {
             "cache_size": [500],
             "cache_flatness": [0.0, 0.1, 0.2, 0.3, 0.5, 0.8],
@@ -70,36 +49,22 @@ SINGLE_METHODS = {
     ),
     "dynamic-sgd": Method(
         "dynamic evaluation, SGD with decay (Krause et al. 2018)",
-        _dynamic,
         {"learning_rate": [0.03, 0.1, 0.3], "decay": [0.0, 0.001, 0.01], "segment_length": [5]},
     ),
     "dynamic-rms": Method(
         "dynamic evaluation, RMS-normalised with decay (Krause et al. 2018)",
-        _dynamic,
         {
             "learning_rate": [1e-4, 3e-4, 1e-3],
             "decay": [0.0, 0.001, 0.01],
             "segment_length": [5],
             "epsilon": [1.0],
         },
-        needs_training_text=True,
     ),
 }
-
-
-def _with_cache(dynamic: Method) -> Method:
-    """Dynamic evaluation with the cache beside it: the settings of both."""
-    cache, num_dynamic = SINGLE_METHODS["cache"], len(dynamic.grid)
-    return Method(
-        f"{dynamic.description}, with a {cache.description}",
-        lambda *values: dynamic.settings(*values[:num_dynamic])._replace(cache=cache.settings(*values[num_dynamic:])),
-        dynamic.grid | cache.grid,
-        dynamic.needs_training_text,
-    )
-
-
-DYNAMIC_WITH_CACHE = {f"{name}-cache": _with_cache(SINGLE_METHODS[name]) for name in ("dynamic-sgd", "dynamic-rms")}
-METHODS = SINGLE_METHODS | DYNAMIC_WITH_CACHE
+WITH_CACHE = {
+    f"{name}-cache": SINGLE_METHODS[name] | SINGLE_METHODS["cache"] for name in ("dynamic-sgd", "dynamic-rms")
+}
+METHODS = SINGLE_METHODS | WITH_CACHE
 OPTIONS = {
     "cache_size": (positive_integer, "words in the cache"),
     "cache_flatness": (float, "theta, the scale of the scores in the cache"),
@@ -109,27 +74,27 @@ OPTIONS = {
     "segment_length": (positive_integer, "tokens between two updates"),
     "epsilon": (float, "added to the root mean squares of the gradients, in units of their mean"),
 }
+# Tokens of the training text that root mean squares of gradients are taken over.
+GRADIENT_TOKENS = 100_000
 
 
 def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that `read_adaptation` reads."""
+    grids = "; ".join(
+        f"for {name} " + ", ".join(f"{option} {' '.join(map(str, values))}" for option, values in method.grid.items())
+        for name, method in SINGLE_METHODS.items()
+    )
     group = parser.add_argument_group(
         "adaptation to the text",
         "Several values of one or more settings are a grid. Where a setting is left out, --tune tries "
-        + "; ".join(
-            f"for {name} "
-            + ", ".join(f"{option} {' '.join(map(str, values))}" for option, values in method.grid.items())
-            for name, method in SINGLE_METHODS.items()
-        )
-        + f". {' and '.join(DYNAMIC_WITH_CACHE)} have the settings of both.",
+        f"{grids}. {' and '.join(WITH_CACHE)} have the settings of both.",
     )
-    methods = "; ".join(f"{name}: {method.description}" for name, method in SINGLE_METHODS.items())
-    both = f"{', '.join(DYNAMIC_WITH_CACHE)}: dynamic evaluation with a cache beside the model"
-    group.add_argument("--adapt", choices=[*METHODS], help=f"{methods}; {both}")
+    methods = "; ".join(f"{name}: {method.description}" for name, method in METHODS.items())
+    group.add_argument("--adapt", choices=[*METHODS], help=methods)
     for option, (kind, description) in OPTIONS.items():
         users = ", ".join(name for name, method in SINGLE_METHODS.items() if option in method.grid)
         group.add_argument(
-            f"--{option.replace('_', '-')}",
+            _flag(option),
             type=kind,
             nargs="+",
             metavar="N" if kind is positive_integer else "X",
@@ -142,18 +107,12 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument("--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens (all)")
     group.add_argument(
-        "--training-text",
-        "--gradient-text",
-        metavar="FILE",
-        help="training text for the mean squares of gradients (dynamic-rms)",
+        "--training-text", metavar="FILE", help="training text for the mean squares of gradients (dynamic-rms)"
     )
-    group.add_argument(
-        "--gradient-tokens",
-        type=positive_integer,
-        default=100_000,
-        metavar="N",
-        help="dynamic-rms: read only its first N tokens (%(default)s)",
-    )
+
+
+def _flag(option: str) -> str:
+    return f"--{option.replace('_', '-')}"
 
 
 class Adaptation(NamedTuple):
@@ -161,26 +120,24 @@ class Adaptation(NamedTuple):
 
     Attributes:
         name: a key of `METHODS`.
-        candidates: the settings to choose from, values of the method's options.
+        candidates: the settings to choose from, values by option.
         tuning_text: the name of the text that chooses.
         tuning_tokens: by how many tokens of it; `None`: by all.
         training_lines: of training text.
-        gradient_tokens: how many tokens of it are used for gradients.
     """
 
     name: str
-    candidates: list[tuple]
+    candidates: list[dict[str, float]]
     tuning_text: str | None
     tuning_tokens: int | None
     training_lines: list[str] | None
-    gradient_tokens: int
 
 
 def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Adaptation | None:
     """Checks the options, and returns the adaptation that they name, or `None`.
 
     Args:
-        options: with those that `add_adaptation_options` and `add_mixture_option` add.
+        options: those of the command line, `--mix` among them.
         names: the name of every text, by what the command line calls it.
 
     Raises:
@@ -190,12 +147,12 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     if options.adapt is None:
         adaptation_options = ("training_text",) if options.mix else ("tune", "tune_tokens", "training_text")
         for option in (*given, *(name for name in adaptation_options if getattr(options, name))):
-            raise ValueError(f"--{option.replace('_', '-')} is a setting of --adapt, which is not given")
+            raise ValueError(f"{_flag(option)} is a setting of --adapt, which is not given")
         return None
     method = METHODS[options.adapt]
     for option in given:
         if option not in method.grid:
-            raise ValueError(f"--{option.replace('_', '-')} is no setting of --adapt {options.adapt}")
+            raise ValueError(f"{_flag(option)} is no setting of --adapt {options.adapt}")
     if options.tune is not None and options.tune not in names:
         raise ValueError(f"--tune {options.tune} is none of the texts: {', '.join(names)}")
     if options.tune is None and options.tune_tokens:
@@ -203,22 +160,35 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     if (options.training_text is None) == method.needs_training_text:
         needs = "needs the training text: give" if method.needs_training_text else "takes no"
         raise ValueError(f"--adapt {options.adapt} {needs} --training-text")
-    candidates = list(product(*(given.get(option, tried) for option, tried in method.grid.items())))
+    values = product(*(given.get(option, tried) for option, tried in method.grid.items()))
+    candidates = [dict(zip(method.grid, candidate, strict=True)) for candidate in values]
     if options.tune is None and len(candidates) > 1:
         raise ValueError(
             f"there are {len(candidates)} settings to choose from: give --tune TEXT, or one value each of "
-            f"{', '.join('--' + option.replace('_', '-') for option in method.grid)}"
+            f"{', '.join(map(_flag, method.grid))}"
         )
     for candidate in candidates:
-        method.settings(*candidate).check()
+        for settings in (_dynamic(candidate), _cache(candidate)):
+            if settings:
+                settings.check()
     return Adaptation(
         options.adapt,
         candidates,
         names.get(options.tune),
         options.tune_tokens,
         None if options.training_text is None else read_sentences(options.training_text),
-        options.gradient_tokens,
     )
+
+
+def _dynamic(candidate: Mapping[str, float]) -> DynamicEvaluation | None:
+    fields = {name: candidate[name] for name in DynamicEvaluation._fields if name in candidate}
+    return DynamicEvaluation(**fields) if fields else None
+
+
+def _cache(candidate: Mapping[str, float]) -> CachePointer:
+    if "cache_size" not in candidate:
+        return MODEL_ALONE
+    return CachePointer(*(candidate[f"cache_{name}"] for name in CachePointer._fields))
 
 
 def adapt(
@@ -231,9 +201,6 @@ def adapt(
     """Chooses the settings, and scores every text with them.
 
     Args:
-        adaptation: what to do.
-        model: a language model of this package.
-        tokenizer: its tokenizer.
         texts: the lines of each text, by its name.
         batch_size: rows that a text is cut into.
 
@@ -241,21 +208,16 @@ def adapt(
         What was done, for the results file: `method`, `description`, `settings`, and `tuning` with the perplexity of
         every candidate (`None` where it diverged); and the log probabilities of the tokens of each text.
     """
-    method = METHODS[adaptation.name]
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
-    candidates = [method.settings(*candidate) for candidate in adaptation.candidates]
-    gradient_rms = None
+    candidates, gradient_rms = adaptation.candidates, None
     if adaptation.training_lines is not None:
-        training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)
-        training_text = training_text[: adaptation.gradient_tokens]
+        training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)[:GRADIENT_TOKENS]
         gradient_rms = gradient_root_mean_squares(model, training_text)
 
-    def score(stream: torch.Tensor, settings: Sequence[Settings]) -> list[torch.Tensor | None]:
-        if isinstance(settings[0], CachePointer):
-            return cached_log_probabilities(model, stream, settings, batch_size)
-        return _dynamic_scores(model, stream, settings, gradient_rms, batch_size)
+    def score(stream: torch.Tensor, settings: Sequence[dict]) -> list[torch.Tensor | None]:
+        return _log_probabilities(model, stream, settings, gradient_rms, batch_size)
 
-    description = {"method": adaptation.name, "description": method.description, "tuning": None}
+    description = {"method": adaptation.name, "description": METHODS[adaptation.name].description, "tuning": None}
     best = 0
     if adaptation.tuning_text is not None:
         stream = streams[adaptation.tuning_text][: adaptation.tuning_tokens]
@@ -271,35 +233,39 @@ def adapt(
             "text": adaptation.tuning_text,
             "num_tokens": len(stream),
             "grid": [
-                {**dict(zip(method.grid, candidate, strict=True)), "perplexity": score and score.perplexity}
-                for candidate, score in zip(adaptation.candidates, scores, strict=True)
+                candidate | {"perplexity": score and score.perplexity}
+                for candidate, score in zip(candidates, scores, strict=True)
             ],
         }
-    description["settings"] = dict(zip(method.grid, adaptation.candidates[best], strict=True))
+    description["settings"] = candidates[best]
     if gradient_rms is not None:
         description["gradient_tokens"] = len(training_text)
     return description, {name: score(stream, [candidates[best]])[0] for name, stream in streams.items()}
 
 
-def _dynamic_scores(
+def _log_probabilities(
     model: PreTrainedModel,
     stream: torch.Tensor,
-    settings: Sequence[DynamicCache],
+    candidates: Sequence[Mapping[str, float]],
     gradient_rms: Sequence[torch.Tensor] | None,
     batch_size: int,
 ) -> list[torch.Tensor | None]:
-    """Returns the log probabilities for each of the settings, `None` for settings that diverged.
+    """Returns the log probabilities for each of the candidates, `None` for settings that diverged.
 
     The model runs once for all caches beside the same dynamic evaluation.
     """
-    found: dict[DynamicCache, torch.Tensor | None] = {}
-    for dynamic in dict.fromkeys(setting.dynamic for setting in settings):
-        caches = [setting.cache for setting in settings if setting.dynamic == dynamic]
+    settings = [(_dynamic(candidate), _cache(candidate)) for candidate in candidates]
+    found: dict[tuple, torch.Tensor | None] = {}
+    for dynamic in dict.fromkeys(dynamic for dynamic, _ in settings):
+        caches = [cache for other, cache in settings if other == dynamic]
         try:
-            scores = dynamic_cached_log_probabilities(model, stream, dynamic, caches, gradient_rms, batch_size)
+            if dynamic is None:
+                scores = cached_log_probabilities(model, stream, caches, batch_size)
+            else:
+                scores = dynamic_log_probabilities(model, stream, dynamic, caches, gradient_rms, batch_size)
         except DynamicEvaluationDiverged:
-            if len(settings) == 1:
+            if len(candidates) == 1:
                 raise
             scores = [None] * len(caches)
-        found |= zip((DynamicCache(dynamic, cache) for cache in caches), scores, strict=True)
+        found |= zip(((dynamic, cache) for cache in caches), scores, strict=True)
     return [found[setting] for setting in settings]

@@ -1,6 +1,6 @@
 """Columns of text in Hugging Face datasets."""
 
-from eval.extras import import_extra
+from eval.task import import_extra
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import NamedTuple
 
-from eval.extras import import_extra
+from eval.task import import_extra
 from onlstm_hf.utils.files import read_lines
 
 
@@ -83,15 +83,9 @@ def load_marvin_linzen(source: str, max_items: int | None = None) -> list[Item]:
 
 
 def load_blimp(source: str, max_items: int | None = None) -> list[Item]:
-    """The pairs of BLiMP's paradigms.
+    """The pairs of BLiMP's paradigms, from `NAME.jsonl` or `NAME.jsonl.gz`, or from a dataset such as `nyu-mll/blimp`.
 
-    Args:
-        source: a folder of `NAME.jsonl` or `NAME.jsonl.gz`, a file a paradigm; or a Hugging Face dataset such as
-            `nyu-mll/blimp`, with a configuration a paradigm.
-        max_items: of each paradigm, a random sample, always the same; all by default.
-
-    Raises:
-        FileNotFoundError, ValueError: if there are no such files, or a line lacks what BLiMP's lines have.
+    Arguments and errors are those of `load_marvin_linzen`.
     """
     return [
         Item(

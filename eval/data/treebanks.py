@@ -28,8 +28,7 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         required=True,
         metavar="PATH",
-        help="Penn-style bracketed trees: files, or folders with .mrg or .mrg.gz files; otherwise the folder or Hub "
-        "name of a Hugging Face dataset",
+        help="Penn-style trees: files, folders of .mrg[.gz] files, or a Hugging Face dataset (folder or Hub name)",
     )
     parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
     parser.add_argument("--split", default="test", help="split of the dataset (%(default)s)")
@@ -47,33 +46,23 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
         "--dropped-tags",
         type=lambda text: text.split(","),
         metavar="TAG,...",
-        help="tags of leaves that are no words; those of the Penn Treebank have commas and are in the preset ptb. A "
-        "first one with a hyphen needs an equals sign: --dropped-tags=-NONE-,PU",
+        help="tags of leaves that are no words; write --dropped-tags=-NONE-,PU where the first one has a hyphen",
     )
     reading.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help="write words in lower case")
     reading.add_argument("--digits", choices=DIGITS, help="write N for runs of digits or for numbers, or keep them")
-    reading.add_argument(
-        "--function-tag-separators",
-        metavar="CHARACTERS",
-        help="characters that end a label: the rest of it is left out",
-    )
+    reading.add_argument("--function-tag-separators", metavar="CHARACTERS", help="characters that end a label")
 
 
 class Treebank:
-    """Reads the gold trees that the options name, without sentences of punctuation alone.
+    """The gold trees that the options name, without sentences of punctuation alone.
 
-    They are read when this is made, so that a file that cannot be read is no surprise after a model has been loaded;
-    and once more where the model reads treebanks in another way than the options or the papers.
-
-    Raises:
-        FileNotFoundError: if there are no such files.
-        ValueError: if they cannot be read.
+    They are read when this is made, before any model is loaded; and once more where the model reads treebanks in
+    another way than the options or the papers.
 
     Attributes:
         name: the paths, or that of the dataset.
         trees: the trees.
-        by_file: the indices of the trees of each file, by its name without suffixes; files of one name are one. A
-            dataset has no files.
+        by_file: the indices of the trees of each file, by its name without suffixes; empty for a dataset.
         num_left_out: how many sentences have no word.
         preprocessing: how they were read.
     """
@@ -119,7 +108,8 @@ class Treebank:
     def _read(self, preprocessing: Preprocessing) -> None:
         options = self.options
         if len(options.treebank) > 1 or _has_trees(Path(options.treebank[0])):
-            named = [(_part(file), read_treebank(file, preprocessing)) for file in treebank_files(options.treebank)]
+            files = treebank_files(options.treebank)
+            named = [(file.name.partition(".")[0], read_treebank(file, preprocessing)) for file in files]
         else:
             rows = read_string_column(options.treebank[0], options.config, options.split, options.column)
             named = [(None, gold_trees_from_brackets(rows, preprocessing))]
@@ -155,8 +145,3 @@ def _has_trees(path: Path) -> bool:
         or path.name.lower().endswith(SUFFIXES)
         or any(file.name.lower().endswith(SUFFIXES) for file in path.rglob("*"))
     )
-
-
-def _part(file: Path) -> str:
-    """A file's name without suffixes."""
-    return file.name.partition(".")[0]

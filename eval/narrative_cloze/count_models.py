@@ -10,12 +10,7 @@ from eval.narrative_cloze.event_files import Script
 
 
 class Prediction(NamedTuple):
-    """Prediction of a model for one held-out event.
-
-    Attributes:
-        events: the likeliest events, the best first.
-        is_exact: whether these are known to be the likeliest of all events that the model can predict.
-    """
+    """The likeliest events, the best first, and whether they are known to be the likeliest of all."""
 
     events: list[tuple[str, ...]]
     is_exact: bool = True

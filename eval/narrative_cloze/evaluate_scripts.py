@@ -21,13 +21,12 @@ from eval.narrative_cloze.event_files import PARTS, Script, describe, read_scrip
 from eval.narrative_cloze.language_model import ScriptLanguageModel
 from eval.narrative_cloze.scores import NUM_PREDICTIONS, score_cloze
 from eval.report.by_task.narrative_cloze import cloze_table
-from eval.report.results_files import check_writable, describe_checkpoint
 from eval.report.tables import format_table
 from eval.report.tasks import NARRATIVE_CLOZE
+from eval.task import describe_checkpoint, run_task, task_parser
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_implementation_option, positive_integer, run_program
-from onlstm_hf.utils.results_file import write_results
+from onlstm_hf.utils.programs import add_implementation_option, positive_integer
 
 WINDOWS, PRIORS = (1, 3, 10), (1.0, 10.0, 100.0)
 PROTOCOL = (
@@ -39,30 +38,22 @@ PROTOCOL = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs the script and returns its exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
-    options = build_parser().parse_args(arguments)
-    return run_program("evaluate_scripts.py", lambda: evaluate_scripts(options, arguments))
+    return run_task("eval/narrative_cloze/evaluate_scripts.py", build_parser(), evaluate_scripts, arguments)
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = task_parser(__doc__)
     parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folder; any number, also of seeds")
     parser.add_argument("--events", required=True, metavar="FOLDER", help="train.txt, valid.txt and test.txt")
     parser.add_argument(
-        "--beam-size",
-        type=positive_integer,
-        default=100,
-        metavar="N",
-        help="beginnings of events that a language model's search keeps (default: %(default)s)",
+        "--beam-size", type=positive_integer, default=100, metavar="N", help="beginnings that are kept (%(default)s)"
     )
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
     add_implementation_option(parser)
     return parser
 
 
-def evaluate_scripts(options: argparse.Namespace, arguments: Sequence[str]) -> None:
-    """Scores the models of counts and the language models, prints the table and writes the results."""
-    check_writable(options.output)
+def evaluate_scripts(options: argparse.Namespace) -> dict:
+    """Scores the models of counts and the language models, prints the table and returns the results."""
     parts = {part: read_scripts(Path(options.events, f"{part}.txt")) for part in PARTS}
     models = count_models(parts)
     for name in options.models:
@@ -78,8 +69,7 @@ def evaluate_scripts(options: argparse.Namespace, arguments: Sequence[str]) -> N
         "protocol": {"description": PROTOCOL, "beam_size": options.beam_size},
     }
     print(f"{PROTOCOL}\n\n{format_table(*cloze_table([results]))}")
-    if options.output:
-        write_results(options.output, results, "eval/narrative_cloze/evaluate_scripts.py", arguments)
+    return results
 
 
 def count_models(parts: dict[str, list[Script]]) -> list[dict]:

@@ -1,7 +1,7 @@
 """The words of events: heads of noun phrases, and lemmas."""
 
-from eval.extras import import_extra
 from eval.narrative_cloze.penn_trees import Node
+from eval.task import import_extra
 from onlstm_hf.trees.treebank import PUNCTUATION_TAGS, Preprocessing
 
 NOUN_TAGS = frozenset({"NN", "NNS", "NNP", "NNPS"})

@@ -94,13 +94,10 @@ class Node:
 
 
 def read_documents(paths: Sequence[str | os.PathLike]) -> list[list[Node]]:
-    """The trees of each document of a treebank, in order.
+    """The trees of each document of files, or of the `.mrg` files of folders, in order.
 
     Every file begins a document, and so does every tree that an empty line stands before. (In the free sample of the
     Penn Treebank as one file this gives 197 documents of its 199: there is no empty line before two of them.)
-
-    Args:
-        paths: files, and folders whose `.mrg` files are read, sorted by path.
 
     Raises:
         FileNotFoundError: if there is no such file.

@@ -11,10 +11,6 @@ NUM_PREDICTIONS = 25
 def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Prediction]]) -> dict[str, float]:
     """Scores predictions of every event but the first of each script.
 
-    Args:
-        scripts: the held-out scripts.
-        predictions: for each script and each of its events after the first, what a model predicts.
-
     Returns:
         `num_events`; `recall`, the share of events that are among those predicted for their place; `verb_recall`, the
         share whose verb is the verb of one of them; `recall_without_rare`, the recall of the `num_events_without_rare`

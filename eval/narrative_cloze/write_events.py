@@ -3,7 +3,8 @@
     python eval/narrative_cloze/write_events.py --treebank wsj/ --output-dir runs/events
 
 It writes `train.txt`, `valid.txt` and `test.txt`, a line a document, once with entities as the arguments of events
-(`entities/`) and once with nouns (`nouns/`). Every fifth document is test, the one after it validation.
+(`entities/`) and once with nouns (`nouns/`). Every fifth document is test, the one after it validation. A document
+begins with every file, and with every tree after an empty line.
 """
 
 import argparse
@@ -18,8 +19,9 @@ from eval.narrative_cloze.events import events
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.report.tables import format_table
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import positive_integer, run_program
+from onlstm_hf.utils.programs import run_program
 
+MIN_COUNT = 2  # a word that the training documents have once is written `?`
 WRITERS = {"entities": entity_script, "nouns": noun_script}
 
 
@@ -32,22 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
-        "--treebank",
-        nargs="+",
-        required=True,
-        metavar="PATH",
-        help="Penn-style .mrg files, or folders of them; every file, and every tree after an empty line, begins a "
-        "document",
+        "--treebank", nargs="+", required=True, metavar="PATH", help="Penn-style .mrg files, or folders of them"
     )
     parser.add_argument(
         "--output-dir", required=True, metavar="FOLDER", help="folder to write; older files in it are replaced"
-    )
-    parser.add_argument(
-        "--min-count",
-        type=positive_integer,
-        default=2,
-        metavar="N",
-        help="words that the training documents have fewer times are written ? (default: %(default)s)",
     )
     return parser
 
@@ -61,7 +51,7 @@ def write_events(options: argparse.Namespace) -> None:
         raise ValueError(f"the treebank has {len(documents)} documents with events; at least 5 are needed")
     rows = []
     for name, script in WRITERS.items():
-        parts = replace_rare(split([script(document) for document in documents]), options.min_count)
+        parts = replace_rare(split([script(document) for document in documents]), MIN_COUNT)
         write_scripts(Path(options.output_dir, name), parts)
         for part, scripts in parts.items():
             numbers = describe(scripts)

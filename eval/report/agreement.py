@@ -6,6 +6,7 @@ from itertools import permutations
 import numpy as np
 import pandas as pd
 
+from eval.report.tables import Table, per_cent
 from onlstm_hf.scoring.agreement import mean_agreement
 
 # Groups of parsers that a parser is compared with.
@@ -23,10 +24,9 @@ def agreement_summary(parsers: Sequence[dict], agreement: np.ndarray) -> dict:
         agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.
 
     Returns:
-        `parsers`, each with its mean agreement with three kinds of others (`None` where there is no other of the
-        kind); `matrix`, the agreement; and `rank_correlation`: by kind, Spearman's correlation of agreement and
-        `sentence_f1` over all parsers ("all") and over those with the same name of layer, `None` where fewer than
-        `FEWEST_RANKS` can be ranked.
+        `parsers`, each with its mean agreement with three kinds of others (`None` where there is none); `matrix`, the
+        agreement; and `rank_correlation`: by kind, Spearman's of agreement and `sentence_f1` over all parsers ("all")
+        and over those with the same name of layer, `None` where fewer than `FEWEST_RANKS` can be ranked.
     """
     models, trees = (np.array([parser[name] for parser in parsers]) for name in ("model", "trees"))
     same_model, same_layer = models[:, None] == models, trees[:, None] == trees
@@ -72,22 +72,17 @@ def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
     return float((correlations >= np.abs(others @ ranks) - 1e-9).mean())
 
 
-def agreement_table(summary: dict) -> tuple[list[str], list[list[str]]]:
+def agreement_table(summary: dict) -> Table:
     """Header and rows, in per cent: a row a parser, then the rank correlations."""
-    header = ["agreement", "model", "sentence F1", SAME_LAYER, OWN_LAYERS, ALL]
+    kinds = (SAME_LAYER, OWN_LAYERS, ALL)
     rows = [
-        [
-            row["trees"],
-            row["model"],
-            f"{100 * row['sentence_f1']:.1f}",
-            *("" if row[kind] is None else f"{100 * row[kind]:.1f}" for kind in (SAME_LAYER, OWN_LAYERS, ALL)),
-        ]
+        [row["trees"], row["model"], per_cent(row["sentence_f1"]), *(per_cent(row[kind]) for kind in kinds)]
         for row in summary["parsers"]
     ]
     correlations = summary["rank_correlation"]
     for name in correlations[ALL]:
-        cells = [correlations[kind][name] for kind in (SAME_LAYER, OWN_LAYERS, ALL)]
+        cells = [correlations[kind][name] for kind in kinds]
         if any(cell is not None for cell in cells):
             figures = ("" if cell is None else f"{cell:.2f}" for cell in cells)
             rows.append([f"rank correlation with F1: {name}", "", "", *figures])
-    return header, rows
+    return ["agreement", "model", "sentence F1", *kinds], rows

@@ -1,15 +1,15 @@
 """The perplexities of texts: by the metric of this project, and their table."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from eval.extras import import_extra
 from eval.report.tables import format_table
 from eval.report.tasks import LANGUAGE_MODELLING
+from eval.task import import_extra
 from onlstm_hf.hub.cards.published import central_figures
 from onlstm_hf.text.word_alignment import kept_words
 
@@ -19,13 +19,20 @@ UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_characte
 
 
 def score_tokens(
-    log_probabilities: torch.Tensor, lines: list[str], tokenizer: PreTrainedTokenizerBase | None = None
-) -> dict[str, float]:
-    """The scores of a stream from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`."""
-    num_words, num_characters = text_units(lines, tokenizer)
-    return load_perplexity("log_probabilities").compute(
-        predictions=[log_probabilities.tolist()], num_words=[sum(num_words)], num_characters=[sum(num_characters)]
-    )
+    log_probabilities: Mapping[str, torch.Tensor],
+    texts: Mapping[str, list[str]],
+    tokenizer: PreTrainedTokenizerBase | None = None,
+) -> dict[str, dict[str, float]]:
+    """The scores of each text from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`."""
+    scores = {}
+    for name, lines in texts.items():
+        num_words, num_characters = text_units(lines, tokenizer)
+        scores[name] = load_perplexity("log_probabilities").compute(
+            predictions=[log_probabilities[name].tolist()],
+            num_words=[sum(num_words)],
+            num_characters=[sum(num_characters)],
+        )
+    return scores
 
 
 def text_units(lines: list[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[list[int], list[int]]:
@@ -70,16 +77,11 @@ def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = Tr
             unknown = row.get("unknown_words")
             rows.append([label, str(row["num_tokens"]), *figures, "" if unknown is None else f"{100 * unknown:.1f} %"])
         if len(scores) > 1 and are_alike:
-            columns = {unit: [row[unit] for row in scores.values()] for unit in UNITS}
-            rows += [
-                [
-                    f"{text}, {name}",
-                    "",
-                    *(places.format(function(columns[unit])) for unit, places in UNITS.items()),
-                    "",
+            for name, function in {"mean": mean, "standard deviation": stdev}.items():
+                figures = [
+                    places.format(function(row[unit] for row in scores.values())) for unit, places in UNITS.items()
                 ]
-                for name, function in {"mean": mean, "standard deviation": stdev}.items()
-            ]
+                rows.append([f"{text}, {name}", "", *figures, ""])
     published = [
         [f"{row['system']}, Penn Treebank {part} (published)", "", *[str(perplexity)] * 2, "", ""]
         for row in PUBLISHED

@@ -8,7 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 
 from eval.report.agreement import ALL, permutation_p
 from eval.report.by_task.logic import logic_table
@@ -18,7 +18,7 @@ from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_
 from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
 from eval.report.published import SHORT, SHORT_MAX, central_rows
 from eval.report.results_files import short_name
-from eval.report.tables import Table
+from eval.report.tables import Table, per_cent, spread
 from eval.report.tasks import ABLATIONS, CHARACTERS, GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING, TEXT8
 from onlstm_hf.hub.cards.published import central_figures, citation
 from onlstm_hf.utils.training_stages import epochs_of, training_stages
@@ -29,20 +29,16 @@ UNBIASED = "F1, unbiased rule"
 # Rows of the results files that the tables leave out.
 LEFT_OUT = re.compile(r"random \(uniform splits\)|, by agreement")
 RANDOM = "random (uniform trees)"
+# Rows of the README's table: name, results file (that of the unbiased rule ends in `_no_bias`), and the row there.
+UNSEEN_TREES = (
+    ("**default model** (three seeds)", "parsing_distilled_seeds", "layer 3 (--layer 2)"),
+    ("small ON-LSTM, layer 2 (five seeds)", "parsing_seeds", "layer 2 (--layer 1)"),
+    ("small PRPN (five seeds)", "parsing_seeds", "induced trees"),
+    ("right branching", "parsing_seeds", "right branching"),
+    ("balanced", "parsing_seeds", "balanced"),
+)
 # Labels of the table of recall.
 LABELS = ("NP", "VP", "PP", "S", "SBAR", "ADJP", "ADVP")
-
-
-def spread(values: Iterable[float], digits: int = 1) -> str:
-    """Mean and, of several values, the standard deviation of the sample; empty without values."""
-    values = list(values)
-    if not values:
-        return ""
-    return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
-
-
-def per_cent(fraction: float | None) -> str:
-    return "" if fraction is None else f"{100 * fraction:.1f}"
 
 
 def is_by_language(results: dict) -> bool:
@@ -230,6 +226,18 @@ def _unread(files: Results) -> list[dict[str, str]]:
     ]
 
 
+def unseen_trees(files: Results) -> Table:
+    """The table of the README: F1 on sentences that no model has read; rows whose files are missing are left out."""
+    header = ["trees", "papers' rule", "unbiased rule", "papers' rule, at most 10 words", "unbiased, at most 10 words"]
+    rows = []
+    for name, file, source in UNSEEN_TREES:
+        rules = [files.get(file), files.get(f"{file}_no_bias")]
+        if all(rules):
+            summaries = [rule["summary"][part][source] for part in ("all", "short") for rule in rules]
+            rows.append([name, *(_f1(summary["sentence_f1"]) for summary in summaries)])
+    return header, rows
+
+
 def unread_sentences(files: Results) -> Table:
     """The rows of `parsing` for sentences that were not read, and right branching."""
     header = ["trees", "model", "seeds", "F1", "max", SHORT, UNBIASED]
@@ -273,6 +281,7 @@ def _names(models: Sequence[Mapping]) -> str:
 
 
 def _f1(figure: Mapping) -> str:
+    """Mean and, of several checkpoints, standard deviation, in per cent."""
     deviation = figure["standard_deviation"]
     return per_cent(figure["mean"]) + ("" if deviation is None else f" ± {per_cent(deviation)}")
 
@@ -358,39 +367,49 @@ def word_order(files: Results) -> Table:
 
 
 def punctuation(files: Results) -> Table:
-    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model.
-
-    Files with further strengths, from which the strength was chosen, are left out.
-    """
+    """F1 without marks and with marks as cues, by both rules: a row for each treebank and kind of model."""
     rows = []
     for name, results in files.items():
-        if len(results["strengths"]) != 2:
+        if len(results["strengths"]) != 2:  # the strength was chosen by these
             continue
-        without, strength = (f"{value:g}" for value in results["strengths"])
         kinds: dict[str, list[Mapping]] = {}
         for model in results["models"]:
             kind = short_name(model["model"].removesuffix("/trees.jsonl.xz"))
             kinds.setdefault(kind, []).append(model["sentence_f1"])
-        treebank = Path(results["treebank"])
-        place = treebank.name if treebank.parent.parent.name != "languages" else treebank.parent.name
         for kind, scores in kinds.items():
             cells = [
-                spread(100 * score[rule][value] for score in scores)
+                spread(100 * score[rule][f"{strength:g}"] for score in scores)
                 for rule in ("right", "none")
-                for value in (without, strength)
+                for strength in results["strengths"]
             ]
-            rows.append([place, f"{kind} ({len(scores)})", *cells, name])
+            rows.append([_treebank_name(results), f"{kind} ({len(scores)})", *cells, name])
     return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
 
 
-def unknown_words(files: Results) -> Table:
-    """The share of unknown words of ordinary sentences: a row for each model and door."""
+def punctuation_strengths(files: Results) -> Table:
+    """F1 on validation trees by the strength of the cue, from which the strength was chosen."""
+    chosen_by = {name: results for name, results in files.items() if len(results["strengths"]) > 2}
+    strengths = dict.fromkeys(f"{value:g}" for results in chosen_by.values() for value in results["strengths"])
+    header = ["validation trees", "model", "rule", *(f"k = {strength}" for strength in strengths), "file"]
     rows = [
-        [short_name(results["model"]), door, f"{per_cent(share)} %", name]
-        for name, results in files.items()
-        for door, share in results["unknown_words"].items()
+        [
+            _treebank_name(results),
+            short_name(model["model"]),
+            name_of_rule,
+            *(per_cent(model["sentence_f1"][rule].get(strength)) for strength in strengths),
+            name,
+        ]
+        for name, results in chosen_by.items()
+        for model in results["models"]
+        for rule, name_of_rule in (("right", "papers'"), ("none", "unbiased"))
     ]
-    return ["model", "read by", "unknown words", "file"], rows
+    return header, rows
+
+
+def _treebank_name(results: Mapping) -> str:
+    """The language of a treebank in the folder of its language, else the name of its file."""
+    path = Path(results["treebank"])
+    return path.parent.name if is_by_language(results) else path.name
 
 
 def logical_inference(files: Results) -> Table:

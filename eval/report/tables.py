@@ -1,12 +1,26 @@
 """Tables as text, Markdown, LaTeX and CSV: a header and rows of cells, the first column flush left."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import mean, stdev
 
 from onlstm_hf.utils.files import written_file
 
 Table = tuple[list[str], list[list[str]]]  # the header and the rows
+
+
+def per_cent(fraction: float | None) -> str:
+    """With one decimal place; empty for `None`."""
+    return "" if fraction is None else f"{100 * fraction:.1f}"
+
+
+def spread(values: Iterable[float], digits: int = 1) -> str:
+    """Mean and, of several values, the standard deviation of the sample; empty without values."""
+    values = list(values)
+    if not values:
+        return ""
+    return f"{mean(values):.{digits}f}" + (f" ± {stdev(values):.{digits}f}" if len(values) > 1 else "")
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

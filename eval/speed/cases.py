@@ -3,14 +3,14 @@
 import random
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import torch
 from torch import nn
 
-from eval.speed.measurement import Spread, leave_out_unavailable, ratios, take_turns
+from eval.speed.measurement import Outcome, Row, leave_out_unavailable, ratios, take_turns
 from eval.speed.training import largest_relative_difference, loss_curve, start_training, step_contestants
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
@@ -20,37 +20,6 @@ PATHS = tuple(name for name in ONLSTMLayer.implementations if name != "scan")
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
 REFERENCE, LSTM = "reference float32", "nn.LSTM"
 REFERENCE_SENTENCES_PER_ROUND = 10
-
-
-@dataclass(frozen=True)
-class Row:
-    """One figure of a case: its value in each round, and their median and quartiles as text."""
-
-    case: str
-    figure: str
-    rounds: Sequence[float]
-
-    def to_dict(self) -> dict:
-        return asdict(self) | {"spread": str(Spread.of(self.rounds))}
-
-
-@dataclass
-class Outcome:
-    """Result of a case.
-
-    Attributes:
-        title: heading.
-        seconds: of every contestant in every round.
-        num_tokens: that a contestant works on in that time.
-        rows: of the summary.
-        left_out: contestants that cannot run here, and why.
-    """
-
-    title: str
-    seconds: dict[str, list[float]]
-    num_tokens: int
-    rows: list[Row]
-    left_out: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -66,23 +35,21 @@ class Stack:
         return f"{self.batch_size} x {self.length}, {'-'.join(map(str, self.layer_sizes))}"
 
 
-STACKS = {
-    "full": (Stack(20, 70, (400, 1150, 1150, 400)), Stack(32, 35, (200, 400, 200))),
-    "small": (Stack(32, 50, (320, 512, 512, 320), 8),),
-    "quick": (Stack(2, 4, (8, 12, 8), 4),),
-}
+STACKS = (Stack(20, 70, (400, 1150, 1150, 400)), Stack(32, 35, (200, 400, 200)))
+# For quick runs.
+TINY_STACKS = (Stack(2, 4, (8, 12, 8), 4),)
 TINY_MODEL = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 12, "chunk_size": 4}
-MODELS = {"full": {}, "small": {"embedding_size": 320, "hidden_size": 512, "chunk_size": 8}, "quick": TINY_MODEL}
-RECIPES = {"full": "onlstm_ptb", "small": "onlstm_ptb_small", "quick": "onlstm_ptb_small"}
+TINY_RECIPE = ["--batch_size=2", "--bptt_length=6", "--model.embedding_size=40", "--model.hidden_size=40"]
 # The learning rates of the recipes would blow up on random words.
-FIXED_LENGTHS = ["--random_bptt=no"]
-OVERRIDES = [*FIXED_LENGTHS, "--learning_rate=1e-3"]
-QUICK_OVERRIDES = ["--batch_size=2", "--bptt_length=6", "--model.embedding_size=40", "--model.hidden_size=40"]
+OVERRIDES = ["--random_bptt=no", "--learning_rate=1e-3"]
+NUM_LOSSES, LOSS_OVERRIDES = 200, ["--batch_size=8", "--bptt_length=35"]
 
 
-def measure_recurrence(size: str, rounds: int, device: torch.device) -> list[Outcome]:
+def measure_recurrence(quick: bool, rounds: int, device: torch.device) -> list[Outcome]:
     """Forward and backward pass of recurrent stacks, by every path and by `torch.nn.LSTM` layers of the same sizes."""
-    return [_measure_stack(stack, rounds, device, 0.0 if size == "quick" else 0.2) for stack in STACKS[size]]
+    if quick:
+        return [_measure_stack(stack, rounds, device, 0.0) for stack in TINY_STACKS]
+    return [_measure_stack(stack, rounds, device, 0.2) for stack in STACKS]
 
 
 def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_turn: float) -> Outcome:
@@ -115,13 +82,8 @@ def run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
 
 
 def run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
-    """The same; raises a `ValueError` where the CPU has no LSTM in this precision."""
-    try:
-        return layer(inputs)[0]
-    except RuntimeError as error:
-        if "could not create a primitive" not in str(error):
-            raise
-        raise ValueError("oneDNN has no LSTM in this precision for this CPU") from error
+    """The same for a layer of PyTorch."""
+    return layer(inputs)[0]
 
 
 def training_pass(
@@ -150,42 +112,24 @@ def training_pass(
     return run
 
 
-def measure_step(
-    size: str,
-    rounds: int,
-    device: torch.device,
-    recipe: str | None = None,
-    overrides: Sequence[str] = (),
-    paths: Sequence[str] = PATHS,
-) -> list[Outcome]:
-    """A whole update as `train_lm.py` makes it, on one batch of random words.
-
-    Args:
-        size: of the default recipe.
-        rounds: turns of every contestant.
-        device: where.
-        recipe: name of a file of `training/recipes`.
-        overrides: further arguments of `train_lm.py`.
-        paths: of the recurrence; the ratios need `"reference"` and `"auto"`.
-    """
-    recipe = recipe or RECIPES[size]
-    overrides = [*OVERRIDES, *(QUICK_OVERRIDES if size == "quick" else []), *overrides]
+def measure_step(quick: bool, rounds: int, device: torch.device, recipe: str) -> list[Outcome]:
+    """A whole update as `train_lm.py` makes it by a file of `training/recipes`, on one batch of random words."""
+    overrides = OVERRIDES + (TINY_RECIPE if quick else [])
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
-        _write_random_text(text, 50 if size == "quick" else 9998)  # <eos> and <unk> come by themselves
+        _write_random_text(text, 50 if quick else 9998)  # <eos> and <unk> come by themselves
         contestants, num_tokens = {}, 0
         for precision in PRECISIONS:
             run = start_training(recipe, text, precision, Path(folder) / precision, overrides, device)
-            contestants |= step_contestants(run, paths, precision)
+            contestants |= step_contestants(run, PATHS, precision)
             num_tokens = next(run.batches.batches(0)).input_ids.numel()
         contestants, left_out = leave_out_unavailable(contestants)
         seconds = take_turns(contestants, rounds, device)
-    case, rows = f"whole training step of {recipe}, {num_tokens} tokens", []
-    if REFERENCE in seconds:
-        rows = [
-            Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
-            Row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
-        ]
+    case = f"whole training step of {recipe}, {num_tokens} tokens"
+    rows = [
+        Row(case, "float32, speed of the reference loop", ratios(seconds[REFERENCE], seconds["auto float32"])),
+        Row(case, "bf16, speed of the float32 reference", ratios(seconds[REFERENCE], seconds["auto bf16"])),
+    ]
     for precision in PRECISIONS:
         speed = [num_tokens / time for time in seconds[f"auto {precision}"]]
         rows.append(Row(case, f"{precision}, tokens a second", speed))
@@ -201,19 +145,16 @@ def _write_random_text(path: Path, vocab_size: int) -> None:
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
-def measure_parsing(size: str, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]) -> list[Outcome]:
+def measure_parsing(
+    quick: bool, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]
+) -> list[Outcome]:
     """`parse()` of all sentences at once against one after the other with the reference.
 
-    The slow side reads another random sample in each round, and its time is extrapolated by tokens.
-
-    Args:
-        size: of the model; its weights are random.
-        rounds: turns of every contestant.
-        device: where.
-        sentences: token ids.
+    The weights are random. The slow side reads another random sample of the sentences (token ids) in each round, and
+    its time is extrapolated by tokens.
     """
     torch.manual_seed(0)
-    model = ONLSTMForCausalLM(ONLSTMConfig(**MODELS[size])).to(device)
+    model = ONLSTMForCausalLM(ONLSTMConfig(**TINY_MODEL if quick else {})).to(device)
     sample, num_tokens, sampled_tokens = random.Random(0), sum(map(len, sentences)), []
 
     def parse_all(path: str, dtype: torch.dtype | None) -> None:
@@ -251,13 +192,14 @@ def measure_parsing(size: str, rounds: int, device: torch.device, sentences: Seq
     return [Outcome(case, seconds, num_tokens, rows, left_out)]
 
 
-def measure_losses(text: Path, overrides: Sequence[str], num_steps: int) -> tuple[dict[str, list[float]], list[Row]]:
-    """Losses of the first training steps by the fast path and by the reference, from the same seed.
+def measure_losses(quick: bool, text: Path) -> tuple[dict[str, list[float]], list[Row]]:
+    """Losses of the first training steps by path and precision, from the same seed.
 
     Returns:
         The curves, and for each the largest relative difference from the reference in float32.
     """
     recipe, curves, rows = "onlstm_ptb_small", {}, []
+    num_steps, overrides = (3, TINY_RECIPE) if quick else (NUM_LOSSES, LOSS_OVERRIDES)
     with tempfile.TemporaryDirectory() as folder:
         for precision in PRECISIONS:
             for path in ("reference", "auto"):

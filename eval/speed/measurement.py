@@ -2,7 +2,8 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
 import torch
@@ -30,6 +31,37 @@ class Spread(NamedTuple):
         return median if median == low == high else f"{median} ({low} to {high})"
 
 
+@dataclass(frozen=True)
+class Row:
+    """One figure of a case: its value in each round, and their median and quartiles as text."""
+
+    case: str
+    figure: str
+    rounds: Sequence[float]
+
+    def to_dict(self) -> dict:
+        return asdict(self) | {"spread": str(Spread.of(self.rounds))}
+
+
+@dataclass
+class Outcome:
+    """Result of a case.
+
+    Attributes:
+        title: heading.
+        seconds: of every contestant in every round.
+        num_tokens: that a contestant works on in that time.
+        rows: of the summary.
+        left_out: contestants that cannot run here, and why.
+    """
+
+    title: str
+    seconds: dict[str, list[float]]
+    num_tokens: int
+    rows: list[Row]
+    left_out: dict[str, str]
+
+
 def ratios(numerators: Iterable[float], denominators: Iterable[float]) -> list[float]:
     """The ratio of two figures in each of the rounds in which both were measured."""
     return [first / second for first, second in zip(numerators, denominators, strict=True)]
@@ -46,7 +78,7 @@ def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tu
         try:
             run()
             available[name] = run
-        except ValueError as error:
+        except (ValueError, RuntimeError) as error:
             reasons[name] = str(error)
     return available, reasons
 
@@ -68,27 +100,21 @@ def take_turns(
         shortest_turn: seconds for which a contestant is repeated in its turn; the mean counts, so that caches and
             sleeping threads of the one before it matter little.
     """
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
     names = list(contestants)
     seconds: dict[str, list[float]] = {name: [] for name in names}
     for number in progress_bar(range(rounds), unit="round"):
         first = number % len(names)
         for name in names[first:] + names[:first]:
-            synchronize(device)
+            wait()
             start, passed, runs = time.perf_counter(), 0.0, 0
             while runs == 0 or passed < shortest_turn:
                 contestants[name]()
-                synchronize(device)
+                wait()
                 passed, runs = time.perf_counter() - start, runs + 1
             seconds[name].append(passed / runs)
     return seconds
-
-
-def synchronize(device: torch.device) -> None:
-    """Waits for all work that a GPU was given."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def forbid_tf32() -> None:
-    """Makes products of float32 on a GPU what their name says, for all libraries alike."""
-    torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False

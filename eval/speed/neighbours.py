@@ -9,20 +9,18 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from eval.speed.cases import LSTM, Outcome, Row, Stack, run_lstm, run_onlstm, training_pass
-from eval.speed.measurement import ratios, take_turns
+from eval.speed.cases import LSTM, Stack, run_lstm, run_onlstm, training_pass
+from eval.speed.measurement import Outcome, Row, ratios, take_turns
 from onlstm_hf import PRPNConfig
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.models.modeling_prpn import ReadingLayer
 
-NUM_NEIGHBOURS = {"full": (0, 1, 2, 4), "small": (0, 1, 2, 4), "quick": (0, 1)}
+NUM_NEIGHBOURS, SHORTEST_TURN = (0, 1, 2, 4), 0.3
 # The layers of the PRPN's reading network have the same size, so its LSTM is another one.
-STACKS = {
-    "full": {"ON-LSTM": Stack(32, 35, (200, 400, 200)), "PRPN": Stack(32, 35, (200, 400, 400))},
-    "quick": {"ON-LSTM": Stack(2, 4, (8, 12, 8), 4), "PRPN": Stack(2, 4, (8, 12, 12), 4)},
-}
-STACKS["small"] = STACKS["full"]
-SHORTEST_TURN = {"full": 0.3, "small": 0.3, "quick": 0.0}
+STACKS = {"ON-LSTM": Stack(32, 35, (200, 400, 200)), "PRPN": Stack(32, 35, (200, 400, 400))}
+# For quick runs.
+TINY_NUM_NEIGHBOURS = (0, 1)
+TINY_STACKS = {"ON-LSTM": Stack(2, 4, (8, 12, 8), 4), "PRPN": Stack(2, 4, (8, 12, 12), 4)}
 # A process that is killed must not leave its neighbours running.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
 
@@ -39,15 +37,14 @@ def busy_neighbours(count: int) -> Iterator[None]:
             process.wait()
 
 
-def measure_neighbours(size: str, rounds: int) -> list[Outcome]:
+def measure_neighbours(quick: bool, rounds: int) -> list[Outcome]:
     """Forward and backward pass in float32 of both compiled operators and of `torch.nn.LSTM` layers of the same sizes.
 
-    Args:
-        size: of the stacks.
-        rounds: turns of every contestant, for every number of neighbours.
+    Every contestant has so many rounds for every number of neighbours.
     """
+    stacks, numbers = (TINY_STACKS, TINY_NUM_NEIGHBOURS) if quick else (STACKS, NUM_NEIGHBOURS)
     device, contestants = torch.device("cpu"), {}
-    for name, stack in STACKS[size].items():
+    for name, stack in stacks.items():
         sizes = list(pairwise(stack.layer_sizes))
         if name == "PRPN":
             config = PRPNConfig(hidden_size=stack.layer_sizes[-1], input_dropout=0.0, recurrent_dropout=0.0)
@@ -58,19 +55,19 @@ def measure_neighbours(size: str, rounds: int) -> list[Outcome]:
         lstm = [nn.LSTM(*pair) for pair in sizes]
         contestants[f"{LSTM} {stack}"] = training_pass(lstm, run_lstm, stack, None, device)
     outcomes = []
-    for count in NUM_NEIGHBOURS[size]:
+    for count in numbers:
         with busy_neighbours(count):
             for run in contestants.values():  # threads and memory that are there afterwards
                 run()
-            seconds = take_turns(contestants, rounds, device, SHORTEST_TURN[size])
+            seconds = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
         case = f"training with {torch.get_num_threads()} threads beside {count} busy processes"
         rows = [
             Row(
                 case, f"{name} {stack}, time of {LSTM}", ratios(seconds[f"{name} {stack}"], seconds[f"{LSTM} {stack}"])
             )
-            for name, stack in STACKS[size].items()
+            for name, stack in stacks.items()
         ]
-        num_tokens = {stack.batch_size * stack.length for stack in STACKS[size].values()}.pop()
+        num_tokens = {stack.batch_size * stack.length for stack in stacks.values()}.pop()
         outcomes.append(Outcome(case, seconds, num_tokens, rows, {}))
     return outcomes
 

@@ -60,8 +60,3 @@ def test_a_changed_equation_is_trained_with_and_sees_another_loss(train):
     )
     assert reference == pytest.approx(expected, rel=1e-5)
     assert abs(changed / reference - 1) > 1e-4
-
-
-def test_an_implementation_that_there_is_not_is_refused(train):
-    with pytest.raises(ValueError, match="implementation must be one of auto, reference, .*, not 'referense'"):
-        train("as_it_is", "referense")

@@ -21,7 +21,7 @@ from accelerate.state import AcceleratorState, GradientState
 from pyarrow import parquet
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from eval import benchmark_speed, check_gpu, compare_page, time_page
+from eval import benchmark_speed, compare_page, time_page
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.export import export_checkpoint
@@ -74,7 +74,6 @@ PARSERS = {
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,
-    "python eval/check_gpu.py": check_gpu.build_parser,
 }
 
 
@@ -206,34 +205,9 @@ def test_every_file_and_page_it_names_exists(page):
     assert [name for name in linked if not (ROOT / page).parent.joinpath(name).exists()] == []
 
 
-def test_published_figures_stand_in_one_file():
-    def numbers(content) -> set[str]:
-        if isinstance(content, dict | list):
-            return {found for value in getattr(content, "values", lambda: content)() for found in numbers(value)}
-        return {str(content)} if isinstance(content, float) and content >= 10 else set()
-
-    published = yaml.safe_load((ROOT / "onlstm_hf" / "hub" / "cards" / "published.yaml").read_text(encoding="utf-8"))
-    typed = re.compile(rf"(?<![\d.])(?:{'|'.join(map(re.escape, sorted(numbers(published))))})(?![\d.]*[\df])")
-    sources = [*(ROOT / "eval").rglob("*.py"), *(ROOT / "training").rglob("*.py"), *(ROOT / "onlstm_hf").rglob("*.py")]
-    sources += [*(ROOT / "training" / "texts").iterdir(), *(ROOT / "onlstm_hf" / "hub" / "cards").glob("*.md")]
-    found = {path.name: typed.findall(path.read_text(encoding="utf-8")) for path in sources if path.is_file()}
-    assert {name: figures for name, figures in found.items() if figures} == {}
-
-
-def test_the_citation_file_names_this_version_and_both_papers():
+def test_the_citation_file_names_this_version():
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
-    assert citation["cff-version"] == "1.2.0" and citation["message"]
-    assert citation["version"] == __version__
-    assert citation["license"] == "Apache-2.0"
-    assert citation["authors"] == [{"name": "The onlstm_hf contributors"}]
-    bibtex = "".join(content for _, content in blocks("README.md", "bibtex"))
-    fields = (re.findall(rf"^  {key}={{(.*)}}", bibtex, re.MULTILINE) for key in ("title", "author", "year"))
-    papers = list(zip(*fields, strict=True))
-    assert len(papers) == len(citation["references"]) == 2
-    for (title, authors, year), paper in zip(papers, citation["references"], strict=True):
-        people = " and ".join(f"{person['family-names']}, {person['given-names']}" for person in paper["authors"])
-        assert [paper["title"], people, str(paper["year"])] == [title, authors, year]
-        assert paper["type"] == "conference-paper" and paper["conference"]["name"]
+    assert citation["cff-version"] == "1.2.0" and citation["version"] == __version__
 
 
 @pytest.mark.slow
@@ -271,11 +245,6 @@ def test_the_trainer_example_runs_as_a_script_and_reads_sentences_as_parse_does(
     total = sum(score.total().total_log_likelihood for score in scores), sum(len(score.tokens) for score in scores)
     assert float(loss) == pytest.approx(math.exp(-total[0] / total[1]), rel=1e-3)
     assert export_checkpoint("runs/trainer/best", "again")  # beside training_args.bin
-
-
-def test_the_readme_is_short():
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert len(text.splitlines()) <= 160 and len(text.encode()) <= 10_000
 
 
 @pytest.mark.slow

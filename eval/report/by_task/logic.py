@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from eval.extras import import_extra
+from eval.report.tables import Table, per_cent
 from eval.report.tasks import LOGICAL_INFERENCE
+from eval.task import import_extra
 from onlstm_hf.hub.cards.published import central_figures, citation
 
 PUBLISHED = central_figures(LOGICAL_INFERENCE)
 PUBLISHED_NOTE = f"published: {citation(PUBLISHED[0])}; trained on at most 6 operators, too"
 
 
-def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], list[list[str]]]:
+def logic_table(names: Sequence[str], runs: Sequence[dict]) -> Table:
     """Header and rows: one for every number of operators, with the number of its pairs.
 
     There is a column for every run and, behind them, for every published model.
@@ -21,12 +22,12 @@ def logic_table(names: Sequence[str], runs: Sequence[dict]) -> tuple[list[str], 
         groups = [run["test"]["by_operators"].get(number) for run in runs]
         total = next(group["total"] for group in groups if group)
         published = [str(model["accuracy"].get(int(number), "")) for model in PUBLISHED]
-        accuracies = [f"{100 * group['accuracy']:.1f}" if group else "-" for group in groups]
+        accuracies = [per_cent(group["accuracy"]) if group else "-" for group in groups]
         rows.append([number, str(total), *accuracies, *published])
     summary = [
-        ["all", "", *(f"{100 * run['test']['accuracy']:.1f}" for run in runs)],
-        ["macro average", "", *(f"{100 * run['test']['macro_accuracy']:.1f}" for run in runs)],
-        ["validation", "", *(f"{100 * run['validation_accuracy']:.1f}" for run in runs)],
+        ["all", "", *(per_cent(run["test"]["accuracy"]) for run in runs)],
+        ["macro average", "", *(per_cent(run["test"]["macro_accuracy"]) for run in runs)],
+        ["validation", "", *(per_cent(run["validation_accuracy"]) for run in runs)],
         ["parameters", "", *(str(run["parameters"]) for run in runs)],
         ["epochs", "", *(str(run["epochs"]) for run in runs)],
     ]

@@ -1,22 +1,17 @@
 """The table of the narrative cloze: recall of models of events, and what they gain over bigrams."""
 
 from collections.abc import Sequence
-from statistics import mean, stdev
+from statistics import mean
 
+from eval.report.tables import Table, spread
 from eval.report.tasks import NARRATIVE_CLOZE
 from onlstm_hf.hub.cards.published import central_figures, citation, published_figures
 
 BASELINE = "bigram"
 COLUMNS = {"recall": "recall at 25", "verb_recall": "verb recall at 25", "recall_without_rare": "without rare words"}
-NOTE = (
-    "Recall at 25 in per cent; of several seeds mean ± standard deviation, and the gain of the mean over bigrams. "
-    "`without rare words` is the recall of held-out events in which no word is written `?`. Rows marked as published "
-    "are of Wikipedia and of a parser and a coreference system, and were taken from a list of reference figures and "
-    "not checked against the paper"
-)
 
 
-def cloze_table(runs: Sequence[dict], names: Sequence[str] = ()) -> tuple[list[str], list[list[str]]]:
+def cloze_table(runs: Sequence[dict], names: Sequence[str] = ()) -> Table:
     """Header and rows, in per cent: for each run one for each system, then one for each central published figure.
 
     Args:
@@ -31,7 +26,7 @@ def cloze_table(runs: Sequence[dict], names: Sequence[str] = ()) -> tuple[list[s
         baseline = by_system[BASELINE][0]["recall"]
         for system, scores in by_system.items():
             recall = mean(score["recall"] for score in scores)
-            figures = [_figure([score[column] for score in scores]) for column in COLUMNS]
+            figures = [spread(100 * score[column] for score in scores) for column in COLUMNS]
             seeds = str(len(scores)) if len(scores) > 1 else ""
             row = [system, run["arguments"], seeds, *figures, _gain(system, recall, baseline)]
             rows.append([*row, *names[place : place + 1]])
@@ -43,11 +38,6 @@ def cloze_table(runs: Sequence[dict], names: Sequence[str] = ()) -> tuple[list[s
         source = [citation(row)] if names else []
         rows.append([f"{row['system']} (published)", row["arguments"], "", *figures, *source])
     return ["model", "arguments", "seeds", *COLUMNS.values(), "gain over bigrams", *(["run"] if names else [])], rows
-
-
-def _figure(values: Sequence[float]) -> str:
-    deviation = f" ± {100 * stdev(values):.1f}" if len(values) > 1 else ""
-    return f"{100 * mean(values):.1f}{deviation}"
 
 
 def _gain(system: str, recall: float, baseline: float) -> str:

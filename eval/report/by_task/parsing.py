@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, stdev
 
+from eval.report.tables import Table, per_cent
 from eval.report.tasks import PARSING
 from onlstm_hf.hub.cards.published import central_figures, f1_figures
 from onlstm_hf.scoring.parsing_scores import ParsingScores, mean_f1_interval
 
 NUM_LABELS = 6  # columns of label recall
-PUBLISHED_MAX_WORDS = 10
+MAX_WORDS = 10  # of short sentences, which the papers score by themselves, too
 SPREAD = ("mean", "standard_deviation", "min", "max")
 PUBLISHED = central_figures(PARSING)
 INTERVAL_NOTE = "95 %: bootstrap interval of the mean, over sentences and, where there are several, over checkpoints"
@@ -42,7 +43,6 @@ def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
         return {"mean": mean(values), "standard_deviation": deviation, "min": min(values), "max": max(values)}
 
     sentence_f1 = spread(lambda score: score.sentence_f1)
-
     return {
         "num_checkpoints": len(scores),
         "sentence_f1": sentence_f1 | {"interval": list(mean_f1_interval(scores, seed=seed))},
@@ -56,38 +56,52 @@ def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
     }
 
 
-def parsing_table(summaries: Mapping[str, Mapping[str, dict]], max_words: int) -> tuple[list[str], list[list[str]]]:
-    """The header and rows of the table, in per cent but for the depth; label recall of the most frequent labels.
+def parsing_table(summaries: Mapping[str, Mapping[str, dict]], has_published: bool) -> Table:
+    """The table in per cent but for the depth, with label recall of the most frequent labels.
 
     Args:
         summaries: by part (`all` sentences and, where there are some, `short` ones) and name, what `summarize` gives.
-        max_words: of the short sentences.
+        has_published: whether published rows stand below.
     """
     short = summaries.get("short", {})
     counts = next(iter(summaries["all"].values()))["label_counts"]
     labels = sorted(counts, key=lambda label: (-counts[label], label))[:NUM_LABELS]
     spread = ["s.d.", "min", "max", "95 %"]
-    header = ["trees", "sentence F1", *spread, "corpus F1", f"F1, <= {max_words} words", *spread, "depth"]
+    header = ["trees", "sentence F1", *spread, "corpus F1", f"F1, <= {MAX_WORDS} words", *spread, "depth", *labels]
     rows = [
         [
             name,
             *_spread(summary["sentence_f1"]),
-            _per_cent(summary["corpus_f1"]["mean"]),
+            per_cent(summary["corpus_f1"]["mean"]),
             *(_spread(short[name]["sentence_f1"]) if short else ["-", "", "", "", ""]),
             f"{summary['average_depth']['mean']:.1f}",
-            *(_per_cent(recall["mean"]) if recall else "-" for recall in map(summary["label_recall"].get, labels)),
+            *(per_cent(recall["mean"]) if recall else "-" for recall in map(summary["label_recall"].get, labels)),
         ]
         for name, summary in summaries["all"].items()
     ]
-    return [*header, *labels], rows
+    if has_published:
+        rows.append([])
+        for row in PUBLISHED:
+            figures = [[f"{part[name]:.1f}" if name in part else "" for name in SPREAD] for part in f1_figures(row)]
+            cells = [f"{row['system']} (published)", *figures[0], "", "", *figures[1]]
+            rows.append(cells + [""] * (len(header) - len(cells)))
+    return header, rows
+
+
+def _spread(figure: dict) -> list[str]:
+    """Mean, standard deviation, minimum, maximum and interval; the middle three only of several checkpoints."""
+    interval = "-".join(map(per_cent, figure["interval"]))
+    if figure["standard_deviation"] is None:
+        return [per_cent(figure["mean"]), "", "", "", interval]
+    return [*(per_cent(figure[name]) for name in SPREAD), interval]
 
 
 # What a row is of, by the name of the groups in results.
 GROUPS = {"by_file": "file", "by_length": "length"}
 
 
-def group_table(kind: str, groups: Mapping[str, dict]) -> tuple[list[str], list[list[str]]]:
-    """Header and rows of mean sentence F1 in per cent: a row a group of sentences, then the mean of all files.
+def group_table(kind: str, groups: Mapping[str, dict]) -> Table:
+    """Mean sentence F1 in per cent: a row a group of sentences, then the mean of all files.
 
     Args:
         kind: a key of `GROUPS`.
@@ -98,40 +112,10 @@ def group_table(kind: str, groups: Mapping[str, dict]) -> tuple[list[str], list[
         group: [content["summary"][name]["sentence_f1"]["mean"] for name in names] for group, content in groups.items()
     }
     rows = [
-        [group, str(content["num_sentences"]), str(content["num_words"]), *map(_per_cent, figures[group])]
+        [group, str(content["num_sentences"]), str(content["num_words"]), *map(per_cent, figures[group])]
         for group, content in groups.items()
     ]
     if kind == "by_file":
-        rows.append(
-            ["mean of files", "", "", *(_per_cent(mean(column)) for column in zip(*figures.values(), strict=True))]
-        )
+        means = map(mean, zip(*figures.values(), strict=True))
+        rows.append(["mean of files", "", "", *map(per_cent, means)])
     return [GROUPS[kind], "sentences", "words", *names], rows
-
-
-def published_rows(max_words: int, num_columns: int) -> list[list[str]]:
-    """The published rows of this table; their short sentences are those of at most `PUBLISHED_MAX_WORDS` words."""
-    rows = []
-    for row in PUBLISHED:
-        figure, short = f1_figures(row)
-        shown = short if max_words == PUBLISHED_MAX_WORDS else {}
-        figures = [*_published_spread(figure), "", *_published_spread(shown)]
-        cells = [f"{row['system']} (published)", *figures]
-        rows.append(cells + [""] * (num_columns - len(cells)))
-    return rows
-
-
-def _published_spread(figure: Mapping) -> list[str]:
-    """Mean, standard deviation, minimum and maximum; empty if unknown."""
-    return [*(f"{figure[name]:.1f}" if name in figure else "" for name in SPREAD), ""]
-
-
-def _spread(figure: dict) -> list[str]:
-    """Mean, standard deviation, minimum, maximum and interval; the middle three only of several checkpoints."""
-    interval = "-".join(map(_per_cent, figure["interval"]))
-    if figure["standard_deviation"] is None:
-        return [_per_cent(figure["mean"]), "", "", "", interval]
-    return [*(_per_cent(figure[name]) for name in SPREAD), interval]
-
-
-def _per_cent(fraction: float) -> str:
-    return f"{100 * fraction:.1f}"

@@ -7,7 +7,6 @@ import torch
 from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
-    dynamic_cached_log_probabilities,
     dynamic_log_probabilities,
     gradient_root_mean_squares,
 )
@@ -70,7 +69,7 @@ def brute_force(model, text, settings, gradient_rms=None, batch_size=1):
 def test_probabilities_are_those_of_the_update_written_out(model, stream, normalised):
     gradient_rms = gradient_root_mean_squares(model, stream.flip(0), 1, 4) if normalised else None
     expected = brute_force(model, stream, SETTINGS, gradient_rms)
-    found = dynamic_log_probabilities(model, stream, SETTINGS, gradient_rms)
+    (found,) = dynamic_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_rms)
     assert found.tolist() == pytest.approx(expected, rel=1e-9)
     without = stream_log_likelihood(model, stream).total_log_likelihood
     assert abs(found.sum().item() - without) > 1e-2
@@ -80,15 +79,14 @@ def test_probabilities_are_those_of_the_update_written_out(model, stream, normal
 def test_segments_of_any_length_in_rows_of_a_batch(stream, segment_length):
     model, settings = KINDS["onlstm"].make(eos_token_id=EOS).double(), SETTINGS._replace(segment_length=segment_length)
     expected = brute_force(model, stream, settings, batch_size=3)
-    assert dynamic_log_probabilities(model, stream, settings, batch_size=3).tolist() == pytest.approx(
-        expected, rel=1e-9
-    )
+    (found,) = dynamic_log_probabilities(model, stream, settings, batch_size=3)
+    assert found.tolist() == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_cache_beside_it_holds_the_states_of_the_weights_of_their_time(stream):
     """The updates by `backward`, the cache by a loop over all past (hidden state, next word)."""
     model = KINDS["onlstm"].make(eos_token_id=EOS).double()
-    found = dynamic_cached_log_probabilities(model, stream, SETTINGS, CACHES)
+    found = dynamic_log_probabilities(model, stream, SETTINGS, CACHES)
     own = [parameter.detach().clone() for parameter in model.parameters()]
     ((inputs, targets),) = rows_of(stream, 1)
     expected, history, state = [[] for _ in CACHES], [], None
@@ -116,7 +114,7 @@ def test_a_cache_beside_it_holds_the_states_of_the_weights_of_their_time(stream)
 
 
 def test_of_both_the_cache_alone_is_left_without_a_learning_rate(model, stream):
-    found = dynamic_cached_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0), CACHES)
+    found = dynamic_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0), CACHES)
     for log_probabilities, alone in zip(found, cached_log_probabilities(model, stream, CACHES), strict=True):
         assert log_probabilities.tolist() == pytest.approx(alone.tolist(), rel=1e-9)
 
@@ -135,24 +133,10 @@ def test_gradient_statistics_are_the_root_mean_square_over_batches(model, stream
     torch.testing.assert_close(gradient_root_mean_squares(model, stream, 2, 5), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_decay_by_the_whole_way_back_leaves_one_step(stream):
-    """With decay 1 each segment is scored by the own weights but for one update."""
-    model = KINDS["lstm"].make(eos_token_id=EOS).double()
-    once = DynamicEvaluation(0.05, 1.0, 3)
-    assert dynamic_log_probabilities(model, stream, once).tolist() == pytest.approx(
-        brute_force(model, stream, once), rel=1e-9
-    )
-
-
-def test_without_learning_rate_it_is_plain_evaluation(model, stream):
-    found = dynamic_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0))
-    assert found.sum().item() == pytest.approx(stream_log_likelihood(model, stream).total_log_likelihood, rel=1e-9)
-
-
 def test_a_text_that_repeats_itself_gets_more_probable(stream):
     model = KINDS["onlstm"].make(eos_token_id=EOS, weight_dropout=0.0)
     text = stream.repeat(8)
-    found = dynamic_log_probabilities(model, text, DynamicEvaluation(0.3))
+    (found,) = dynamic_log_probabilities(model, text, DynamicEvaluation(0.3))
     assert found[-LENGTH:].mean() > found[:LENGTH].mean() + 0.3
 
 
@@ -190,18 +174,13 @@ def test_weights_are_restored_where_the_learning_rate_is_too_high(stream):
 def test_settings_out_of_range_are_refused(stream, settings):
     with pytest.raises(ValueError, match="dynamic evaluation needs"):
         dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, settings)
-
-
-def test_a_cache_out_of_range_is_refused(stream):
     with pytest.raises(ValueError, match="a cache needs"):
-        dynamic_cached_log_probabilities(
-            KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)]
-        )
+        dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)])
 
 
 def test_statistics_of_another_model_and_frozen_models_are_refused(stream):
     model, other = KINDS["lstm"].make(eos_token_id=EOS), KINDS["gru"].make(eos_token_id=EOS)
     with pytest.raises(ValueError, match="gradient_rms is not of this model"):
-        dynamic_log_probabilities(model, stream, SETTINGS, gradient_root_mean_squares(other, stream))
+        dynamic_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_root_mean_squares(other, stream))
     with pytest.raises(ValueError, match="requires a gradient"):
         dynamic_log_probabilities(model.requires_grad_(False), stream, SETTINGS)

@@ -13,7 +13,6 @@ from eval.narrative_cloze.event_files import KINDS, PARTS, read_scripts, replace
 from eval.narrative_cloze.language_model import ScriptLanguageModel
 from eval.narrative_cloze.penn_trees import read_documents
 from eval.narrative_cloze.scores import score_cloze
-from eval.report.by_task.narrative_cloze import cloze_table
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, RNNConfig, RNNForCausalLM, build_word_tokenizer
 from tests.helpers.requirements import library
 
@@ -209,16 +208,3 @@ def test_from_trees_to_a_table(tmp_path, capsys):
     # The model can make only two different events.
     assert all(model["scores"]["recall"] == 1 for model in results["models"])
     assert results["documents"]["test"]["num_events"] == 6 and results["arguments"] == "nouns"
-
-
-def test_the_table_has_means_over_seeds_and_gains_over_bigrams():
-    def model(system, recall):
-        return {"system": system, "scores": {"recall": recall, "verb_recall": 0.5, "recall_without_rare": 0.25}}
-
-    models = [model("unigram", 0.1), model("bigram", 0.2), model("LSTM", 0.25), model("LSTM", 0.27)]
-    header, rows = cloze_table([{"models": models, "arguments": "nouns"}], ["[1]"])
-    assert [len(row) for row in rows] == [len(header)] * len(rows)
-    assert rows[0] == ["unigram", "nouns", "", "10.0", "50.0", "25.0", "-50 %", "[1]"]
-    assert rows[1][-2] == "" and rows[2][2:4] == ["2", "26.0 ± 1.4"] and rows[2][-2] == "+30 %"
-    gains = {row[1]: row[-2] for row in rows if row[0] == "LSTM (published)"}
-    assert gains == {"entities": "+23 %", "nouns": "+65 %"}  # as the paper's abstract has them

@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 
 from eval.narrative_cloze.events import VERB_TAGS, events
 from eval.narrative_cloze.heads import verb_lemma
-from eval.narrative_cloze.penn_trees import Node
 from tests.helpers.requirements import library
 
 library("lemminflect")
@@ -199,11 +198,3 @@ def test_a_label_has_a_category_function_tags_and_an_index(read_tree):
 def test_what_is_no_penn_style_tree_is_refused(read_tree, text):
     with pytest.raises(ValueError, match="bracket without a label|word without a tag"):
         read_tree(text)
-
-
-def test_a_node_knows_its_place(read_tree):
-    tree = read_tree("(S (NP (NN a)) (VP (VB b)) (NP (NN c)))")
-    middle = tree.children[1]
-    assert isinstance(middle, Node) and middle.siblings_before() == [tree.children[0]]
-    assert middle.siblings_after() == [tree.children[2]] and list(middle.children[0].ancestors()) == [middle, tree]
-    assert tree.siblings_after() == tree.siblings_before() == []

@@ -40,10 +40,10 @@ def test_the_table_has_a_row_for_every_number_and_a_column_for_every_run(results
 def test_the_figure_has_a_curve_for_every_run(results, tmp_path):
     library("matplotlib")
     path = tmp_path / "logic.svg"
-    assert compare_logic.main([*results, "--names", "ON-LSTM", "LSTM", "--plot", str(path)]) == 0
+    assert compare_logic.main([*results, "--plot", str(path)]) == 0
     text = path.read_text()
-    assert "<svg" in text and "LSTM" in text and "trained on at most 6" in text
-    assert compare_logic.main([*results, "--names", "ON-LSTM", "LSTM", "--plot", str(tmp_path / "again.svg")]) == 0
+    assert "<svg" in text and "lstm" in text and "trained on at most 6" in text
+    assert compare_logic.main([*results, "--plot", str(tmp_path / "again.svg")]) == 0
     assert (tmp_path / "again.svg").read_text() == text
 
 
@@ -57,8 +57,3 @@ def test_other_files_are_refused(tmp_path, capsys, content, message):
         path.write_text(content)
     assert compare_logic.main([str(path)]) != 0
     assert message in capsys.readouterr().err
-
-
-def test_names_must_fit_the_results(results, capsys):
-    assert compare_logic.main([*results, "--names", "one"]) != 0
-    assert "2 results and 1 names" in capsys.readouterr().err

@@ -69,7 +69,7 @@ def test_neighbours_are_there_while_passes_are_timed_and_gone_afterwards(tmp_pat
     monkeypatch.setattr(neighbours.subprocess, "Popen", recorded)
     monkeypatch.setattr(neighbours, "take_turns", record_turns)
     results = run_quickly(tmp_path, "--cases", "neighbours")
-    assert seen == list(neighbours.NUM_NEIGHBOURS["quick"])
+    assert seen == list(neighbours.TINY_NUM_NEIGHBOURS)
     assert all(process.poll() is not None for process in running)
     for outcome in results["neighbours"]:
         rows = [row for row in results["rows"] if row["case"] == outcome["title"]]
@@ -92,8 +92,7 @@ def test_steps_of_released_recipes_are_measured(tmp_path, recipe):
 def test_losses_of_all_paths_are_compared_with_the_reference(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("the cat sat on the mat\nit saw dogs\n" * 20)
-    sizes = "--batch_size=2 --bptt_length=4 --model.embedding_size=8 --model.hidden_size=8"
-    results = run_quickly(tmp_path, "--cases", "--loss-curves", text, "--loss-steps", 3, "--loss-overrides", sizes)
+    results = run_quickly(tmp_path, "--cases", "--loss-curves", text)
     curves = results["loss_curves"]
     assert all(len(curve) == 3 and len(set(curve)) == 3 for curve in curves.values())
     assert len(results["rows"]) == len(curves) - 1
@@ -117,10 +116,10 @@ def test_bad_files_are_refused(capsys, arguments, message):
 def test_sentences_are_numbered_words_inside_the_vocabulary(tmp_path):
     path = tmp_path / "trees.mrg"
     path.write_text("( (S (DT the) (NN cat)) )\n( (S (DT the) (NN dog)) )\n")
-    options = benchmark_speed.build_parser().parse_args(["--treebank", str(path)])
-    assert benchmark_speed.read_sentences(options, "quick") == [[0, 1], [0, 2]]
+    options = benchmark_speed.build_parser().parse_args(["--quick", "--treebank", str(path)])
+    assert benchmark_speed.read_sentences(options) == [[0, 1], [0, 2]]
     options = benchmark_speed.build_parser().parse_args(["--quick"])
-    assert 0 <= max(map(max, benchmark_speed.read_sentences(options, "quick"))) < cases.TINY_MODEL["vocab_size"]
+    assert 0 <= max(map(max, benchmark_speed.read_sentences(options))) < cases.TINY_MODEL["vocab_size"]
 
 
 def test_contestants_take_turns_and_another_one_begins_each_round(monkeypatch):
@@ -159,18 +158,6 @@ def test_what_cannot_run_is_left_out_with_its_reason():
         pass
 
     assert leave_out_unavailable({"a": refuse, "b": run}) == ({"b": run}, {"a": "needs a compiler"})
-
-
-@pytest.mark.parametrize(
-    ("message", "error"), [("could not create a primitive", ValueError), ("shapes do not fit", RuntimeError)]
-)
-def test_only_an_lstm_that_the_cpu_has_no_kernel_for_is_left_out(monkeypatch, message, error):
-    def forward(self, inputs):
-        raise RuntimeError(message)
-
-    monkeypatch.setattr(torch.nn.LSTM, "forward", forward)
-    with pytest.raises(error):
-        cases.run_lstm(torch.nn.LSTM(2, 2), torch.zeros(1, 1, 2))
 
 
 def test_a_spread_is_that_of_the_ratios_within_rounds():
