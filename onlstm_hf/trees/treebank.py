@@ -137,18 +137,13 @@ class GoldTree:
         object.__setattr__(self, "words", tuple(self.words))
         opened = sorted(map(tuple, self.constituents), key=lambda item: (item[1], -item[2]))
         object.__setattr__(self, "constituents", tuple(opened))
-        enclosing: list[tuple[str, int, int]] = []
         for label, start, end in self.constituents:
             if not 0 <= start < end - 1 < len(self.words):
                 raise ValueError(
                     f"constituent {(label, start, end)} must have 0 <= start, end <= {len(self.words)} (the number of "
                     "words) and at least two words"
                 )
-            while enclosing and enclosing[-1][2] <= start:
-                enclosing.pop()
-            if enclosing and enclosing[-1][2] < end:
-                raise ValueError(f"the constituents {enclosing[-1]} and {(label, start, end)} cross")
-            enclosing.append((label, start, end))
+        InducedTree.from_spans(self.words, self.spans())  # refuses constituents that cross
 
     @classmethod
     def from_bracket(cls, text: str, preprocessing: Preprocessing | None = None) -> GoldTree:

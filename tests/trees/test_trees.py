@@ -1,7 +1,6 @@
 import copy
 import json
 import pickle
-import tracemalloc
 from dataclasses import FrozenInstanceError
 
 import numpy
@@ -112,14 +111,6 @@ def test_trees_equal_those_of_the_authors_code(shared_dir, name):
         assert tree_from_distances(distances, numbered(num_words)).to_nested() == golden["tree"]
 
 
-def test_splits_at_the_largest_distance_by_either_rule():
-    words = ["the", "cat", "sat", "down"]
-    distances = [3, 1, 4, 2]
-    assert tree_from_distances(distances, words).to_bracket() == "((the cat) (sat down))"
-    assert tree_from_distances([4, 1, 3, 2], words).to_bracket() == "(the (cat (sat down)))"
-    assert tree_from_distances([4, 1, 3, 2], words, branching_bias="none").to_bracket() == "((the cat) (sat down))"
-
-
 @pytest.mark.parametrize("bias", ["right", "none", "ranges"])
 def test_no_word_one_word_and_two_words(bias):
     nested = [tree_from_distances([1.0] * n, ["a", "b"][:n], bias).to_nested() for n in range(3)]
@@ -185,7 +176,8 @@ def test_nested_lists_become_words_and_spans_and_come_back(nested):
     assert list(tree.words) == leaves(nested)
     assert tree.spans() == sorted(spans_of(nested)[1], key=lambda span: (span[0], -span[1]))
     assert tree.to_nested() == collapsed(nested)
-    assert InducedTree.from_spans(tree.words, reversed(tree.spans())) == tree
+    inner = [span for span in tree.spans() if span != (0, len(tree.words))]
+    assert InducedTree.from_spans(tree.words, [*reversed(inner), *inner]) == tree
 
 
 @given(NESTED)
@@ -249,25 +241,13 @@ def test_malformed_brackets_are_refused_with_their_position(text, message):
         InducedTree.from_bracket(text)
 
 
-def test_a_label_without_words_is_refused():
-    with pytest.raises(ValueError, match="no words"):
-        InducedTree.from_bracket("(S (NP) (VP sat))", labelled=True)
-
-
 @pytest.mark.parametrize("text", ["(S (NP (DT the) (NN )) (VP (VBD sat)))", "( (S (NN)\n(VP (VBD sat) (RB)) ) )"])
 def test_a_label_without_a_word_makes_no_words_of_all_labels(text):
     with pytest.raises(ValueError, match=r"'NN' has no word at line 1, column \d+"):
         InducedTree.from_bracket(text)
+    with pytest.raises(ValueError, match="no words"):
+        InducedTree.from_bracket(text, labelled=True)
     assert InducedTree.from_bracket("(a (b) (c d))", labelled=False).words == tuple("abcd")
-
-
-def test_a_list_in_itself_is_refused():
-    nested = ["the", ["cat"]]
-    nested[1].append(nested)
-    with pytest.raises(ValueError, match="contains itself"):
-        InducedTree.from_nested(nested)
-    shared = ["a", "b"]
-    assert InducedTree.from_nested([shared, shared]).words == ("a", "b", "a", "b")
 
 
 def test_reader_yields_each_tree_with_labels_as_written():
@@ -281,12 +261,6 @@ def test_reader_yields_each_tree_with_labels_as_written():
 def test_what_is_no_nested_list_of_words_is_refused(nested):
     with pytest.raises(ValueError, match="no words|subtree"):
         InducedTree.from_nested(nested)
-
-
-def test_spans_complete_the_sentence_and_need_not_be_sorted():
-    tree = InducedTree.from_spans(["a", "b", "c", "d"], [(2, 4), (0, 2), (1, 2), (2, 4)])
-    assert tree.to_nested() == [["a", "b"], ["c", "d"]]
-    assert InducedTree.from_spans(["a", "b", "c"], []).to_nested() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -319,15 +293,11 @@ def test_trees_are_values():
     same_without_distances = InducedTree.from_nested(["a", "b"])
     assert tree == same_without_distances and hash(tree) == hash(same_without_distances)
     assert tree != InducedTree.from_nested(["a", "c"])
+    assert repr(tree) == "InducedTree((a b))"
     with pytest.raises(FrozenInstanceError):
         tree.words = ("c", "d")
     for copied in (pickle.loads(pickle.dumps(tree)), copy.deepcopy(tree)):
         assert copied == tree and copied.distances == (1.0, 2.0)
-
-
-def test_repr_is_short():
-    assert repr(InducedTree.from_nested(["the", ["old", "cat"]])) == "InducedTree((the (old cat)))"
-    assert len(repr(tree_from_distances(range(500), numbered(500)))) < 100
 
 
 @pytest.mark.parametrize("bias", ["right", "none"])
@@ -350,21 +320,3 @@ def test_ten_thousand_words_in_one_chain(distances, right_branching, bias):
     assert len(repr(tree)) < 100
     assert str(tree).count("\n") == NUM_WORDS - 1
     assert tree.to_svg().count("<path") == NUM_WORDS - 1
-
-
-@pytest.mark.parametrize("bias", ["right", "none", "ranges"])
-def test_a_tree_takes_little_more_memory_than_its_numbers(bias):
-    distances = numpy.random.default_rng(0).random(NUM_WORDS).tolist()
-    words = numbered(NUM_WORDS)
-    tracemalloc.start()
-    try:
-        tree_from_distances(distances, words, bias)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 150 * NUM_WORDS
-
-
-def test_labelled_brackets_ten_thousand_deep():
-    text = "(S (A a) " * NUM_WORDS + "(B b)" + ")" * NUM_WORDS
-    assert InducedTree.from_bracket(text).depth == NUM_WORDS
