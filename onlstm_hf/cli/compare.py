@@ -99,10 +99,7 @@ def _json_line(comparison: TreeComparison) -> str:
         "words": comparison.tree.words,
         "brackets": comparison.tree.to_bracket(),
         "gold": comparison.gold.to_bracket(),
-        "f1": comparison.f1,
-        "shared": comparison.shared,
-        "crossing": comparison.crossing,
-        "missed": comparison.missed,
+        **{name: getattr(comparison, name) for name in ("f1", "shared", "crossing", "missed")},
     }
     return json.dumps(fields, ensure_ascii=False)
 
@@ -133,22 +130,18 @@ def _table(comparisons: list[TreeComparison], with_sentences: bool) -> str:
 
 def _read_trees(path: str) -> list[InducedTree]:
     from ..trees.induced_tree import InducedTree
-    from ..utils.files import check_is_text_file, read_lines
+    from ..utils.files import read_text_file
 
-    check_is_text_file(path)
     trees = []
-    with open(path, "rb") as file:
-        for number, line in enumerate(read_lines(file, path), start=1):
+    for number, line in enumerate(read_text_file(path), start=1):
+        try:
             if line.strip():
-                try:
-                    trees.append(InducedTree.from_bracket(_brackets_of(line), labelled=False))
-                except ValueError as error:
-                    raise ValueError(
-                        f"line {number} of {path} is no tree ({error}); expected what `onlstm-hf parse` writes as "
-                        "brackets or jsonl"
-                    ) from error
-    if not trees:
-        raise ValueError(f"{path} has no trees")
+                trees.append(InducedTree.from_bracket(_brackets_of(line), labelled=False))
+        except ValueError as error:
+            raise ValueError(
+                f"line {number} of {path} is no tree ({error}); expected what `onlstm-hf parse` writes as brackets or "
+                "jsonl"
+            ) from error
     return trees
 
 

@@ -121,27 +121,20 @@ def run(options: argparse.Namespace) -> None:
         from ..parsing.precision import parsing_dtype
 
         options.dtype = parsing_dtype()
-    if options.format == "svg":
-        _draw(options, sentences)
-        return
     path = None if options.output is None else Path(options.output)
     if path is not None:
         check_is_new(path)
+    if options.format == "svg":
+        _draw(options, sentences, path)
+        return
     model, tokenizer = load_model(options, options.dtype)
-    size = BATCHES_AT_A_TIME * options.batch_size
-
-    unknown_words = UnknownWords()
-
-    def text_of(batch: list[Sentence]) -> str:
-        trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
-        for tree in trees:
-            unknown_words.add(tree.words, tree.unknown)
-        write = TREE_FORMATS[options.format]
-        return "".join(f"{write(tree, sentence)}\n" for tree, sentence in zip(trees, batch, strict=True))
-
+    write, unknown_words = TREE_FORMATS[options.format], UnknownWords()
     with nullcontext(sys.stdout) if path is None else written_file(path) as file:
-        for batch in sentences.batches_with_progress(size, are_printed=path is None):
-            file.write(text_of(batch))
+        for batch in sentences.batches_with_progress(BATCHES_AT_A_TIME * options.batch_size, are_printed=path is None):
+            trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
+            for tree in trees:
+                unknown_words.add(tree.words, tree.unknown)
+            file.write("".join(f"{write(tree, text)}\n" for tree, text in zip(trees, batch, strict=True)))
             file.flush()
     unknown_words.report()
 
@@ -164,12 +157,9 @@ TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
 }
 
 
-def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
+def _draw(options: argparse.Namespace, sentences: Sentences, path: Path | None) -> None:
     from ..trees.drawing import distances_to_svg, save_figure
 
-    path = None if options.output is None else Path(options.output)
-    if path is not None:
-        check_is_new(path)
     if path is None or path.suffix.lower() in (".svg", ".png"):
         only = list(islice(sentences, 2))
         if len(only) > 1:

@@ -53,22 +53,17 @@ def run(options: argparse.Namespace) -> None:
         print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
     log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
     for batch in sentences.batches_with_progress(options.batch_size):
-        for text, score in zip(
-            batch, score_sentences(model, tokenizer, batch, options.batch_size, progress=False), strict=True
-        ):
+        scores = score_sentences(model, tokenizer, batch, options.batch_size, progress=False)
+        for text, score in zip(batch, scores, strict=True):
             total = score.total()
-            unknown = [token == tokenizer.unk_token for token in score.tokens]
             sentence = read_text(tokenizer, text)
             unknown_words.add(sentence.units, sentence.unknown)
             if options.format == "table":
                 print(_table_row(total, " ".join(text.split())))
             else:
-                print(
-                    json.dumps(
-                        {"text": text, **_score_fields(total), **score._asdict(), "unknown": unknown},
-                        ensure_ascii=False,
-                    )
-                )
+                unknown = [token == tokenizer.unk_token for token in score.tokens]
+                row = {"text": text, **_score_fields(total), **score._asdict(), "unknown": unknown}
+                print(json.dumps(row, ensure_ascii=False))
             log_likelihood += total.total_log_likelihood
             num_tokens += total.num_tokens
             num_sentences += 1

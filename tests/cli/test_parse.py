@@ -56,10 +56,6 @@ def test_weights_have_the_precision_that_is_asked_for_or_faster(
     assert [json.loads(line)["distances"] for line in lines] == [list(tree.distances) for tree in expected]
 
 
-def test_the_two_layers_of_the_test_model_disagree(model, tokenizer):
-    assert model.parse(TEXT, tokenizer, layer=0) != model.parse(TEXT, tokenizer, layer=1)
-
-
 def test_empty_lines_keep_output_and_input_aligned(run, checkpoint, monkeypatch):
     type_in(monkeypatch, b"\nthe cat\n\n")
     assert run("parse", "--model", checkpoint) == "()\n(the cat)\n()\n"
