@@ -2,7 +2,6 @@
 
 import sys
 from collections import Counter
-from contextlib import nullcontext
 from math import ceil
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from .executors import Engine
 from .inputs import CorpusFiles
 from .job import RUN_FOLDER, begin_job, count_sentences, recorded_settings
 from .parse_documents import ParseDocuments, ParseOptions
-from .progress import CorpusProgress
+from .progress import shown_progress
 from .writers import row_writer
 
 BYTES_PER_TASK = 1 << 25
@@ -83,18 +82,14 @@ def parse_corpus(
             file=sys.stderr,
         )
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
-    progress_folder = Path(records.resolve_paths("progress")) if records.is_local() and progress else None
-    if progress_folder is not None:
-        progress_folder.mkdir(exist_ok=True)
-        for old_report in progress_folder.iterdir():
-            old_report.unlink()
+    is_shown = progress and records.is_local() and engine.name != "slurm"
+    progress_folder = Path(records.resolve_paths("progress")) if is_shown else None
     step = ParseDocuments(model, options, engine.threads, trust_remote_code, progress_folder)
     executor = engine.executor([reader, step, row_writer(folder, output_format, options.columns)], tasks, records)
     if engine.name == "slurm":
         executor.run()
         return None
-    completed = tasks - len(executor.get_incomplete_ranks())
-    with nullcontext() if progress_folder is None else CorpusProgress(progress_folder, tasks, completed):
+    with shown_progress(progress_folder, tasks, completed=tasks - len(executor.get_incomplete_ranks())):
         executor.run()
     if failed := executor.get_incomplete_ranks():
         log = records.resolve_paths(f"logs/task_{failed[0]:05d}.log")
