@@ -7,11 +7,13 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from .options import add_choice
 from .sentences import UnknownWords, add_sentence_options, load_model, read_sentences
 
 if TYPE_CHECKING:
     from ..scoring.stream import StreamScore
 
+HELP = "log probability and perplexity of sentences"
 DESCRIPTION = """\
 Writes the natural log probability, the number of tokens and the perplexity of each sentence, and of all together.
 Every sentence stands alone: the model reads it after one <eos>. The <eos> at its end is predicted and counted, too.
@@ -26,19 +28,10 @@ which of them stand for a word that the model does not know. The last line is {"
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `score` to the subcommands."""
-    parser = commands.add_parser(
-        "score", help="log probability and perplexity of sentences", description=DESCRIPTION, epilog=EXAMPLES
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `score`."""
     add_sentence_options(parser)
-    parser.add_argument(
-        "--format",
-        choices=["table", "jsonl"],
-        default="table",
-        help="columns to read, or a JSON object a line (default: %(default)s)",
-    )
-    parser.set_defaults(run=run)
+    add_choice(parser, "--format", ["table", "jsonl"], "columns to read, or a JSON object a line")
 
 
 def run(options: argparse.Namespace) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.files import check_is_text_file, read_lines
-from ..utils.programs import add_code_option, positive_integer
+from .options import add_model_options, add_number, add_splitting_options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -161,62 +161,13 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
         "--file", metavar="FILE", help="read the sentences from a UTF-8 text file, one a line (-: standard input)"
     )
     add_splitting_options(parser, "lines", "line")
-    parser.add_argument(
-        "--model",
-        metavar="PATH_OR_NAME",
-        help="checkpoint folder, or name on the Hub (default: see `onlstm-hf --help`)",
-    )
-    add_code_option(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=positive_integer,
-        default=64,
-        metavar="N",
-        help="run N sentences at a time (default: %(default)s)",
-    )
-    parser.add_argument(
+    add_model_options(parser, batch_size=64)
+    add_number(
+        parser,
         "--max-line",
-        type=positive_integer,
+        "refuse a line of more bytes than that, which no sentence has: memory grows with the longest line",
         default=1_000_000,
         metavar="BYTES",
-        help="refuse a line of more bytes than that, which no sentence has: memory grows with the longest line "
-        "(default: %(default)s)",
-    )
-
-
-def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: str) -> None:
-    """Adds the splitting of texts into sentences; `texts` and `text` are what the input consists of, for the help."""
-    parser.add_argument(
-        "--split-sentences",
-        action="store_true",
-        help=f"{texts} have any number of sentences, and are split into them (default: each {text} is one)",
-    )
-    parser.add_argument(
-        "--language",
-        default="en",
-        metavar="CODE",
-        help="by the rules of which language --split-sentences splits (default: %(default)s)",
-    )
-
-
-def add_punctuation_option(parser: argparse._ActionsContainer) -> None:
-    """Adds what becomes of the marks between words."""
-    parser.add_argument(
-        "--punctuation",
-        choices=["drop", "attach", "cue"],
-        default="drop",
-        help="marks between words: leave them out (the papers' protocol), hang them on the tree as treebanks do, or "
-        "leave them out but take them as cues to where constituents end (default: %(default)s)",
-    )
-
-
-def add_dtype_option(parser: argparse._ActionsContainer, auto: str) -> None:
-    """Adds the precision of the weights; `auto` says what that choice is, for the help."""
-    parser.add_argument(
-        "--dtype",
-        choices=["auto", "float32", "bfloat16"],
-        default="auto",
-        help=f"precision of the weights (default: auto, which is {auto})",
     )
 
 
