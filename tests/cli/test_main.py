@@ -80,18 +80,7 @@ def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_ope
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["pares", "text"],
-        ["parse", "text", "--file", "file"],
-        ["parse", "text", "--format", "xml"],
-        ["parse", "text", "--batch-size", "0"],
-        ["parse", "text", "--layer", "second"],
-        ["demo", "--port", "99999"],
-        ["convert", "source"],
-        ["convert", "source", "out", "--model-type", "gpt2"],
-    ],
+    "arguments", [[], ["pares", "text"], ["parse", "text", "--batch-size", "0"], ["demo", "--port", "99999"]]
 )
 def test_wrong_usage_exits_with_2(capsys, arguments):
     with pytest.raises(SystemExit) as exit_:

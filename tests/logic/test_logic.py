@@ -62,22 +62,6 @@ def test_the_relation_is_that_of_the_truth_tables(left, right):
         assert relation == ("#" if neither else "v")
 
 
-@pytest.mark.parametrize(
-    ("left", "right", "relation"),
-    [
-        ("( a ( and b ) )", "a", "<"),
-        ("a", "( a ( and b ) )", ">"),
-        ("a", "a", "="),
-        ("a", "( not a )", "^"),
-        ("( a ( and b ) )", "( not b )", "|"),
-        ("a", "( ( not a ) ( or b ) )", "v"),
-        ("a", "b", "#"),
-    ],
-)
-def test_each_of_the_seven_relations(left, right, relation):
-    assert logical_relation(left, right) == relation
-
-
 MALFORMED = {
     **{"": 0, "   ": 0, "g": 0, "( a ( xor b ) )": 6, "( a ( and b )": 0, "a b": 2, "( a )": 4, "( ( a ) )": 6},
     **{"( a and b )": 10, "( and b )": 0, "( not a": 0, "( not and )": 10, ")": 0, "a )": 2, "( ( and a ) b )": 14},
