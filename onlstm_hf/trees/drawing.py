@@ -279,10 +279,8 @@ def _svg_to_png(svg: str) -> bytes:
 
 
 class _Place(NamedTuple):
-    """Position of a word or constituent in a drawing: its place along the words, and its level above them."""
-
-    center: float
-    level: int
+    center: float  # along the words
+    level: int  # above them
 
 
 def _constituents_bottom_up(
@@ -437,19 +435,10 @@ class _Picture:
         width, height = str(math.ceil(self._right + MARGIN)), str(math.ceil(self._bottom + MARGIN))
         # A notebook page holds many pictures, so identifiers must differ between them.
         name = f"onlstm-{zlib.crc32(f'{title} {description}'.encode()):08x}"
-        svg = ElementTree.Element(
-            "svg",
-            {
-                "xmlns": "http://www.w3.org/2000/svg",
-                "class": "onlstm-figure",
-                "role": "img",
-                "aria-labelledby": f"{name}-title {name}-description",
-                "width": width,
-                "height": height,
-                "viewBox": f"0 0 {width} {height}",
-                "font-family": FONTS,
-            },
-        )
+        frame = {"xmlns": "http://www.w3.org/2000/svg", "class": "onlstm-figure", "role": "img"}
+        frame |= {"aria-labelledby": f"{name}-title {name}-description", "width": width, "height": height}
+        frame |= {"viewBox": f"0 0 {width} {height}", "font-family": FONTS}
+        svg = ElementTree.Element("svg", frame)
         ElementTree.SubElement(svg, "title", {"id": f"{name}-title"}).text = title
         ElementTree.SubElement(svg, "desc", {"id": f"{name}-description"}).text = description
         ElementTree.SubElement(svg, "style").text = f"@media (prefers-color-scheme:dark){{{DARK_STYLE}}}"
@@ -477,15 +466,9 @@ def visible(text: str) -> str:
 
 
 def _columns(text: str) -> int:
-    """Columns of a text in a terminal: 0 for combining characters, 2 for East Asian wide ones and emoji, else 1."""
-    return sum(
-        0
-        if unicodedata.category(character) in ("Mn", "Me", "Cf")
-        else 2
-        if unicodedata.east_asian_width(character) in "WF"
-        else 1
-        for character in text
-    )
+    """Columns of a text in a terminal: none for combining characters, two for East Asian wide ones and emoji."""
+    shown = [character for character in text if unicodedata.category(character) not in ("Mn", "Me", "Cf")]
+    return len(shown) + sum(unicodedata.east_asian_width(character) in "WF" for character in shown)
 
 
 def _text_width(text: str, font_size: float) -> float:
