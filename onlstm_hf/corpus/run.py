@@ -1,6 +1,5 @@
 """Parsing a corpus from end to end: the steps, the manifest, the progress bar, and what came of it."""
 
-import sys
 from collections import Counter
 from math import ceil
 from pathlib import Path
@@ -70,17 +69,10 @@ def parse_corpus(
         "output_format": output_format,
     }
     num_bytes = 0 if files is None else files.num_bytes
-    job = begin_job(folder, settings, tasks, max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1), files)
-    tasks = job.tasks
+    default_tasks = max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1)
+    tasks, shares = begin_job(folder, settings, tasks, default_tasks, files)
     if files is not None:
-        reader.files = job.files
-    if changed := job.changed_files:
-        names = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
-        print(
-            f"{len(changed)} of {len(job.files)} files changed ({names}): {len(job.repeated_tasks)} complete tasks of "
-            f"{tasks} run again",
-            file=sys.stderr,
-        )
+        reader.files = shares
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
     is_shown = progress and records.is_local() and engine.name != "slurm"
     progress_folder = Path(records.resolve_paths("progress")) if is_shown else None
