@@ -40,12 +40,7 @@ def test_options_of_parse_reach_the_model(run, checkpoint, model, tokenizer, opt
 
 @pytest.mark.parametrize(
     ("flags", "faster", "dtype"),
-    [
-        ([], "bfloat16", torch.bfloat16),
-        ([], "float32", torch.float32),
-        (["--dtype", "float32"], "bfloat16", torch.float32),
-        (["--dtype", "bfloat16"], "float32", torch.bfloat16),
-    ],
+    [([], "bfloat16", torch.bfloat16), (["--dtype", "float32"], "bfloat16", torch.float32)],
 )
 def test_weights_have_the_precision_that_is_asked_for_or_faster(
     run, checkpoint, model, tokenizer, monkeypatch, flags, faster, dtype
@@ -196,7 +191,7 @@ def test_an_unknown_layer_is_refused(error_of, checkpoint):
     assert "layer -1 does not exist" in message
 
 
-@pytest.mark.parametrize("format", ["brackets", "jsonl", "svg"])
+@pytest.mark.parametrize("format", ["brackets", "svg"])
 def test_parsing_with_a_model_that_induces_no_trees_is_refused(error_of, baseline, tmp_path, format):
     output = tmp_path / "output.svg"
     error = error_of("parse", "--model", baseline, "--format", format, "--output", output, "the cat sat")

@@ -222,7 +222,7 @@ def test_trees_that_do_not_belong_together_are_refused(predicted, gold, message)
 def test_bad_options_are_refused():
     with pytest.raises(ValueError, match="length_limits must increase"):
         score_parses([GOLD], [GOLD], length_limits=(10, 5))
-    with pytest.raises(ValueError, match="confidence"):
+    with pytest.raises(ValueError, match="range"):
         score_parses([GOLD], [GOLD], confidence=95)
     with pytest.raises(ValueError, match="unknown baseline 'best'.*'balanced'"):
         baseline_trees("best", [GOLD])
