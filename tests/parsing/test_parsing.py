@@ -21,16 +21,9 @@ SENTENCES = st.lists(st.lists(st.sampled_from([*WORDS, "unseen", "🐈"]), max_s
 def tiny_model(tokenizer, **options):
     """A model with random weights that are large enough for distances that differ from word to word."""
     torch.manual_seed(0)
-    defaults = {
-        "vocab_size": len(tokenizer),
-        "embedding_size": 12,
-        "hidden_size": 16,
-        "chunk_size": 2,
-        "initializer_range": 2.0,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
-    return ONLSTMForCausalLM(ONLSTMConfig(**{**defaults, **options})).eval()
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    sizes = {"vocab_size": len(tokenizer), "embedding_size": 12, "hidden_size": 16, "chunk_size": 2}
+    return ONLSTMForCausalLM(ONLSTMConfig(**{**sizes, "initializer_range": 2.0, **ids, **options})).eval()
 
 
 TOKENIZER = build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", *WORDS])
@@ -73,9 +66,6 @@ class ModelCalls:
         monkeypatch.setattr(model, "syntactic_distances", record)
 
 
-# Kinds of sentences
-
-
 def test_a_string_a_list_of_words_and_ids_give_the_tree_of_the_models_distances():
     words = some_words(8)
     ids = TOKENIZER.convert_tokens_to_ids(words)
@@ -99,9 +89,6 @@ def test_ids_need_no_tokenizer_and_their_leaves_are_then_numbers():
     assert tree.words == ("5", "9", "7", "3")
     assert tree.spans() == MODEL.parse([5, 9, 7, 3], TOKENIZER).spans()
     assert MODEL.parse([[5, 9], []])[1].words == ()
-
-
-def test_an_id_that_the_tokenizer_does_not_know_is_named_by_its_number():
     larger = tiny_model(TOKENIZER, vocab_size=len(TOKENIZER) + 3)
     assert larger.parse([5, len(TOKENIZER)], TOKENIZER).words == ("w2", str(len(TOKENIZER)))
 
@@ -151,28 +138,18 @@ def test_words_without_a_tokenizer_are_refused(sentences):
         MODEL.parse(sentences)
 
 
-# The start of reading
-
-
-def test_the_tokenizers_eos_comes_first_where_the_configuration_has_none():
+def test_without_eos_in_the_configuration_the_tokenizers_comes_first_and_else_the_empty_state():
     without_eos = tiny_model(TOKENIZER, eos_token_id=None)
     assert without_eos.parse("w1 w2 w3", TOKENIZER).distances == MODEL.parse("w1 w2 w3", TOKENIZER).distances
-
-
-def test_without_any_eos_reading_starts_from_the_empty_state():
-    without_eos = tiny_model(TOKENIZER, eos_token_id=None)
     with torch.no_grad():
         output = without_eos(torch.tensor([[5, 6, 7]]), output_distances=True)
-    tree = without_eos.parse([5, 6, 7])
-    assert tree.distances == pytest.approx(output.forget_distances[1, 0].tolist(), abs=1e-6)
+    expected = output.forget_distances[1, 0].tolist()
+    assert without_eos.parse([5, 6, 7]).distances == pytest.approx(expected, abs=1e-6)
 
 
 def test_of_several_eos_ids_the_first_starts_the_sentence_and_all_end_one():
     model = tiny_model(TOKENIZER, eos_token_id=[0, 4])
     assert model.parse([4, 5, 6, 0, 4]).distances == MODEL.parse([5, 6]).distances
-
-
-# Batches and windows
 
 
 @settings(max_examples=25, deadline=None)
@@ -242,9 +219,6 @@ def test_a_very_long_sentence_is_read_in_pieces_without_being_asked_for(model, m
     words = some_words(200)
     assert model.parse([words], TOKENIZER) == [expected_tree(MODEL, words)]
     assert calls.shapes == [(1, 64), (1, 64), (1, 64), (1, 9)]
-
-
-# Options
 
 
 @pytest.mark.parametrize("branching_bias", ["right", "none"])
@@ -327,9 +301,6 @@ def test_a_progress_bar_shows_on_long_jobs_or_on_request(monkeypatch, capsys):
     assert not shown()  # a file gets no bar
 
 
-# Subword tokenizers
-
-
 @pytest.fixture(scope="module")
 def bpe():
     backend = Tokenizer(models.BPE())
@@ -367,9 +338,6 @@ def test_units_tokens_gives_a_tree_over_subwords(bpe):
     assert tree == tree_from_distances(tokens_distances(model, ids), tree.words)
 
 
-# Refused input
-
-
 def test_a_tokenizer_that_is_too_large_is_refused_before_anything_is_read():
     larger = build_word_tokenizer(vocabulary=[*TOKENIZER.get_vocab(), "one", "more"])
 
@@ -394,9 +362,6 @@ def test_weights_that_are_not_finite_are_named_as_the_cause(model, value):
         model.model.layers[0].recurrent_projection.weight[3, 3] = value
     with pytest.raises(ValueError, match="weights contain NaN or infinity"):
         model.parse("w1 w2 w3", TOKENIZER)
-
-
-# The model afterwards
 
 
 def test_dropout_is_off_while_parsing_and_the_mode_is_restored(model):

@@ -29,38 +29,18 @@ def shown_texts(svg):
     return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_short_sentences_stand_under_their_tree():
-    assert str(TREE).split("\n") == [
-        " ┌──────┐",
-        " │    ┌─┴──┐",
-        "the  old  cat",
-    ]
-
-
-def test_constituents_of_three_parts():
-    assert tree_to_text(InducedTree.from_nested(["a", ["b", "c", "d"], "e"])).split("\n") == [
-        "┌─────┬─────┐",
-        "│  ┌──┼──┐  │",
-        "a  b  c  d  e",
-    ]
-
-
-def test_wide_and_combining_characters_take_their_terminal_columns():
-    assert tree_to_text(InducedTree.from_nested([["日本語", "e\u0301"], "😀"])).split("\n") == [
-        "     ┌─────┐",
-        "  ┌──┴──┐  │",
-        "日本語  e\u0301  😀",
-    ]
-
-
-def test_long_sentences_are_outlined_one_word_a_line():
-    tree = InducedTree.from_nested([["the", ["old", "cat"]], "sat"])
-    assert tree_to_text(tree, width=15).split("\n") == [
-        "┬─┬─the",
-        "│ └─┬─old",
-        "│   └─cat",
-        "└─sat",
-    ]
+@pytest.mark.parametrize(
+    ("nested", "width", "lines"),
+    [
+        (["the", ["old", "cat"]], 120, [" ┌──────┐", " │    ┌─┴──┐", "the  old  cat"]),
+        (["a", ["b", "c", "d"], "e"], 120, ["┌─────┬─────┐", "│  ┌──┼──┐  │", "a  b  c  d  e"]),
+        ([["日本語", "e\u0301"], "😀"], 120, ["     ┌─────┐", "  ┌──┴──┐  │", "日本語  e\u0301  😀"]),
+        ([["the", ["old", "cat"]], "sat"], 15, ["┬─┬─the", "│ └─┬─old", "│   └─cat", "└─sat"]),
+        (["\x1b[31mred", "a\nb"], 120, ["   ┌──────┐", "[31mred  a b"]),
+    ],
+)
+def test_short_sentences_stand_under_their_tree_and_long_ones_one_word_a_line(nested, width, lines):
+    assert tree_to_text(InducedTree.from_nested(nested), width=width).split("\n") == lines
 
 
 @given(st.integers(2, 300), st.integers(40, 120), st.randoms())
@@ -76,11 +56,6 @@ def test_outlines_number_what_is_too_deep_to_indent():
     lines = tree_to_text(tree).split("\n")
     assert lines[0] == "┬─word"
     assert lines[150].endswith("·151· word")
-
-
-def test_text_has_no_control_characters():
-    drawing = tree_to_text(InducedTree.from_nested(["\x1b[31mred", ["a\nb", "\x9b"]]))
-    assert drawing.split("\n")[-1] == "[31mred  a b  ␣"
 
 
 def test_words_of_an_svg_are_text_whatever_they_contain():

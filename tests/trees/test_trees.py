@@ -66,16 +66,21 @@ def leaves(nested):
     return [nested] if isinstance(nested, str) else [word for part in nested for word in leaves(part)]
 
 
-@given(DISTANCES)
-def test_papers_rule_equals_its_recursion(distances):
-    words = numbered(len(distances))
-    assert tree_from_distances(distances, words).to_nested() == papers_tree(distances, words)
+def tree_of_ranges(distances, words):
+    """The unbiased rule on the sentence backwards, where the last of equal distances comes first."""
+    if len(words) == 1:
+        return words[0]
+    at = max(range(1, len(words)), key=lambda index: (distances[index], index))
+    return [tree_of_ranges(distances[:at], words[:at]), tree_of_ranges(distances[at:], words[at:])]
 
 
-@given(DISTANCES)
-def test_unbiased_rule_equals_its_recursion(distances):
+RECURSIONS = {"right": papers_tree, "none": unbiased_tree, "ranges": tree_of_ranges}
+
+
+@given(DISTANCES, st.sampled_from(list(RECURSIONS)))
+def test_each_rule_equals_its_recursion(distances, bias):
     words = numbered(len(distances))
-    assert tree_from_distances(distances, words, branching_bias="none").to_nested() == unbiased_tree(distances, words)
+    assert tree_from_distances(distances, words, bias).to_nested() == RECURSIONS[bias](distances, words)
 
 
 @given(DISTANCES, st.floats(allow_nan=False))
@@ -83,21 +88,6 @@ def test_unbiased_rule_does_not_use_the_first_distance(distances, other):
     words = numbered(len(distances))
     tree = tree_from_distances(distances, words, branching_bias="none")
     assert tree == tree_from_distances([other, *distances[1:]], words, branching_bias="none")
-
-
-@given(DISTANCES)
-def test_rule_of_ranges_equals_its_recursion(distances):
-    """The unbiased rule on the sentence backwards, where the last of equal distances comes first."""
-    words = numbered(len(distances))
-
-    def split(start, end):
-        if end - start == 1:
-            return words[start]
-        last = max(range(start + 1, end), key=lambda index: (distances[index], index))
-        return [split(start, last), split(last, end)]
-
-    tree = tree_from_distances(distances, words, branching_bias="ranges")
-    assert tree.to_nested() == (split(0, len(words)) if words else [])
 
 
 @pytest.mark.parametrize("name", ["onlstm_small", "onlstm_chunk1"])
