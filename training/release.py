@@ -30,9 +30,8 @@ from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row
 from onlstm_hf.hub.cards.model_descriptions import describe_model
 from onlstm_hf.hub.cards.text_descriptions import TextDescription, TreebankDescription, read_descriptions
 from onlstm_hf.scoring.coverage import unknown_words
-from onlstm_hf.scoring.parsing_scores import score_baselines
+from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
-from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import GoldTree, preprocessing_of, read_treebank
 from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import run_program
@@ -196,7 +195,9 @@ def _parsing(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, treeban
     scores = {}
     parts = {"all": treebank, "short": [tree for tree in treebank if len(tree.words) <= SHORT]}
     for name, trees in ((name, trees) for name, trees in parts.items() if trees):
-        rows = {row: parse_treebank(model, tokenizer, trees, **chosen) for row, chosen in options.items()}
+        words = [list(tree.words) for tree in trees]
+        parses = {row: model.parse(words, tokenizer, **chosen) for row, chosen in options.items()}
+        rows = {row: score_parses(found, trees) for row, found in parses.items()}
         scores[name] = {row: score.to_dict() for row, score in (rows | score_baselines(trees)).items()}
     return scores
 

@@ -7,13 +7,14 @@ import json
 from typing import TYPE_CHECKING
 
 from ..utils.iteration import progress_bar
-from ..utils.programs import positive_integer
+from .options import add_choice, add_number
 
 if TYPE_CHECKING:
     from ..trees.comparison import TreeComparison
     from ..trees.induced_tree import InducedTree
     from ..trees.treebank import GoldTree
 
+HELP = "trees beside gold trees"
 DESCRIPTION = """\
 Compares trees with the gold trees of the same sentences: the constituents that they share, those that cross gold ones,
 those that are missed, and F1. The whole sentence, a constituent of every tree, counts nowhere.
@@ -39,30 +40,20 @@ UNLABELLED = "unlabelled"
 BASELINES_SHOWN = ("left branching", "right branching", "balanced")
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `compare` to the subcommands."""
-    parser = commands.add_parser("compare", help="trees beside gold trees", description=DESCRIPTION, epilog=EXAMPLES)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `compare`."""
     parser.add_argument("trees", metavar="TREES", help="file of trees, one a line")
     parser.add_argument("gold", metavar="GOLD", help="gold trees: a file, or a folder of .mrg files")
-    parser.add_argument(
-        "--format", choices=["table", "tree", "jsonl"], default="table", help="see below (default: %(default)s)"
-    )
-    parser.add_argument(
+    add_choice(parser, "--format", ["table", "tree", "jsonl"], "see below")
+    add_choice(
+        parser,
         "--preset",
-        choices=["ptb", "ctb", "universal", "plain", UNLABELLED],
-        default="ptb",
-        help="kind of gold trees: of the Penn or the Chinese Treebank, with tags of Universal Dependencies, labelled "
-        "trees all of whose leaves are words, or trees without labels, one a line (default: %(default)s)",
+        ["ptb", "ctb", "universal", "plain", UNLABELLED],
+        "kind of gold trees: of the Penn or the Chinese Treebank, with tags of Universal Dependencies, labelled trees "
+        "all of whose leaves are words, or trees without labels, one a line",
     )
     parser.add_argument("--figure", metavar="FILE", help="also write a picture of one sentence: .svg or .png")
-    parser.add_argument(
-        "--sentence",
-        type=positive_integer,
-        default=1,
-        metavar="N",
-        help="the sentence of --figure, counted from 1 (default: %(default)s)",
-    )
-    parser.set_defaults(run=run)
+    add_number(parser, "--sentence", "the sentence of --figure, counted from 1", default=1)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -99,10 +90,7 @@ def _json_line(comparison: TreeComparison) -> str:
         "words": comparison.tree.words,
         "brackets": comparison.tree.to_bracket(),
         "gold": comparison.gold.to_bracket(),
-        "f1": comparison.f1,
-        "shared": comparison.shared,
-        "crossing": comparison.crossing,
-        "missed": comparison.missed,
+        **{name: getattr(comparison, name) for name in ("f1", "shared", "crossing", "missed")},
     }
     return json.dumps(fields, ensure_ascii=False)
 
@@ -133,22 +121,18 @@ def _table(comparisons: list[TreeComparison], with_sentences: bool) -> str:
 
 def _read_trees(path: str) -> list[InducedTree]:
     from ..trees.induced_tree import InducedTree
-    from ..utils.files import check_is_text_file, read_lines
+    from ..utils.files import read_text_file
 
-    check_is_text_file(path)
     trees = []
-    with open(path, "rb") as file:
-        for number, line in enumerate(read_lines(file, path), start=1):
+    for number, line in enumerate(read_text_file(path), start=1):
+        try:
             if line.strip():
-                try:
-                    trees.append(InducedTree.from_bracket(_brackets_of(line), labelled=False))
-                except ValueError as error:
-                    raise ValueError(
-                        f"line {number} of {path} is no tree ({error}); expected what `onlstm-hf parse` writes as "
-                        "brackets or jsonl"
-                    ) from error
-    if not trees:
-        raise ValueError(f"{path} has no trees")
+                trees.append(InducedTree.from_bracket(_brackets_of(line), labelled=False))
+        except ValueError as error:
+            raise ValueError(
+                f"line {number} of {path} is no tree ({error}); expected what `onlstm-hf parse` writes as brackets or "
+                "jsonl"
+            ) from error
     return trees
 
 

@@ -4,8 +4,9 @@ import argparse
 from pathlib import Path
 
 from ..utils.files import check_is_new, written_folder
-from ..utils.programs import positive_integer
+from .options import add_number
 
+HELP = "checkpoint of the authors' code to a checkpoint folder"
 DESCRIPTION = """\
 Turns a file that the authors' scripts saved (Ordered-Neurons and PRPN of github.com/yikangshen) into a folder for
 from_pretrained. The file holds [model, criterion, optimizer], a model, or a state dict. The authors' code is not
@@ -19,14 +20,8 @@ examples:
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `convert` to the subcommands."""
-    parser = commands.add_parser(
-        "convert",
-        help="checkpoint of the authors' code to a checkpoint folder",
-        description=DESCRIPTION,
-        epilog=EXAMPLES,
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `convert`."""
     parser.add_argument("source", metavar="SOURCE", help="file that torch.save wrote, or a state dict in .safetensors")
     parser.add_argument("out", metavar="OUT", help="new folder to write")
     read_off = parser.add_argument_group(
@@ -39,9 +34,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         metavar="P",
         help="ON-LSTM: the option --wdrop of its training, which the trained model computes with (default: 0.45)",
     )
-    read_off.add_argument(
-        "--num-slots", type=positive_integer, metavar="N", help="PRPN: slots of the memory (default: 15)"
-    )
+    add_number(read_off, "--num-slots", "PRPN: slots of the memory (default: 15)")
     read_off.add_argument(
         "--resolution", type=float, metavar="R", help="PRPN: resolution of the distances (default: 0.1)"
     )
@@ -57,7 +50,6 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         help="text files of the training, to build the tokenizer from, in the order in which the authors' code read "
         "them (train, valid, test); they must have as many different words as the model",
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

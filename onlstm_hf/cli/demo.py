@@ -7,6 +7,7 @@ from pathlib import Path
 from ..utils.programs import port_number
 from .page import add_models
 
+HELP = "web page on this machine"
 DESCRIPTION = """\
 Shows the web page on this machine until Ctrl-C ends it: trees of the sentences that you type, step by step, with the
 gates of the model, its guesses at the next word, minimal pairs and exercises. The browser computes all of it.
@@ -19,9 +20,8 @@ examples:
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `demo` to the subcommands."""
-    parser = commands.add_parser("demo", help="web page on this machine", description=DESCRIPTION, epilog=EXAMPLES)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `demo`."""
     add_models(parser)
     parser.add_argument(
         "--host",
@@ -32,7 +32,6 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     parser.add_argument(
         "--port", type=port_number, default=7860, metavar="N", help="port to listen on (default: %(default)s)"
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -2,6 +2,7 @@
 
 import argparse
 
+HELP = "checkpoint folder with the code that it needs"
 DESCRIPTION = """\
 Writes a checkpoint into a new folder as `onlstm-hf push` would upload it, with its code, so that Transformers loads it
 with trust_remote_code=True where this package is not installed. The weights are copied unchanged.
@@ -13,14 +14,10 @@ examples:
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `export` to the subcommands."""
-    parser = commands.add_parser(
-        "export", help="checkpoint folder with the code that it needs", description=DESCRIPTION, epilog=EXAMPLES
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `export`."""
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="checkpoint folder")
     parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

@@ -63,8 +63,11 @@ def build_parser() -> argparse.ArgumentParser:
         "--version", action=VersionAction, nargs=0, help="show the version and the fast paths and exit"
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND", parser_class=parser_class)
-    for subcommand in SUBCOMMANDS:
-        subcommand.add_parser(commands)
+    for module in SUBCOMMANDS:
+        name = module.__name__.rpartition(".")[2].replace("_", "-")
+        subparser = commands.add_parser(name, help=module.HELP, description=module.DESCRIPTION, epilog=module.EXAMPLES)
+        module.add_arguments(subparser)
+        subparser.set_defaults(run=module.run)
     return parser
 
 

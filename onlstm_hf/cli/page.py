@@ -2,6 +2,9 @@
 
 import argparse
 
+from .options import add_choice
+
+HELP = "web page as a folder of files"
 DESCRIPTION = """\
 Writes a web page with checkpoints into a new folder. The reader's browser computes the trees, so any web server can
 hold the folder, and it is a static Space of the Hugging Face Hub as it stands.
@@ -14,20 +17,16 @@ examples:
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `page` to the subcommands."""
-    parser = commands.add_parser(
-        "page", help="web page as a folder of files", description=DESCRIPTION, epilog=EXAMPLES
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `page`."""
     parser.add_argument("folder", metavar="FOLDER", help="new folder to write")
     add_models(parser)
-    parser.add_argument(
+    add_choice(
+        parser,
         "--precision",
-        choices=("int8", "float32"),
-        default="int8",
-        help="precision of the weights: int8 takes less than half of the space of float32 (default: %(default)s)",
+        ["int8", "float32"],
+        "precision of the weights: int8 takes less than half of the space of float32",
     )
-    parser.set_defaults(run=run)
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:

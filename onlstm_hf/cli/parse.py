@@ -13,17 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..utils.files import check_is_new, written_file, written_folder
-from ..utils.programs import positive_integer
-from .sentences import (
-    Sentence,
-    Sentences,
-    UnknownWords,
-    add_dtype_option,
-    add_punctuation_option,
-    add_sentence_options,
-    load_model,
-    read_sentences,
-)
+from .options import add_choice, add_number, add_tree_options
+from .sentences import Sentence, Sentences, UnknownWords, add_sentence_options, load_model, read_sentences
 
 if TYPE_CHECKING:
     from ..trees.induced_tree import InducedTree
@@ -31,6 +22,7 @@ if TYPE_CHECKING:
 # Sentences of that many batches are sorted by length together, so that little of a batch is padding.
 BATCHES_AT_A_TIME = 8
 
+HELP = "sentences to trees"
 DESCRIPTION = """\
 Writes the tree that the model finds in each sentence, in the order of the sentences. A tree has the words as they were
 typed, also where the model does not know a word and reads <unk> in its place; punctuation is left out, or as
@@ -65,25 +57,11 @@ rules that turn distances into a tree (--branching-bias):
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `parse` to the subcommands."""
-    parser = commands.add_parser("parse", help="sentences to trees", description=DESCRIPTION, epilog=EXAMPLES)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `parse`."""
     add_sentence_options(parser)
-    parser.add_argument(
-        "--format", choices=[*TREE_FORMATS, "svg"], default="brackets", help="see below (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--layer",
-        type=int,
-        metavar="N",
-        help="layer whose distances make the trees, counted from 0 (default: parse_layer in the model's config.json)",
-    )
-    parser.add_argument(
-        "--branching-bias",
-        choices=["right", "none", "ranges"],
-        default="right",
-        help="see below (default: %(default)s)",
-    )
+    add_choice(parser, "--format", [*TREE_FORMATS, "svg"], "see below")
+    add_tree_options(parser, "bfloat16 on a CPU that is found to be faster by it, and else float32")
     parser.add_argument(
         "--hard",
         action="store_const",
@@ -91,27 +69,20 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         const="ranges",
         help="the same as --branching-bias ranges",
     )
-    add_punctuation_option(parser)
-    parser.add_argument(
+    add_choice(
+        parser,
         "--units",
-        choices=["words", "tokens"],
-        default="words",
-        help="leaves of the trees: words or the tokenizer's tokens, which can be parts of words "
-        "(default: %(default)s)",
+        ["words", "tokens"],
+        "leaves of the trees: words or the tokenizer's tokens, which can be parts of words",
     )
-    parser.add_argument(
+    add_number(
+        parser,
         "--max-length",
-        type=positive_integer,
-        metavar="N",
-        help="run at most N tokens of a sentence at a time, to save memory on very long ones; the trees are the same",
+        "run at most N tokens of a sentence at a time, to save memory on very long ones; the trees are the same",
     )
-    add_dtype_option(parser, "bfloat16 on a CPU that is found to be faster by it, and else float32")
     parser.add_argument(
-        "--output",
-        metavar="PATH",
-        help="write a new file (or folder of pictures) instead of standard output",
+        "--output", metavar="PATH", help="write a new file (or folder of pictures) instead of standard output"
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -121,27 +92,20 @@ def run(options: argparse.Namespace) -> None:
         from ..parsing.precision import parsing_dtype
 
         options.dtype = parsing_dtype()
-    if options.format == "svg":
-        _draw(options, sentences)
-        return
     path = None if options.output is None else Path(options.output)
     if path is not None:
         check_is_new(path)
+    if options.format == "svg":
+        _draw(options, sentences, path)
+        return
     model, tokenizer = load_model(options, options.dtype)
-    size = BATCHES_AT_A_TIME * options.batch_size
-
-    unknown_words = UnknownWords()
-
-    def text_of(batch: list[Sentence]) -> str:
-        trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
-        for tree in trees:
-            unknown_words.add(tree.words, tree.unknown)
-        write = TREE_FORMATS[options.format]
-        return "".join(f"{write(tree, sentence)}\n" for tree, sentence in zip(trees, batch, strict=True))
-
+    write, unknown_words = TREE_FORMATS[options.format], UnknownWords()
     with nullcontext(sys.stdout) if path is None else written_file(path) as file:
-        for batch in sentences.batches_with_progress(size, are_printed=path is None):
-            file.write(text_of(batch))
+        for batch in sentences.batches_with_progress(BATCHES_AT_A_TIME * options.batch_size, are_printed=path is None):
+            trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
+            for tree in trees:
+                unknown_words.add(tree.words, tree.unknown)
+            file.write("".join(f"{write(tree, text)}\n" for tree, text in zip(trees, batch, strict=True)))
             file.flush()
     unknown_words.report()
 
@@ -164,12 +128,9 @@ TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
 }
 
 
-def _draw(options: argparse.Namespace, sentences: Sentences) -> None:
+def _draw(options: argparse.Namespace, sentences: Sentences, path: Path | None) -> None:
     from ..trees.drawing import distances_to_svg, save_figure
 
-    path = None if options.output is None else Path(options.output)
-    if path is not None:
-        check_is_new(path)
     if path is None or path.suffix.lower() in (".svg", ".png"):
         only = list(islice(sentences, 2))
         if len(only) > 1:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from ..utils.programs import add_code_option, positive_integer, thread_count
-from .sentences import add_dtype_option, add_punctuation_option, add_splitting_options
+from ..utils.programs import thread_count
+from .options import add_choice, add_model_options, add_number, add_splitting_options, add_tree_options
 
+HELP = "corpus of any size to a table of trees"
 DESCRIPTION = """\
 Parses all sentences of a corpus into a table with a row a sentence, on this machine or on a cluster. It needs the
 extra `corpus`: in a checkout, pip install -e ".[corpus]". The work is cut into tasks, each of which writes one file of
@@ -45,51 +46,32 @@ columns of the table:
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `parse-corpus` to the subcommands."""
-    parser = commands.add_parser(
-        "parse-corpus", help="corpus of any size to a table of trees", description=DESCRIPTION, epilog=EXAMPLES
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `parse-corpus`."""
     parser.add_argument("input", metavar="INPUT", help="file or folder, also an address such as s3://bucket/folder")
     parser.add_argument("output", metavar="OUTPUT", help="folder of the table; one that was begun is completed")
-    parser.add_argument(
-        "--model",
-        metavar="PATH_OR_NAME",
-        help="checkpoint folder, or name on the Hub (default: see `onlstm-hf --help`)",
-    )
-    add_code_option(parser)
+    add_model_options(parser, batch_size=256)
     source = parser.add_argument_group("input")
     source.add_argument(
         "--kind", choices=["text", "jsonl", "parquet", "dataset"], help="see below (default: by the files' names)"
     )
     source.add_argument("--glob", metavar="PATTERN", help="only files of the folder INPUT whose paths match")
-    source.add_argument(
-        "--text-key", default="text", metavar="NAME", help="field or column of the text (default: %(default)s)"
-    )
-    source.add_argument(
-        "--id-key", default="id", metavar="NAME", help="field or column of a document's id (default: %(default)s)"
-    )
-    source.add_argument("--split", default="train", metavar="NAME", help="split of a dataset (default: %(default)s)")
+    named = {
+        "text-key": ("text", "field or column of the text"),
+        "id-key": ("id", "field or column of a document's id"),
+        "split": ("train", "split of a dataset"),
+    }
+    for name, (default, help) in named.items():
+        source.add_argument(f"--{name}", default=default, metavar="NAME", help=f"{help} (default: %(default)s)")
     add_splitting_options(source, "documents", "line")
-    source.add_argument(
-        "--max-words",
-        type=positive_integer,
-        default=1000,
-        metavar="N",
-        help="do not parse longer sentences (default: %(default)s)",
-    )
+    add_number(source, "--max-words", "do not parse longer sentences", default=1000)
     trees = parser.add_argument_group("trees")
-    trees.add_argument("--layer", type=int, metavar="N", help="see `onlstm-hf parse --help`")
-    trees.add_argument(
-        "--branching-bias",
-        choices=["right", "none", "ranges"],
-        default="right",
-        help="see `onlstm-hf parse --help` (default: %(default)s)",
+    add_tree_options(
+        trees,
+        "what the table was begun with, and for a new one bfloat16 with --no-log-probability on a CPU that is found "
+        "to be faster by it, and else float32",
     )
-    add_punctuation_option(trees)
-    trees.add_argument(
-        "--trees", choices=["spans", "brackets"], default="spans", help="column of the trees (default: %(default)s)"
-    )
+    add_choice(trees, "--trees", ["spans", "brackets"], "column of the trees")
     trees.add_argument("--distances", action="store_true", help="add the column of distances")
     trees.add_argument(
         "--log-probability",
@@ -97,43 +79,23 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         default=True,
         help="the column of log probabilities, which takes longer than the trees (default: there is one)",
     )
-    add_dtype_option(
-        trees,
-        "what the table was begun with, and for a new one bfloat16 with --no-log-probability on a CPU that is found "
-        "to be faster by it, and else float32",
-    )
-    trees.add_argument(
-        "--output-format",
-        choices=["parquet", "jsonl"],
-        default="parquet",
-        help="Parquet files, or compressed JSON lines (default: %(default)s)",
-    )
-    trees.add_argument(
-        "--batch-size",
-        type=positive_integer,
-        default=256,
-        metavar="N",
-        help="sentences in one pass through the model (default: %(default)s)",
-    )
+    add_choice(trees, "--output-format", ["parquet", "jsonl"], "Parquet files, or compressed JSON lines")
     engine = parser.add_argument_group("engine")
-    engine.add_argument(
+    add_choice(
+        engine,
         "--engine",
-        choices=["local", "ray", "slurm"],
-        default="local",
-        help="processes of this machine, a Ray cluster, or jobs of Slurm; these two need folders that all machines "
-        "see (default: %(default)s)",
+        ["local", "ray", "slurm"],
+        "processes of this machine, a Ray cluster, or jobs of Slurm; these two need folders that all machines see",
     )
-    engine.add_argument(
+    add_number(
+        engine,
         "--tasks",
-        type=positive_integer,
-        metavar="N",
-        help="parts of the work, and files of the table (default: one for each 32 MiB of input, and one a worker)",
+        "parts of the work, and files of the table (default: one for each 32 MiB of input, and one a worker)",
     )
-    engine.add_argument(
+    add_number(
+        engine,
         "--workers",
-        type=positive_integer,
-        metavar="N",
-        help="tasks at a time (default: the cores of this machine, the CPUs of the Ray cluster, no limit with Slurm)",
+        "tasks at a time (default: the cores of this machine, the CPUs of the Ray cluster, no limit with Slurm)",
     )
     engine.add_argument(
         "--threads",
@@ -141,13 +103,7 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         metavar="N",
         help="threads, and with Ray and Slurm CPUs, of a worker (default: 1; locally the cores shared out)",
     )
-    engine.add_argument(
-        "--memory",
-        type=positive_integer,
-        default=2,
-        metavar="GB",
-        help="memory of a CPU, with Ray and Slurm (default: 2)",
-    )
+    add_number(engine, "--memory", "memory of a CPU, with Ray and Slurm", default=2, metavar="GB")
     engine.add_argument(
         "--gpus", type=int, default=0, metavar="N", help="GPUs of a worker, with Ray and Slurm (default: %(default)s)"
     )
@@ -158,7 +114,6 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
     engine.add_argument(
         "--sbatch", action="append", default=[], metavar="NAME=VALUE", help="further option of sbatch; can be repeated"
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

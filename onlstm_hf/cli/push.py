@@ -2,6 +2,7 @@
 
 import argparse
 
+HELP = "share a checkpoint folder on the Hub"
 DESCRIPTION = """\
 Shares a checkpoint folder on the Hugging Face Hub: a language model, or a classifier of pairs.
 
@@ -21,11 +22,8 @@ examples:
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `push` to the subcommands."""
-    parser = commands.add_parser(
-        "push", help="share a checkpoint folder on the Hub", description=DESCRIPTION, epilog=EXAMPLES
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `push`."""
     parser.add_argument("folder", metavar="FOLDER", help="folder to upload")
     parser.add_argument("repository", metavar="USER/NAME", help="repository; it is created if it does not exist")
     parser.add_argument(
@@ -45,7 +43,6 @@ def add_parser(commands: argparse._SubParsersAction) -> None:
         action="store_true",
         help="FOLDER is a data set: .parquet or .jsonl files with a README.md (see training/write_data.py)",
     )
-    parser.set_defaults(run=run)
 
 
 def run(options: argparse.Namespace) -> None:

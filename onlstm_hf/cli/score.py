@@ -7,11 +7,13 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from .options import add_choice
 from .sentences import UnknownWords, add_sentence_options, load_model, read_sentences
 
 if TYPE_CHECKING:
     from ..scoring.stream import StreamScore
 
+HELP = "log probability and perplexity of sentences"
 DESCRIPTION = """\
 Writes the natural log probability, the number of tokens and the perplexity of each sentence, and of all together.
 Every sentence stands alone: the model reads it after one <eos>. The <eos> at its end is predicted and counted, too.
@@ -26,19 +28,10 @@ which of them stand for a word that the model does not know. The last line is {"
 """
 
 
-def add_parser(commands: argparse._SubParsersAction) -> None:
-    """Adds `score` to the subcommands."""
-    parser = commands.add_parser(
-        "score", help="log probability and perplexity of sentences", description=DESCRIPTION, epilog=EXAMPLES
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the arguments of `score`."""
     add_sentence_options(parser)
-    parser.add_argument(
-        "--format",
-        choices=["table", "jsonl"],
-        default="table",
-        help="columns to read, or a JSON object a line (default: %(default)s)",
-    )
-    parser.set_defaults(run=run)
+    add_choice(parser, "--format", ["table", "jsonl"], "columns to read, or a JSON object a line")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -53,22 +46,17 @@ def run(options: argparse.Namespace) -> None:
         print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
     log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
     for batch in sentences.batches_with_progress(options.batch_size):
-        for text, score in zip(
-            batch, score_sentences(model, tokenizer, batch, options.batch_size, progress=False), strict=True
-        ):
+        scores = score_sentences(model, tokenizer, batch, options.batch_size, progress=False)
+        for text, score in zip(batch, scores, strict=True):
             total = score.total()
-            unknown = [token == tokenizer.unk_token for token in score.tokens]
             sentence = read_text(tokenizer, text)
             unknown_words.add(sentence.units, sentence.unknown)
             if options.format == "table":
                 print(_table_row(total, " ".join(text.split())))
             else:
-                print(
-                    json.dumps(
-                        {"text": text, **_score_fields(total), **score._asdict(), "unknown": unknown},
-                        ensure_ascii=False,
-                    )
-                )
+                unknown = [token == tokenizer.unk_token for token in score.tokens]
+                row = {"text": text, **_score_fields(total), **score._asdict(), "unknown": unknown}
+                print(json.dumps(row, ensure_ascii=False))
             log_likelihood += total.total_log_likelihood
             num_tokens += total.num_tokens
             num_sentences += 1

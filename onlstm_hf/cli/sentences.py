@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.files import check_is_text_file, read_lines
-from ..utils.programs import add_code_option, positive_integer
+from .options import add_model_options, add_number, add_splitting_options
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -26,13 +26,12 @@ MAX_UNKNOWN = 0.1
 
 
 class ArrivingLines:
-    """The lines of a stream as they come, at most `max_bytes` long, and whether the next one has come already.
+    """The lines of a stream as they come; one of more than `max_bytes` is a `ValueError` in its place.
 
     Args:
         open_stream: opens the stream, in binary mode and with `read1`.
         source: the name of the text in error messages.
-        max_bytes: the length of the longest line that is read; there is never more in memory than that and what is
-            read at a time.
+        max_bytes: there is never more in memory than that and what is read at a time.
 
     Attributes:
         pauses: whether there is no further line yet after the one that was read last.
@@ -43,19 +42,18 @@ class ArrivingLines:
         self.pauses = False
 
     def __iter__(self) -> Iterator[bytes]:
-        """Raises a `ValueError` in the place of a line that is too long."""
-        number, unfinished = 0, bytearray()
+        number, unfinished = 1, bytearray()
         with self._open_stream() as stream:
             while chunk := stream.read1(BYTES_AT_A_TIME):
                 unfinished += chunk
                 if b"\n" in chunk:
                     *lines, unfinished = unfinished.split(b"\n")
                     for position, line in enumerate(lines, start=1):
-                        number += 1
                         self._check_length(line, number)
                         self.pauses = position == len(lines)
                         yield bytes(line)
-                self._check_length(unfinished, number + 1)
+                        number += 1
+                self._check_length(unfinished, number)
         if unfinished:
             yield bytes(unfinished)
 
@@ -80,30 +78,33 @@ class Sentences:
     Args:
         lines: the bytes of its lines.
         source: the name of the text in error messages.
-        pauses: tells whether there is no further line yet after the one that was read last.
         split: the places of the sentences in a line; by default each line is one.
+        pauses: tells whether there is no further line yet after the one that was read last.
     """
 
     def __init__(
         self,
         lines: Iterable[bytes],
         source: str,
-        pauses: Callable[[], bool] = lambda: False,
         split: Callable[[str], list[tuple[int, int]]] | None = None,
+        pauses: Callable[[], bool] = lambda: False,
     ):
-        self._texts = self._sentences(read_lines(lines, source), split)
+        self._sentences = self._read(read_lines(lines, source), split)
         self.pauses = pauses
 
-    def _sentences(
-        self, lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]] | None
-    ) -> Iterator[Sentence]:
+    def _read(self, lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]] | None) -> Iterator[Sentence]:
         find, num_warnings = split or sentence_splitter(), 0
         for number, line in enumerate(lines, start=1):
             places = find(line)
             if split is None:
-                if len(places) > 1:
+                if len(places) > 1 and num_warnings < MAX_WARNINGS:
                     num_warnings += 1
-                    _warn_of_several(number, len(places), num_warnings)
+                    more = "; further such lines are not named" if num_warnings == MAX_WARNINGS else ""
+                    print(
+                        f"onlstm-hf: line {number} has {len(places)} sentences and is read as one; --split-sentences "
+                        f"reads each by itself{more}",
+                        file=sys.stderr,
+                    )
                 places = [(0, len(line))]
             for start, end in places:
                 sentence = Sentence(line[start:end])
@@ -114,7 +115,7 @@ class Sentences:
         return self
 
     def __next__(self) -> Sentence:
-        return next(self._texts)
+        return next(self._sentences)
 
     def batches(self, size: int) -> Iterator[list[Sentence]]:
         """Lists of `size` sentences: shorter ones where the input pauses or ends, and before a line with an error."""
@@ -160,62 +161,13 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
         "--file", metavar="FILE", help="read the sentences from a UTF-8 text file, one a line (-: standard input)"
     )
     add_splitting_options(parser, "lines", "line")
-    parser.add_argument(
-        "--model",
-        metavar="PATH_OR_NAME",
-        help="checkpoint folder, or name on the Hub (default: see `onlstm-hf --help`)",
-    )
-    add_code_option(parser)
-    parser.add_argument(
-        "--batch-size",
-        type=positive_integer,
-        default=64,
-        metavar="N",
-        help="run N sentences at a time (default: %(default)s)",
-    )
-    parser.add_argument(
+    add_model_options(parser, batch_size=64)
+    add_number(
+        parser,
         "--max-line",
-        type=positive_integer,
+        "refuse a line of more bytes than that, which no sentence has: memory grows with the longest line",
         default=1_000_000,
         metavar="BYTES",
-        help="refuse a line of more bytes than that, which no sentence has: memory grows with the longest line "
-        "(default: %(default)s)",
-    )
-
-
-def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: str) -> None:
-    """Adds the splitting of texts into sentences; `texts` and `text` are what the input consists of, for the help."""
-    parser.add_argument(
-        "--split-sentences",
-        action="store_true",
-        help=f"{texts} have any number of sentences, and are split into them (default: each {text} is one)",
-    )
-    parser.add_argument(
-        "--language",
-        default="en",
-        metavar="CODE",
-        help="by the rules of which language --split-sentences splits (default: %(default)s)",
-    )
-
-
-def add_punctuation_option(parser: argparse._ActionsContainer) -> None:
-    """Adds what becomes of the marks between words."""
-    parser.add_argument(
-        "--punctuation",
-        choices=["drop", "attach", "cue"],
-        default="drop",
-        help="marks between words: leave them out (the papers' protocol), hang them on the tree as treebanks do, or "
-        "leave them out but take them as cues to where constituents end (default: %(default)s)",
-    )
-
-
-def add_dtype_option(parser: argparse._ActionsContainer, auto: str) -> None:
-    """Adds the precision of the weights; `auto` says what that choice is, for the help."""
-    parser.add_argument(
-        "--dtype",
-        choices=["auto", "float32", "bfloat16"],
-        default="auto",
-        help=f"precision of the weights (default: auto, which is {auto})",
     )
 
 
@@ -225,40 +177,20 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
     A file is read up to its first word before this returns, so that one without any shows before a model is loaded.
     """
     split = sentence_splitter(options.language) if options.split_sentences else None
-    if _reads_standard_input(options):
+    if options.text and options.text != ["-"]:
+        return Sentences(map(os.fsencode, options.text), "the text", split)
+    if options.file in (None, "-"):
         if sys.stdin is None:
             raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
-        return _arriving_sentences(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line, split)
-    if options.text:
-        return Sentences((os.fsencode(text) for text in options.text), "the text", split=split)
+        lines = ArrivingLines(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line)
+        return Sentences(lines, "standard input", split, lambda: lines.pauses)
     check_is_text_file(options.file)
-    file = partial(open, options.file, "rb")
+    lines = ArrivingLines(partial(open, options.file, "rb"), options.file, options.max_line)
     if Path(options.file).is_file():  # and not, for instance, a named pipe, which can be read only once
-        lines = ArrivingLines(file, options.file, options.max_line)
         any(map(str.strip, read_lines(lines, options.file)))
-    return _arriving_sentences(file, options.file, options.max_line, split)
-
-
-def _arriving_sentences(
-    open_stream: Callable[[], AbstractContextManager[BinaryIO]],
-    source: str,
-    max_bytes: int,
-    split: Callable[[str], list[tuple[int, int]]] | None,
-) -> Sentences:
-    lines = ArrivingLines(open_stream, source, max_bytes)
-    return Sentences(lines, source, lambda: lines.pauses, split)
-
-
-def _warn_of_several(line: int, num_sentences: int, num_warnings: int) -> None:
-    if num_warnings <= MAX_WARNINGS:
-        more = "; further such lines are not named" if num_warnings == MAX_WARNINGS else ""
-        print(
-            f"onlstm-hf: line {line} has {num_sentences} sentences and is read as one; --split-sentences reads each "
-            f"by itself{more}",
-            file=sys.stderr,
-        )
+    return Sentences(lines, options.file, split, lambda: lines.pauses)
 
 
 class UnknownWords:
@@ -298,7 +230,3 @@ def load_model(options: argparse.Namespace, dtype: str = "float32") -> tuple[Pre
         trust_remote_code=options.trust_remote_code,
         dtype=getattr(torch, dtype),
     )
-
-
-def _reads_standard_input(options: argparse.Namespace) -> bool:
-    return options.file == "-" or (options.file is None and options.text in ([], ["-"]))

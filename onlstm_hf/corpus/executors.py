@@ -55,16 +55,10 @@ class Engine(NamedTuple):
         if self.name == "ray":
             return RayTasksExecutor(**common)
         options = dict(self.sbatch)
+        named = {name: options.pop(name, None) for name in ("time", "partition", "qos")}
         activate = Path(sys.prefix, "bin", "activate")
-        return SlurmPipelineExecutor(
-            **common,
-            time=options.pop("time"),
-            partition=options.pop("partition"),
-            qos=options.pop("qos", None),
-            job_name="onlstm-hf",
-            venv_path=str(activate) if activate.exists() else None,
-            sbatch_args=options,
-        )
+        venv_path = str(activate) if activate.exists() else None
+        return SlurmPipelineExecutor(**common, **named, job_name="onlstm-hf", venv_path=venv_path, sbatch_args=options)
 
 
 def choose_engine(name: str, workers: int | None, threads: int | None, **options) -> Engine:
@@ -78,15 +72,14 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
     """
     if name == "local":
         workers = workers or num_cores()
-        return Engine(name, workers, threads or max(1, num_cores() // workers), **options)
-    threads = threads or 1
-    if name == "slurm":
-        return Engine(name, workers or -1, threads, **options)
-    import ray
+        threads = threads or max(1, num_cores() // workers)
+    elif name == "ray":
+        import ray
 
-    if not ray.is_initialized():
-        ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
-    return Engine(name, workers or max(1, int(ray.cluster_resources()["CPU"]) // threads), threads, **options)
+        if not ray.is_initialized():
+            ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
+        workers = workers or max(1, int(ray.cluster_resources()["CPU"]) // (threads or 1))
+    return Engine(name, workers or -1, threads or 1, **options)
 
 
 class WorkerPoolExecutor(LocalPipelineExecutor):
@@ -142,12 +135,9 @@ class RayTasksExecutor(RayPipelineExecutor):
         if not ranks:
             return
         self.save_executor_as_json()
-        run_rank = ray.remote(
-            num_cpus=self.cpus_per_task,
-            num_gpus=self.gpus_per_task,
-            memory=int(self.mem_per_cpu_gb * self.cpus_per_task * 2**30),
-            max_retries=TRIES_OF_A_TASK,
-        )(_run_rank)
+        memory = int(self.mem_per_cpu_gb * self.cpus_per_task * 2**30)
+        resources = {"num_cpus": self.cpus_per_task, "num_gpus": self.gpus_per_task, "memory": memory}
+        run_rank = ray.remote(**resources, max_retries=TRIES_OF_A_TASK)(_run_rank)
         executor = ray.put(self)
         _run_tasks(lambda rank: run_rank.remote(executor, rank).future(), ranks, self.workers)
 

@@ -38,8 +38,7 @@ class CorpusFiles(NamedTuple):
 
     def reader(self, text_key: str = "text", id_key: str = "id") -> FileReader:
         """A reader of these files, which takes text and ids of documents from columns or fields of these names."""
-        keys = {"text_key": text_key, "id_key": id_key}
-        return READERS[self.kind](self.folder, self.files, **keys)
+        return READERS[self.kind](self.folder, self.files, text_key=text_key, id_key=id_key)
 
 
 def find_files(location: str, kind: str | None = None, pattern: str | None = None) -> CorpusFiles:
@@ -78,11 +77,9 @@ def find_files(location: str, kind: str | None = None, pattern: str | None = Non
         raise FileNotFoundError(
             f"{location} has no files that can be read: name their kind with --kind, {', '.join(KINDS)}"
         )
-    files, fingerprints = [], {}
-    for name in paths:
-        info = folder.info(name)
-        files.append((name, info["size"]))
-        fingerprints[name] = f"{info['size']} {info.get('ETag', info.get('mtime'))}"
+    infos = {name: folder.info(name) for name in paths}
+    files = [(name, info["size"]) for name, info in infos.items()]
+    fingerprints = {name: f"{info['size']} {info.get('ETag', info.get('mtime'))}" for name, info in infos.items()}
     return CorpusFiles(kind, folder, files, fingerprints)
 
 

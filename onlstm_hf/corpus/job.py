@@ -1,8 +1,8 @@
 """The folder of a corpus that is parsed by tasks: what it was begun with, and what the complete tasks say."""
 
 import json
+import sys
 from collections import Counter
-from typing import NamedTuple
 
 from datatrove.io import DataFolder
 from datatrove.utils.stats import MetricStats, PipelineStats
@@ -18,22 +18,6 @@ RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
-class Job(NamedTuple):
-    """Division of the work on a folder into tasks.
-
-    Attributes:
-        tasks: their number.
-        files: paths and sizes of the files by which they are shared out: the sizes that the job was begun with.
-        changed_files: the files that changed after the job was begun, or after its last run.
-        repeated_tasks: the complete tasks that run again, as they had read these.
-    """
-
-    tasks: int
-    files: list[tuple[str, int]]
-    changed_files: list[str]
-    repeated_tasks: list[int]
-
-
 def recorded_settings(output: DataFolder) -> dict:
     """The settings that the job in this folder was begun with, or nothing."""
     return _read_manifest(output).get("settings", {})
@@ -41,8 +25,10 @@ def recorded_settings(output: DataFolder) -> dict:
 
 def begin_job(
     output: DataFolder, settings: dict, tasks: int | None, default_tasks: int, files: CorpusFiles | None = None
-) -> Job:
+) -> tuple[int, list[tuple[str, int]]]:
     """Begins a job, or resumes the one that was begun in this folder with the same settings.
+
+    Complete tasks that read files which have changed since then run again, and standard error says so.
 
     Args:
         output: the folder.
@@ -51,9 +37,12 @@ def begin_job(
         default_tasks: their number for a new job, otherwise.
         files: those that are read, if it is files.
 
+    Returns:
+        The number of tasks, and paths and sizes of the files by which these are shared out: the sizes that the job was
+        begun with.
+
     Raises:
-        ValueError: if the job was begun with other settings or with other files, or the folder has other files. A file
-            of the same name that has changed is none: what was read of it before is forgotten.
+        ValueError: if the job was begun with other settings or files of other names, or the folder has other files.
     """
     settings = {"schema_version": SCHEMA_VERSION, **settings}
     now = {} if files is None else {name: (size, files.fingerprints[name]) for name, size in files.files}
@@ -64,7 +53,7 @@ def begin_job(
         tasks = tasks or default_tasks
         manifest = {"settings": settings, "tasks": tasks, "files": now, "begun_with": f"onlstm_hf {__version__}"}
         _write_manifest(output, manifest)
-        return Job(tasks, [] if files is None else files.files, [], [])
+        return tasks, [] if files is None else files.files
     known = manifest["settings"] | {"tasks": manifest["tasks"]}
     asked = settings | {"tasks": tasks or known["tasks"]}
     if changed := [name for name in asked if asked[name] != known.get(name)]:
@@ -75,12 +64,17 @@ def begin_job(
         shown = ", ".join(f"{name} is {'missing' if name in before else 'new'}" for name in others[:3])
         raise ValueError(f"{output.path} was begun with other files: {shown}; name a new folder")
     shares = [(name, size) for name, (size, _) in before.items()]
-    changed_files = [name for name in before if now[name][1] != before[name][1]]
-    repeated_tasks = _forget(output, shares, changed_files, known["tasks"]) if changed_files else []
-    if changed_files:
+    if changed_files := [name for name in before if now[name][1] != before[name][1]]:
+        repeated_tasks = _forget(output, shares, changed_files, known["tasks"])
         manifest["files"] = {name: (size, now[name][1]) for name, (size, _) in before.items()}
         _write_manifest(output, manifest)
-    return Job(known["tasks"], shares, changed_files, repeated_tasks)
+        names = ", ".join(changed_files[:3]) + (", ..." if len(changed_files) > 3 else "")
+        print(
+            f"{len(changed_files)} of {len(shares)} files changed ({names}): {len(repeated_tasks)} complete tasks of "
+            f"{known['tasks']} run again",
+            file=sys.stderr,
+        )
+    return known["tasks"], shares
 
 
 def _forget(output: DataFolder, shares: list[tuple[str, int]], changed_files: list[str], tasks: int) -> list[int]:

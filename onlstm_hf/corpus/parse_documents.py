@@ -86,7 +86,7 @@ class ParseDocuments(PipelineStep):
         options: what is computed.
         threads: of one process; as PyTorch finds it by default.
         trust_remote_code: see `load_checkpoint`.
-        progress_folder: a local folder to tell `progress.CorpusProgress` in how far each task is.
+        progress_folder: a local folder in which `shown_progress` finds how far each task is.
     """
 
     type, name = STEP_NAME.split(": ")
@@ -111,8 +111,8 @@ class ParseDocuments(PipelineStep):
         language = self.options.language
         split = _lines if language is None else sentence_splitter(language)
         model, tokenizer = _load(self.model, self.trust_remote_code, self.threads, self.options.dtype)
-        documents = progress.follow(data)
-        for window in _windows(_sentences(documents, split, self.options.max_words)):
+        sentences = _sentences(progress.follow(data), split, self.options.max_words)
+        for window in _windows(sentences):
             with self.track_time("window"):
                 rows = []
                 for row in self._rows(window, model, tokenizer):
@@ -144,15 +144,8 @@ class ParseDocuments(PipelineStep):
 
 def _trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterator[tuple[InducedTree, None]]:
     """The tree of each sentence."""
-    trees = model.parse(
-        texts,
-        tokenizer,
-        layer=options.layer,
-        branching_bias=options.branching_bias,
-        punctuation=options.punctuation,
-        batch_size=options.batch_size,
-        progress=False,
-    )
+    names = ("layer", "branching_bias", "punctuation", "batch_size")
+    trees = model.parse(texts, tokenizer, progress=False, **{name: getattr(options, name) for name in names})
     return ((tree, None) for tree in trees)
 
 
@@ -164,9 +157,8 @@ def _trees_and_log_probabilities(
     from ..scoring.sentences import score_with_distances
 
     sentences = [read_text(tokenizer, text) for text in texts]
-    scores = score_with_distances(
-        model, tokenizer, [read.input_ids for read in sentences], options.batch_size, progress=False
-    )
+    encoded = [read.input_ids for read in sentences]
+    scores = score_with_distances(model, tokenizer, encoded, options.batch_size, progress=False)
     for sentence, (score, by_layer) in zip(sentences, scores, strict=True):
         distances, _ = model.name_layers(options.layer, by_layer)
         distances = first_of_each_unit(distances, sentence.unit_of_token)

@@ -5,8 +5,8 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 
 from datatrove.data import Document
 from tqdm import tqdm
@@ -51,42 +51,46 @@ class TaskProgress:
             self._written = time.monotonic()
 
 
-class CorpusProgress:
-    """A progress bar over all tasks, on standard error while the block runs: sentences a second and the time left.
+@contextmanager
+def shown_progress(folder: Path | None, tasks: int, completed: int) -> Iterator[None]:
+    """Shows a progress bar over all tasks while the block runs, on standard error: its speed and the time left.
 
     Args:
-        folder: that of the tasks' `TaskProgress`.
+        folder: that of the tasks' `TaskProgress`, which is emptied; `None` to show nothing.
         tasks: how many there are.
         completed: how many were completed before.
     """
+    if folder is None:
+        yield
+        return
+    folder.mkdir(exist_ok=True)
+    for old_report in folder.iterdir():
+        old_report.unlink()
+    bar = tqdm(total=tasks, initial=completed, smoothing=0, miniters=0)
+    interval = SECONDS_BETWEEN_READS if sys.stderr.isatty() else SECONDS_BETWEEN_LINES
+    has_ended = threading.Event()
 
-    def __init__(self, folder: str, tasks: int, completed: int):
-        self._folder = Path(folder)
-        self._bar = tqdm(total=tasks, initial=completed, smoothing=0, miniters=0)
-        self._interval = SECONDS_BETWEEN_READS if sys.stderr.isatty() else SECONDS_BETWEEN_LINES
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._follow, daemon=True)
+    def follow() -> None:
+        _show(bar, folder)
+        while not has_ended.wait(interval):
+            _show(bar, folder)
 
-    def __enter__(self) -> "CorpusProgress":
-        self._thread.start()
-        return self
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        has_ended.set()
+        thread.join()
+        _show(bar, folder)
+        bar.close()
 
-    def __exit__(self, kind: type | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        self._ended.set()
-        self._thread.join()
-        self._bar.close()
 
-    def _follow(self) -> None:
-        self._show()
-        while not self._ended.wait(self._interval):
-            self._show()
-        self._show()
-
-    def _show(self) -> None:
-        reports = [json.loads(text) for path in self._folder.glob("*.json") if (text := path.read_text())]
-        sentences = sum(count for _, count in reports)
-        rate = sentences / max(self._bar.format_dict["elapsed"], SECONDS_BETWEEN_READS)
-        self._bar.n = self._bar.initial + sum(share for share, _ in reports)
-        counts = f"{sentences:,} sentences, {rate:,.0f} a second" if reports else "loading the model"
-        self._bar.bar_format = f"{{percentage:3.0f}}%|{{bar}}| {counts} [{{elapsed}}<{{remaining}}]"
-        self._bar.refresh()
+def _show(bar: tqdm, folder: Path) -> None:
+    reports = [json.loads(text) for path in folder.glob("*.json") if (text := path.read_text())]
+    sentences = sum(count for _, count in reports)
+    rate = sentences / max(bar.format_dict["elapsed"], SECONDS_BETWEEN_READS)
+    bar.n = bar.initial + sum(share for share, _ in reports)
+    counts = f"{sentences:,} sentences, {rate:,.0f} a second" if reports else "loading the model"
+    bar.bar_format = f"{{percentage:3.0f}}%|{{bar}}| {counts} [{{elapsed}}<{{remaining}}]"
+    bar.refresh()

@@ -18,7 +18,7 @@ import orjson
 from datatrove.data import Document, DocumentsPipeline
 from datatrove.io import DataFolder
 from datatrove.pipeline.readers import HuggingFaceDatasetReader
-from datatrove.pipeline.readers.base import BaseDiskReader
+from datatrove.pipeline.readers.base import BaseReader
 from fsspec.compression import compr, register_compression
 from fsspec.utils import infer_compression
 from loguru import logger
@@ -47,7 +47,7 @@ DAMAGED_GROUP = "rest of a damaged row group"
 ROWS_PER_BATCH = 16
 
 
-class FileReader(BaseDiskReader):
+class FileReader(BaseReader):
     """Reads files as documents; several tasks share a file that can be cut.
 
     A task has what begins in its share of the bytes of all files. A file that cannot be cut, as it is compressed,
@@ -59,12 +59,12 @@ class FileReader(BaseDiskReader):
         data_folder: the folder of the files.
         files: their paths in it and their sizes in bytes, by which they are shared out. A file that has another size
             by now is read to its end all the same.
-        options: of `BaseDiskReader`.
+        options: of `BaseReader`.
     """
 
     def __init__(self, data_folder: DataFolder, files: list[tuple[str, int]], **options):
-        super().__init__(data_folder, **options)
-        self.files = files
+        super().__init__(**options)
+        self.data_folder, self.files = data_folder, files
 
     @abstractmethod
     def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
@@ -84,10 +84,6 @@ class FileReader(BaseDiskReader):
                     self.update_doc_stats(document)
                     yield document
             read += end - start
-
-    def read_file(self, filepath: str) -> DocumentsPipeline:
-        with self.data_folder.open(filepath, "rb") as file:
-            yield from self.read_part(file, filepath, 0, math.inf)
 
 
 class LineReader(FileReader):

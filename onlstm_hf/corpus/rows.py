@@ -22,15 +22,6 @@ COLUMNS: dict[str, DataType] = {
 
 
 def row_schema(columns: tuple[str, ...]) -> Schema:
-    """The Arrow schema of rows with these columns, which are some of `COLUMNS` in their order.
-
-    - `document`: the id of the document, and `position`: the number of the sentence in it, from 0.
-    - `text`: the sentence, and `start`: where it begins in the text of the document, in characters.
-    - `words`, `offsets`, `unknown`, `spans` or `brackets`: see `InducedTree.to_record`; offsets are places in `text`,
-      and a span has no text of its own.
-    - `distances`: the syntactic distance of each word, in half precision; null for a punctuation mark.
-    - `log_probability`: natural log probability of the sentence and the `<eos>` after it.
-    - `reason`: why there is no tree; every other column but the first two is null then, and this one otherwise.
-    """
+    """The Arrow schema of rows with these columns, which are some of `COLUMNS` in their order; see docs/corpus.md."""
     fields = [field(name, COLUMNS[name], nullable=name not in ("document", "position")) for name in columns]
     return schema(fields, metadata={"onlstm_hf.schema_version": str(SCHEMA_VERSION)})

@@ -1,8 +1,6 @@
 """Parsing a corpus from end to end: the steps, the manifest, the progress bar, and what came of it."""
 
-import sys
 from collections import Counter
-from contextlib import nullcontext
 from math import ceil
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from .executors import Engine
 from .inputs import CorpusFiles
 from .job import RUN_FOLDER, begin_job, count_sentences, recorded_settings
 from .parse_documents import ParseDocuments, ParseOptions
-from .progress import CorpusProgress
+from .progress import shown_progress
 from .writers import row_writer
 
 BYTES_PER_TASK = 1 << 25
@@ -71,30 +69,19 @@ def parse_corpus(
         "output_format": output_format,
     }
     num_bytes = 0 if files is None else files.num_bytes
-    job = begin_job(folder, settings, tasks, max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1), files)
-    tasks = job.tasks
+    default_tasks = max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1)
+    tasks, shares = begin_job(folder, settings, tasks, default_tasks, files)
     if files is not None:
-        reader.files = job.files
-    if changed := job.changed_files:
-        names = ", ".join(changed[:3]) + (", ..." if len(changed) > 3 else "")
-        print(
-            f"{len(changed)} of {len(job.files)} files changed ({names}): {len(job.repeated_tasks)} complete tasks of "
-            f"{tasks} run again",
-            file=sys.stderr,
-        )
+        reader.files = shares
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
-    progress_folder = Path(records.resolve_paths("progress")) if records.is_local() and progress else None
-    if progress_folder is not None:
-        progress_folder.mkdir(exist_ok=True)
-        for old_report in progress_folder.iterdir():
-            old_report.unlink()
+    is_shown = progress and records.is_local() and engine.name != "slurm"
+    progress_folder = Path(records.resolve_paths("progress")) if is_shown else None
     step = ParseDocuments(model, options, engine.threads, trust_remote_code, progress_folder)
     executor = engine.executor([reader, step, row_writer(folder, output_format, options.columns)], tasks, records)
     if engine.name == "slurm":
         executor.run()
         return None
-    completed = tasks - len(executor.get_incomplete_ranks())
-    with nullcontext() if progress_folder is None else CorpusProgress(progress_folder, tasks, completed):
+    with shown_progress(progress_folder, tasks, completed=tasks - len(executor.get_incomplete_ranks())):
         executor.run()
     if failed := executor.get_incomplete_ranks():
         log = records.resolve_paths(f"logs/task_{failed[0]:05d}.log")

@@ -42,6 +42,7 @@ _VARIABLES_OF_A_PAIR = 4
 _SIZE_BUDGET = 12
 _BINARY_PROBABILITY = 4 / 9
 _NEGATION_PROBABILITY = 1 / 3
+_TRAIN_SHARE = 0.85
 # After this many draws in a row without a new pair, none is left, most likely.
 _PATIENCE = 100_000
 
@@ -114,35 +115,24 @@ def truth_set(formula: str) -> int:
     for match in _TOKEN.finditer(formula):
         token = match.group()
         if token == ")":
-            if len(stack) < 3 or stack[-3] != "(":
-                raise _malformed(formula, match.start(), "this bracket must close one that has two parts")
-            closed = _combine(stack[-2], stack[-1])
+            closed = _combine(*stack[-2:]) if len(stack) > 2 and stack[-3] == "(" else None
             if closed is None:
-                raise _malformed(
-                    formula,
-                    match.start(),
-                    "what this bracket closes is none of ( not X ), ( X ( and Y ) ), ( X ( or Y ) )",
-                )
+                reason = "what this bracket closes is none of ( not X ), ( X ( and Y ) ), ( X ( or Y ) )"
+                raise _malformed(formula, match.start(), reason)
             stack[-3:], starts[-3:] = [closed], [starts[-3]]
-        elif token in _WORLDS:
-            stack.append(_WORLDS[token])
-            starts.append(match.start())
-        elif token == "(" or token in OPERATORS:
-            stack.append(token)
+        elif token == "(" or token in OPERATORS or token in _WORLDS:
+            stack.append(_WORLDS.get(token, token))
             starts.append(match.start())
         else:
-            raise _malformed(
-                formula, match.start(), f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
-            )
-    if len(stack) == 1 and isinstance(stack[0], int):
-        return stack[0]
+            reason = f"{token!r} is no variable ({' '.join(VARIABLES)}), operator or bracket"
+            raise _malformed(formula, match.start(), reason)
     if not stack:
         raise _malformed(formula, 0, "it is empty")
-    if stack[0] == "(":
-        raise _malformed(formula, starts[0], "this bracket is not closed")
-    if isinstance(stack[0], int):
+    if not isinstance(stack[0], int):
+        raise _malformed(formula, starts[0], "this is not closed, or no formula by itself")
+    if len(stack) > 1:
         raise _malformed(formula, starts[1], "the formula has ended before this")
-    raise _malformed(formula, starts[0], "this is no formula by itself")
+    return stack[0]
 
 
 def _combine(first: str | int | tuple, second: str | int | tuple) -> int | tuple[str, int] | None:
@@ -218,15 +208,11 @@ def _draw(generator: Random, variables: list[str], budget: int) -> tuple[str, in
     return formula, worlds
 
 
-def split_by_operators(pairs: Iterable[LogicPair], train_share: float = 0.85) -> dict[str, list[LogicPair]]:
+def split_by_operators(pairs: Iterable[LogicPair]) -> dict[str, list[LogicPair]]:
     """Splits pairs as the data of Bowman et al. are: `train0` ... `train12`, `test0` ... `test12`.
 
-    Args:
-        pairs: the pairs.
-        train_share: the share of training pairs. For each number of operators they are the first of its pairs.
-
-    Returns:
-        Pairs by the name of their split. The number is that of the operators; 12 means 12 or more.
+    The number is that of the operators; 12 means 12 or more. The first 85 % of the pairs of each number are for
+    training.
     """
     by_operators: defaultdict[int, list[LogicPair]] = defaultdict(list)
     for pair in pairs:
@@ -235,6 +221,6 @@ def split_by_operators(pairs: Iterable[LogicPair], train_share: float = 0.85) ->
     for part in ("train", "test"):
         for number in range(MAX_OPERATORS + 1):
             pairs_of_number = by_operators[number]
-            border = int(train_share * len(pairs_of_number))
+            border = int(_TRAIN_SHARE * len(pairs_of_number))
             splits[f"{part}{number}"] = pairs_of_number[:border] if part == "train" else pairs_of_number[border:]
     return splits

@@ -11,7 +11,7 @@ KINDS = {"onlstm": "ON-LSTM", "prpn": "PRPN"}
 CELLS = {"lstm": "LSTM", "gru": "GRU", "rnn": "simple recurrent network"}
 
 
-def about_model(model: PreTrainedModel, folder: str | None) -> dict[str, Any]:
+def about_model(model: PreTrainedModel, folder: str) -> dict[str, Any]:
     """Returns the page's texts about a model.
 
     Args:
@@ -42,16 +42,14 @@ def about_model(model: PreTrainedModel, folder: str | None) -> dict[str, Any]:
     }
 
 
-def _card(folder: str | None) -> ModelCard | None:
-    path = Path(folder or "", "README.md")
-    if folder and path.is_file():
-        return ModelCard(path.read_text(encoding="utf-8"), ignore_metadata_errors=True)
-    if folder and not Path(folder).is_dir():
-        try:
-            return ModelCard.load(folder)
-        except (OSError, ValueError):
-            return None
-    return None
+def _card(folder: str) -> ModelCard | None:
+    path = Path(folder, "README.md")
+    try:
+        if path.is_file():
+            return ModelCard(path.read_text(encoding="utf-8"), ignore_metadata_errors=True)
+        return None if Path(folder).is_dir() else ModelCard.load(folder)
+    except (OSError, ValueError):
+        return None
 
 
 def _language(card: ModelCard) -> str | None:

@@ -22,14 +22,5 @@ class _Files(SimpleHTTPRequestHandler):
 
 
 def build_server(folder: Path, host: str = "127.0.0.1", port: int = 7860) -> ThreadingHTTPServer:
-    """A server for the files of a folder.
-
-    Args:
-        folder: the written page.
-        host: the address to listen on.
-        port: 0 for any that is free.
-
-    Raises:
-        OSError: if the port is taken.
-    """
+    """A server for the files of a folder, on a port that is free if it is 0; a port that is taken is an `OSError`."""
     return ThreadingHTTPServer((host, port), partial(_Files, directory=str(folder)))

@@ -4,13 +4,14 @@ import hashlib
 import json
 import shutil
 from collections.abc import Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..utils.checkpoints import load_checkpoint
-from ..utils.files import written_folder
+from ..utils.files import check_is_new, written_folder
 from ..version import __version__
 from .about import about_model
 from .weights import write_weights
@@ -38,15 +39,11 @@ def write_page(
         FileExistsError: if there is something of this name.
         FileNotFoundError, ValueError: if the folder above does not exist, or a checkpoint cannot be loaded or shown.
     """
-    folder = Path(folder)
-    if folder.exists():
-        raise FileExistsError(f"{folder} exists already; choose another name or remove it")
-    if not folder.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {folder}: the folder {folder.parent} does not exist")
+    check_is_new(Path(folder))
     if not checkpoints:
         raise ValueError("name at least one checkpoint for the page")
     loaded = [(name, *load_checkpoint(name)) for name in checkpoints]
-    write_models(folder, loaded, precision=precision, offline=offline)
+    write_models(Path(folder), loaded, precision=precision, offline=offline)
 
 
 def write_models(
@@ -56,11 +53,7 @@ def write_models(
     precision: str = "int8",
     offline: bool = True,
 ) -> None:
-    """The same with models that are loaded, each with its name.
-
-    Raises:
-        ValueError: if a model or its tokenizer cannot be shown.
-    """
+    """Writes the page as `write_page` does, with models that are loaded, each with its name."""
     with written_folder(folder) as partial:
         shutil.copytree(STATIC, partial, dirs_exist_ok=True)
         names = _names([name for name, _, _ in models])
@@ -88,12 +81,9 @@ def _write_model(
     _check_tokenizer(checkpoint, tokenizer_description)
     tensors = write_weights(model, folder / "weights.bin", precision)
     about = {"name": name, **about_model(model, checkpoint), "precision": precision}
-    _write_json(folder / "model.json", about | {"config": _config(model.config), "tensors": tensors})
+    config = {field: getattr(model.config, field) for field in CONFIG_FIELDS if hasattr(model.config, field)}
+    _write_json(folder / "model.json", about | {"config": config, "tensors": tensors})
     _write_json(folder / "tokenizer.json", tokenizer_description)
-
-
-def _config(config: PreTrainedConfig) -> dict[str, Any]:
-    return {field: getattr(config, field) for field in CONFIG_FIELDS if hasattr(config, field)}
 
 
 def _check_tokenizer(checkpoint: str, description: dict[str, Any]) -> None:
@@ -124,12 +114,9 @@ def _names(checkpoints: Sequence[str]) -> list[str]:
     """Folder names for the checkpoints: their last parts, with a number where these are the same."""
     names: list[str] = []
     for checkpoint in checkpoints:
-        name = base = Path(checkpoint).resolve().name if Path(checkpoint).is_dir() else Path(checkpoint).name
-        number = 1
-        while name in names:
-            number += 1
-            name = f"{base}-{number}"
-        names.append(name)
+        base = Path(checkpoint).resolve().name if Path(checkpoint).is_dir() else Path(checkpoint).name
+        numbered = (f"{base}-{number}" for number in count(2))
+        names.append(next(name for name in chain([base], numbered) if name not in names))
     return names
 
 

@@ -126,11 +126,8 @@ class ParsingMixin:
         """The trees that each of some layers gives, for which the model reads the sentences once.
 
         Args:
-            sentences: any number of them; see `parse`.
-            tokenizer: see `parse`.
-            layers: see `sentence_distances`.
-            branching_bias, punctuation: see `parse`.
-            options: further ones of `sentence_distances`.
+            sentences, tokenizer, branching_bias, punctuation: see `parse`.
+            layers, options: see `sentence_distances`.
 
         Returns:
             For each of the layers the trees of the sentences.
@@ -150,42 +147,24 @@ class ParsingMixin:
         sentences: Iterable[str | Sequence[str] | Sequence[int] | torch.Tensor],
         tokenizer: PreTrainedTokenizerBase | None = None,
         layers: Sequence[int | None] = (None,),
-        *,
-        units: str = "words",
-        batch_size: int = 64,
-        max_length: int | None = None,
-        progress: bool | None = None,
-        **distance_options,
+        **options,
     ) -> Iterator[tuple[list[str], list[list[float]]]]:
         """Yields the distances that the trees of some layers are made from, one sentence after the other.
 
-        The model reads every sentence once. Sentences are read as the work goes on, a window of them at a time, so
-        that memory is bounded for any number of them.
+        The model reads every sentence once, and a window of sentences at a time, so that memory is bounded for any
+        number of them.
 
         Args:
-            sentences: any number of them; see `parse`.
-            tokenizer: see `parse`.
+            sentences, tokenizer: see `parse`, also for the errors.
             layers: counted from 0; `None` is the one of the configuration, or that of a model with the same distances
                 for all layers.
-            units, batch_size, max_length, progress: see `parse`.
-            distance_options: passed on to the model's `syntactic_distances`.
+            options: `units`, `batch_size`, `max_length` and `progress` of `parse`, and those of the model's
+                `syntactic_distances`.
 
         Yields:
             The units of a sentence (its words or tokens), and for each of the layers the distance of each unit.
-
-        Raises:
-            ValueError: see `parse`.
         """
-        for sentence, distances in self._read_sentences(
-            sentences,
-            tokenizer,
-            layers,
-            units=units,
-            batch_size=batch_size,
-            max_length=max_length,
-            progress=progress,
-            **distance_options,
-        ):
+        for sentence, distances in self._read_sentences(sentences, tokenizer, layers, **options):
             yield sentence.units, distances
 
     def _read_sentences(
@@ -238,11 +217,9 @@ class ParsingMixin:
         """The figure of the papers: a sentence's tree, and below it the distances that every layer gives its words.
 
         Args:
-            sentence: a string, a list of words, or token ids.
-            tokenizer: see `parse`.
+            sentence, tokenizer, options: see `parse`.
             layer: the layer that makes the tree; the configuration's `parse_layer` by default.
             title: heading of the figure.
-            options: further ones of `parse`.
 
         Returns:
             An SVG document, which `save_figure` (trees/drawing.py) writes to a file.
@@ -261,13 +238,9 @@ class ParsingMixin:
     ) -> tuple[list[InducedTree], dict[str, list[InducedTree]]]:
         """The trees of one layer, and those of every layer with its name for a figure.
 
-        A model with the same distances for all layers, such as a PRPN, counts as one layer.
-
         Args:
-            sentences: each a string, a list of words, or token ids.
-            tokenizer: see `parse`.
+            sentences, tokenizer, options: see `parse`.
             layer: the layer whose trees come first; the configuration's `parse_layer` by default.
-            options: further ones of `parse`.
         """
         if self.parse_layer is None:
             return self.name_layers(None, [self.parse(sentences, tokenizer, layer=layer, **options)])
@@ -280,7 +253,8 @@ class ParsingMixin:
 
         Args:
             layer: the layer that makes the tree; the configuration's `parse_layer` by default.
-            by_layer: anything for each layer; one thing for a model with the same distances for all layers.
+            by_layer: anything for each layer; one thing for a model with the same distances for all layers, such as a
+                PRPN.
 
         Raises:
             ValueError: if there is no such layer.
@@ -296,10 +270,9 @@ class ParsingMixin:
     def _encode(self, sentence, tokenizer: PreTrainedTokenizerBase | None, units: str) -> SentenceUnits:
         if hasattr(sentence, "tolist"):  # a row of a tensor or array
             sentence = sentence.tolist()
-        is_text = isinstance(sentence, str)
-        is_ids = isinstance(sentence, list | tuple) and all(isinstance(item, int) for item in sentence)
-        is_words = isinstance(sentence, list | tuple) and all(isinstance(item, str) for item in sentence)
-        if not (is_text or is_ids or is_words):
+        is_list = isinstance(sentence, list | tuple)
+        is_ids = is_list and all(isinstance(item, int) for item in sentence)
+        if not (isinstance(sentence, str) or is_ids or (is_list and all(isinstance(item, str) for item in sentence))):
             raise ValueError(
                 "a sentence must be a string, a list of words, or a list of integer token ids, not "
                 f"{type(sentence).__name__} {str(sentence)[:60]}"
@@ -309,7 +282,7 @@ class ParsingMixin:
                 "parsing strings or words needs the tokenizer: model.parse(sentences, tokenizer=tokenizer)"
             )
         read = None
-        if is_text:
+        if isinstance(sentence, str):
             read = read_text(tokenizer, sentence)
         elif not is_ids:
             ids, word_of_token = encode_words(tokenizer, sentence)
@@ -331,12 +304,8 @@ class ParsingMixin:
 
     def _without_edges(self, ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
         """The ids without special tokens and padding before the first and after the last word."""
-        edges = {
-            token
-            for owner in (self.config, tokenizer)
-            for kind in ("bos", "eos", "pad")
-            for token in token_ids(owner, kind)
-        }
+        owners = (self.config, tokenizer)
+        edges = {token for owner in owners for kind in ("bos", "eos", "pad") for token in token_ids(owner, kind)}
         inside = [position for position, token in enumerate(ids) if token not in edges]
         return ids[inside[0] : inside[-1] + 1] if inside else []
 

@@ -3,7 +3,6 @@
 import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
-from contextlib import suppress
 from itertools import islice
 from types import GeneratorType
 
@@ -17,7 +16,6 @@ from ..utils.tokenizer_check import tokenizer_fingerprint
 logger = get_logger(__name__)
 
 CONSTITUENCY_PARSING = "constituency-parsing"
-HOW_TO_SPLIT = "split_sentences=True parses each of them"
 # Options of `parse` that the pipeline sets itself.
 OWN_OPTIONS = ("batch_size", "progress", "units")
 
@@ -96,8 +94,11 @@ class ConstituencyParsingPipeline(Pipeline):
         texts, num_read = iter(inputs), 0
         while batch := [self.preprocess(text, **preprocess_params) for text in islice(texts, batch_size)]:
             for number, text in enumerate(batch, start=num_read + 1):
-                if "several" in text:
-                    logger.warning(f"text {number} has {text['several']} sentences, and gets one tree: {HOW_TO_SPLIT}")
+                if not text["is_split"] and text["num_sentences"] > 1:
+                    logger.warning(
+                        f"text {number} has {text['num_sentences']} sentences, and gets one tree: "
+                        "split_sentences=True parses each of them"
+                    )
             num_read += len(batch)
             yield from map(self.postprocess, self.forward(batch, **forward_params))
 
@@ -105,25 +106,19 @@ class ConstituencyParsingPipeline(Pipeline):
         return next(self.get_iterator([inputs], 0, 1, preprocess_params, forward_params, postprocess_params))
 
     def preprocess(self, text: str, split_sentences: bool | str = False) -> dict:
-        """A text with the places of its sentences, or their number in `several` where they are to be one."""
+        """A text with the places of its sentences, or the one of all of it where they are to be one."""
         if not isinstance(text, str):
             raise ValueError(f"{CONSTITUENCY_PARSING} needs sentences that are strings, not {type(text).__name__}")
-        if split_sentences:
-            language = split_sentences if isinstance(split_sentences, str) else "en"
-            return {"text": text, "places": sentence_splitter(language)(text), "is_split": True}
-        with suppress(ImportError):
-            if (several := len(sentence_splitter()(text))) > 1:
-                return {"text": text, "places": [(0, len(text))], "is_split": False, "several": several}
-        return {"text": text, "places": [(0, len(text))], "is_split": False}
+        places = sentence_splitter(split_sentences if isinstance(split_sentences, str) else "en")(text)
+        is_split, num_sentences = bool(split_sentences), len(places)
+        places = places if is_split else [(0, len(text))]
+        return {"text": text, "places": places, "is_split": is_split, "num_sentences": num_sentences}
 
     def _forward(self, batch: list[dict], **parse_options) -> list[dict]:
         """Adds its trees to each text of a batch."""
         sentences = [text["text"][start:end] for text in batch for start, end in text["places"]]
-        trees = iter(
-            self.model.parse(
-                sentences, self.tokenizer, batch_size=max(1, len(sentences)), progress=False, **parse_options
-            )
-        )
+        own = {"batch_size": max(1, len(sentences)), "progress": False}
+        trees = iter(self.model.parse(sentences, self.tokenizer, **own, **parse_options))
         return [text | {"trees": list(islice(trees, len(text["places"])))} for text in batch]
 
     def postprocess(self, text: dict) -> dict | list[dict]:

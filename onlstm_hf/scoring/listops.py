@@ -36,11 +36,7 @@ class ListOpsScores:
 
 
 def score_listops(predictions: Sequence[str], expressions: Sequence[ListOpsExpression]) -> ListOpsScores:
-    """Compares predicted values with those of the expressions.
-
-    Args:
-        predictions: digits.
-        expressions: as many.
+    """Compares predicted values, which are digits, with those of as many expressions.
 
     Raises:
         ValueError: if there are no expressions, the lengths differ, or a prediction is no digit.

@@ -137,8 +137,6 @@ def score_parses(
             raise ValueError(f"gold tree {index} is a {type(tree).__name__}; read it with GoldTree.from_bracket")
     if list(length_limits) != sorted(set(length_limits)):
         raise ValueError(f"length_limits must increase, got {list(length_limits)}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must be between 0 and 1, got {confidence}")
 
     counts = np.zeros((len(gold), 3), dtype=np.int64)
     lengths = np.array([len(tree.words) for tree in gold])

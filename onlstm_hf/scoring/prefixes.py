@@ -9,6 +9,7 @@ from transformers import PreTrainedModel
 
 from ..utils.evaluation_mode import evaluation_mode
 from ..utils.iteration import progress_bar
+from .stream import check_token_ids
 
 _PADDING = -1
 
@@ -17,7 +18,6 @@ def sequence_log_probabilities(
     model: PreTrainedModel,
     sequences: Sequence[Sequence[int]],
     batch_size: int = 1024,
-    progress: bool | None = None,
 ) -> list[float]:
     """The log probability of each sequence after its first token, under any causal language model.
 
@@ -31,7 +31,6 @@ def sequence_log_probabilities(
         model: takes `input_ids` and returns `logits`.
         sequences: token ids; the first of each, such as `<eos>`, is only context.
         batch_size: number of different sequences in one tree, and so the largest number of prefixes in one call.
-        progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
 
     Returns:
         For each sequence the sum of the natural log probabilities of all its tokens but the first. It is the same
@@ -44,18 +43,13 @@ def sequence_log_probabilities(
     if batch_size < 1:
         raise ValueError(f"batch_size must be at least 1, not {batch_size}")
     keys = [tuple(sequence) for sequence in sequences]
-    for index, key in enumerate(keys):
-        if not key:
-            raise ValueError(f"sequence {index} is empty: it needs at least the token that the others follow")
-        if min(key) < 0 or max(key) >= model.config.vocab_size:
-            raise ValueError(
-                f"sequence {index} has a token id outside the model's vocabulary of {model.config.vocab_size}: the "
-                "tokenizer does not belong to this model"
-            )
+    if () in keys:
+        raise ValueError(f"sequence {keys.index(())} is empty: it needs at least the token that the others follow")
+    if keys:
+        check_token_ids(torch.tensor([token for key in keys for token in key]), model)
     different = sorted(set(keys))
     log_probabilities: dict[tuple[int, ...], float] = {}
-    bar = progress_bar(total=len(different), unit="sentence", shown=progress)
-    with evaluation_mode(model), bar:
+    with evaluation_mode(model), progress_bar(total=len(different), unit="sentence") as bar:
         for start in range(0, len(different), batch_size):
             batch = different[start : start + batch_size]
             log_probabilities.update(zip(batch, _score_prefix_tree(model, batch), strict=True))

@@ -47,24 +47,9 @@ def score_sentences(
         progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
 
     Raises:
-        ValueError: see `score_encoded_sentences`.
-    """
-    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
-    return score_encoded_sentences(model, tokenizer, encoded, batch_size, progress)
-
-
-def score_encoded_sentences(
-    model: PreTrainedModel,
-    tokenizer: PreTrainedTokenizerBase,
-    encoded: Sequence[Sequence[int]],
-    batch_size: int = 64,
-    progress: bool | None = None,
-) -> list[SentenceScore]:
-    """`score_sentences` for sentences that are token ids already, without special tokens.
-
-    Raises:
         ValueError: if the tokenizer has no `<eos>` or does not fit the model, or a probability is not finite.
     """
+    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
     read = _read_sentences(model, tokenizer, encoded, batch_size, progress, with_distances=False)
     return [score for score, _ in read]
 
@@ -76,17 +61,16 @@ def score_with_distances(
     batch_size: int = 64,
     progress: bool | None = None,
 ) -> list[tuple[SentenceScore, list[list[float]]]]:
-    """`score_encoded_sentences`, and what trees are made from; the model reads every sentence once for both.
+    """The scores of `score_sentences`, and what trees are made from; the model reads every sentence once for both.
 
     Args:
-        model, tokenizer, encoded, batch_size, progress: see there. The model must induce trees.
+        model: see there. It must induce trees.
+        encoded: sentences as token ids, without special tokens.
+        tokenizer, batch_size, progress: see there, also for the errors.
 
     Returns:
         For each sentence its score, and for each layer the syntactic distances of its tokens. A model with the same
         distances for all layers counts as one layer.
-
-    Raises:
-        ValueError: see `score_encoded_sentences`.
     """
     return _read_sentences(model, tokenizer, encoded, batch_size, progress, with_distances=True)
 

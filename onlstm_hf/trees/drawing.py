@@ -10,39 +10,42 @@ import unicodedata
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
 from ..utils.files import written_file
 
+if TYPE_CHECKING:
+    from .induced_tree import InducedTree
+    from .treebank import GoldTree
+
 # Sizes in pixels. Text has a contrast of at least 4.5 to 1 with its background, the layers' colours 3 to 1 with both.
 WORD_FONT, SMALL_FONT, HEADING_FONT = 15, 11, 17
-MARGIN, _WORD_GAP, AXIS_TITLE_WIDTH = 20, 18, 30
+MARGIN, WORD_GAP, AXIS_TITLE_WIDTH = 20, 18, 30
 LEVEL_HEIGHT, LARGEST_TREE_HEIGHT = 28, 640
-_LAYER_HEADER_HEIGHT, LAYER_HEIGHT = 44, 64
-CAPTION_HEIGHT = 26
-_LARGEST_PNG_SIDE = 16_000
-_FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
+LAYER_HEADER_HEIGHT, LAYER_HEIGHT, CAPTION_HEIGHT = 44, 64, 26
+LARGEST_PNG_SIDE = 16_000
+FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
 LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
 NOT_GOLD_COLOR = "#d55e00"
-_LIGHT = {"paper": "#ffffff", "ink": "#1f2328", "muted": "#59636e", "grid": "#d8dee4"}
-_DARK = {"paper": "#0d1117", "ink": "#e6edf3", "muted": "#9198a1", "grid": "#30363d"}
+# For light and dark themes.
+THEME = {
+    "paper": ("#ffffff", "#0d1117"),
+    "ink": ("#1f2328", "#e6edf3"),
+    "muted": ("#59636e", "#9198a1"),
+    "grid": ("#d8dee4", "#30363d"),
+}
+DARK_STYLE = "".join(
+    f".onlstm-figure .{name}-{attribute}{{{attribute}:{dark}}}"
+    for name, (_, dark) in THEME.items()
+    for attribute in ("fill", "stroke")
+)
 
 # Control characters, halves of surrogate pairs, and characters that can reverse the direction of the text around them.
 _INVISIBLE = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 
 
-class DrawableTree(Protocol):
-    """The attributes and methods of a tree that drawings need; an `InducedTree` has them."""
-
-    words: tuple[str, ...]
-
-    def spans(self) -> list[tuple[int, int]]: ...
-
-    def to_bracket(self) -> str: ...
-
-
-def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
+def tree_to_text(tree: InducedTree | GoldTree, width: int = 120) -> str:
     """Draws a tree with box characters.
 
     A sentence that fits in `width` columns stands in one line under its tree:
@@ -56,13 +59,13 @@ def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
     """
     words = [visible(word) for word in tree.words]
     gap = 2
-    if sum(_terminal_columns(word) + gap for word in words) - gap > width:
+    if sum(_columns(word) + gap for word in words) - gap > width:
         return _outline(tree, words, width)
 
     centers, num_columns = [], 0
     for word in words:
-        centers.append(num_columns + (_terminal_columns(word) - 1) // 2)
-        num_columns += _terminal_columns(word) + gap
+        centers.append(num_columns + (_columns(word) - 1) // 2)
+        num_columns += _columns(word) + gap
     constituents = list(_constituents_bottom_up(tree, centers))
     height = max((constituent.level for _, constituent, _ in constituents), default=0)
     rows = [[" "] * num_columns for _ in range(height)]
@@ -81,7 +84,7 @@ def tree_to_text(tree: DrawableTree, width: int = 120) -> str:
     return "\n".join(["".join(row).rstrip() for row in rows] + [(" " * gap).join(words)])
 
 
-def _outline(tree: DrawableTree, words: Sequence[str], width: int) -> str:
+def _outline(tree: InducedTree | GoldTree, words: Sequence[str], width: int) -> str:
     num_guides = max(1, 3 * width // 10)
     spans = tree.spans()[::-1]
     around: list[tuple[int, int]] = []  # the constituents that the word is in, outermost first
@@ -106,7 +109,9 @@ def _outline(tree: DrawableTree, words: Sequence[str], width: int) -> str:
     return "\n".join(lines)
 
 
-def tree_to_svg(tree: DrawableTree, distances: Sequence[float] | None = None, title: str | None = None) -> str:
+def tree_to_svg(
+    tree: InducedTree | GoldTree, distances: Sequence[float] | None = None, title: str | None = None
+) -> str:
     """Draws a tree as a self-contained SVG document that follows the browser's light or dark theme.
 
     Args:
@@ -126,7 +131,7 @@ def tree_to_svg(tree: DrawableTree, distances: Sequence[float] | None = None, ti
 
 
 def distances_to_svg(
-    tree: DrawableTree,
+    tree: InducedTree | GoldTree,
     distances_by_layer: Sequence[Sequence[float]],
     layer_names: Sequence[str] | None = None,
     title: str | None = None,
@@ -151,20 +156,19 @@ def distances_to_svg(
     if len(layer_names) != len(distances_by_layer):
         raise ValueError(f"expected one name per layer, got {len(layer_names)} for {len(distances_by_layer)} layers")
     words = [visible(word) for word in tree.words]
-    layers = [_as_layer(*layer, len(words)) for layer in zip(layer_names, distances_by_layer, strict=True)]
-    picture = Picture()
+    layers = []
+    for name, values in zip(layer_names, distances_by_layer, strict=True):
+        if len(values) != len(words):
+            raise ValueError(f"{name}: expected one distance per word, got {len(values)} for {len(words)} words")
+        values = [float(value) for value in values]
+        layers.append(_Layer(visible(name), values, _axis_ticks(values)))
 
-    top = MARGIN
-    if title:
-        picture.text(visible(title), MARGIN, top + 14, HEADING_FONT, anchor="start", weight="bold")
-        top += 40
-
-    left = _left_of_columns(layers)
+    picture, top = _titled_picture(title)
+    left = float(MARGIN)
+    if labels := [label for layer in layers for _, label in layer.ticks]:
+        left += AXIS_TITLE_WIDTH + max(_text_width(label, SMALL_FONT) for label in labels)
     centers, right = _word_columns(words, left)
-
-    bottom = _draw_constituents(picture, tree, centers, top) + WORD_FONT + 4
-    for word, center in zip(words, centers, strict=True):
-        picture.text(word, center, bottom, WORD_FONT)
+    bottom = _draw_tree(picture, tree, words, centers, top)
     if not words:
         picture.text("no words", left, bottom, WORD_FONT, color="muted", anchor="start")
     for layer, color in zip(layers, itertools.cycle(LAYER_COLORS), strict=False):
@@ -175,7 +179,9 @@ def distances_to_svg(
     return picture.to_svg(title, "; ".join([f"tree: {tree.to_bracket()}", *values]))
 
 
-def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree], title: str | None = None) -> str:
+def compared_trees_to_svg(
+    gold: InducedTree | GoldTree, trees: Mapping[str, InducedTree | GoldTree], title: str | None = None
+) -> str:
     """Draws a gold tree, and below it other trees of the same words; constituents that are not gold are dashed.
 
     Args:
@@ -196,10 +202,7 @@ def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree],
     words = [visible(word) for word in gold.words]
     centers, _ = _word_columns(words, MARGIN)
     gold_spans = set(gold.spans())
-    picture, top = Picture(), MARGIN
-    if title:
-        picture.text(visible(title), MARGIN, top + 14, HEADING_FONT, anchor="start", weight="bold")
-        top += 40
+    picture, top = _titled_picture(title)
     named_trees = [("gold", gold), *trees.items()]
     for index, (name, tree) in enumerate(named_trees):
         caption = visible(name)
@@ -207,20 +210,17 @@ def compared_trees_to_svg(gold: DrawableTree, trees: Mapping[str, DrawableTree],
             inner = set(tree.spans()) - {(0, len(words))}
             caption += f": {len(inner & gold_spans)} of {len(inner)} constituents are gold"
         picture.text(caption, MARGIN, top + SMALL_FONT, SMALL_FONT, anchor="start", weight="bold")
-        bottom = _draw_constituents(picture, tree, centers, top + CAPTION_HEIGHT, gold_spans) + WORD_FONT + 4
-        for word, center in zip(words, centers, strict=True):
-            picture.text(word, center, bottom, WORD_FONT)
-        top = bottom + CAPTION_HEIGHT
+        top = _draw_tree(picture, tree, words, centers, top + CAPTION_HEIGHT, gold_spans) + CAPTION_HEIGHT
     description = "; ".join(f"{name}: {tree.to_bracket()}" for name, tree in named_trees)
     return picture.to_svg(title or f"Trees of: {' '.join(words) or 'no words'}", description)
 
 
-def _left_of_columns(layers: Sequence[Layer]) -> float:
-    """Left edge of the words, right of the numbers of all scales."""
-    labels = [label for layer in layers for _, label in layer.ticks]
-    if not labels:
-        return MARGIN
-    return MARGIN + AXIS_TITLE_WIDTH + max(text_width(label, SMALL_FONT) for label in labels)
+def _titled_picture(title: str | None) -> tuple[_Picture, float]:
+    """An empty picture, or one with a heading, and where its content begins."""
+    picture = _Picture()
+    if title:
+        picture.text(visible(title), MARGIN, MARGIN + 14, HEADING_FONT, anchor="start", weight="bold")
+    return picture, MARGIN + 40 if title else MARGIN
 
 
 def _word_columns(words: Sequence[str], left: float) -> tuple[list[float], float]:
@@ -230,7 +230,7 @@ def _word_columns(words: Sequence[str], left: float) -> tuple[list[float], float
     """
     centers, right = [], left
     for word in words:
-        column_width = max(text_width(word, WORD_FONT), 12) + _WORD_GAP
+        column_width = max(_text_width(word, WORD_FONT), 12) + WORD_GAP
         centers.append(right + column_width / 2)
         right += column_width
     if is_right_to_left(words):
@@ -266,32 +266,25 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
 
 
 def _svg_to_png(svg: str) -> bytes:
-    """Renders a picture of this module as PNG, at twice its size if that is not too large; see `save_figure`.
-
-    Raises:
-        ValueError: for a picture too large for PNG.
-        ImportError: without the extra `plot`.
-    """
+    """Renders a picture at twice its size, if that is not too large."""
     try:
         import resvg_py
     except ImportError as error:
         raise ImportError("PNG needs resvg: pip install resvg-py; .svg works without it") from error
     attributes = ElementTree.fromstring(svg).attrib
     largest_side = max(int(attributes["width"]), int(attributes["height"]))
-    if largest_side > _LARGEST_PNG_SIDE:
+    if largest_side > LARGEST_PNG_SIDE:
         raise ValueError(f"a picture {largest_side} pixels wide or high is too large for PNG; save it as .svg")
-    return resvg_py.svg_to_bytes(svg_string=svg, zoom=2 if 2 * largest_side <= _LARGEST_PNG_SIDE else 1)
+    return resvg_py.svg_to_bytes(svg_string=svg, zoom=2 if 2 * largest_side <= LARGEST_PNG_SIDE else 1)
 
 
 class _Place(NamedTuple):
-    """Position of a word or constituent in a drawing: its place along the words, and its level above them."""
-
-    center: float
-    level: int
+    center: float  # along the words
+    level: int  # above them
 
 
 def _constituents_bottom_up(
-    tree: DrawableTree, word_centers: Sequence[float]
+    tree: InducedTree | GoldTree, word_centers: Sequence[float]
 ) -> Iterator[tuple[tuple[int, int], _Place, list[_Place]]]:
     """Places each constituent just above its parts, midway between first and last; yields span, place and parts."""
     placed: list[tuple[int, _Place]] = []  # with the first word of each
@@ -308,14 +301,15 @@ def _constituents_bottom_up(
         placed.append((start, constituent))
 
 
-def _draw_constituents(
-    picture: Picture,
-    tree: DrawableTree,
+def _draw_tree(
+    picture: _Picture,
+    tree: InducedTree | GoldTree,
+    words: Sequence[str],
     word_centers: Sequence[float],
     top: float,
     gold_spans: Collection[tuple[int, int]] | None = None,
 ) -> float:
-    """Draws the tree without its words, with dashes for constituents that are not gold; returns its lower end."""
+    """Draws a tree above its words, with dashes for constituents that are not gold; returns its lower end."""
     constituents = list(_constituents_bottom_up(tree, word_centers))
     num_levels = max((constituent.level for _, constituent, _ in constituents), default=0)
     level_height = min(LEVEL_HEIGHT, max(6, LARGEST_TREE_HEIGHT / max(num_levels, 1)))
@@ -328,7 +322,9 @@ def _draw_constituents(
             picture.path(bracket, "ink", width=1.5)
         else:
             picture.path(bracket, NOT_GOLD_COLOR, width=1.5, dashes="5 3")
-    return bottom
+    for word, center in zip(words, word_centers, strict=True):
+        picture.text(word, center, bottom + WORD_FONT + 4, WORD_FONT)
+    return bottom + WORD_FONT + 4
 
 
 def _bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float) -> str:
@@ -341,19 +337,12 @@ def _bracket_path(y: float, parts: Sequence[tuple[float, float]], radius: float)
     return path + "".join(f"M{x:.1f} {y:.1f}V{part_y:.1f}" for x, part_y in middle)
 
 
-class Layer(NamedTuple):
+class _Layer(NamedTuple):
     """Distances to draw: the heading, one value a word, and the ticks of their scale."""
 
     name: str
     values: list[float]
     ticks: list[tuple[float, str]]
-
-
-def _as_layer(name: str, values: Sequence[float], num_words: int) -> Layer:
-    if len(values) != num_words:
-        raise ValueError(f"{name}: expected one distance per word, got {len(values)} for {num_words} words")
-    values = [float(value) for value in values]
-    return Layer(visible(name), values, _axis_ticks(values))
 
 
 def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
@@ -369,8 +358,8 @@ def _axis_ticks(values: Sequence[float]) -> list[tuple[float, str]]:
 
 
 def _draw_layer(
-    picture: Picture,
-    layer: Layer,
+    picture: _Picture,
+    layer: _Layer,
     color: str,
     words: Sequence[str],
     word_centers: Sequence[float],
@@ -379,7 +368,7 @@ def _draw_layer(
     top: float,
 ) -> float:
     """Draws a layer's name, its scale and a pin for each distance, and returns the height at which they end."""
-    top += _LAYER_HEADER_HEIGHT
+    top += LAYER_HEADER_HEIGHT
     bottom = top + LAYER_HEIGHT
     lowest, highest = layer.ticks[0][0], layer.ticks[-1][0]
 
@@ -399,7 +388,7 @@ def _draw_layer(
     return bottom
 
 
-class Picture:
+class _Picture:
     """An SVG document that grows with its content."""
 
     def __init__(self) -> None:
@@ -423,7 +412,7 @@ class Picture:
         shape = self._add("text", {**attributes, "text-anchor": anchor, **_paint("fill", color)})
         shape.text = text
         if not rotation:
-            self._reach(x + {"start": 1, "middle": 0.5, "end": 0}[anchor] * text_width(text, size), y + size / 3)
+            self._reach(x + {"start": 1, "middle": 0.5, "end": 0}[anchor] * _text_width(text, size), y + size / 3)
 
     def line(self, x1: float, x2: float, y1: float, y2: float, color: str, width: float = 1) -> None:
         self.path(f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}", color, width)
@@ -446,22 +435,13 @@ class Picture:
         width, height = str(math.ceil(self._right + MARGIN)), str(math.ceil(self._bottom + MARGIN))
         # A notebook page holds many pictures, so identifiers must differ between them.
         name = f"onlstm-{zlib.crc32(f'{title} {description}'.encode()):08x}"
-        svg = ElementTree.Element(
-            "svg",
-            {
-                "xmlns": "http://www.w3.org/2000/svg",
-                "class": "onlstm-figure",
-                "role": "img",
-                "aria-labelledby": f"{name}-title {name}-description",
-                "width": width,
-                "height": height,
-                "viewBox": f"0 0 {width} {height}",
-                "font-family": _FONTS,
-            },
-        )
+        frame = {"xmlns": "http://www.w3.org/2000/svg", "class": "onlstm-figure", "role": "img"}
+        frame |= {"aria-labelledby": f"{name}-title {name}-description", "width": width, "height": height}
+        frame |= {"viewBox": f"0 0 {width} {height}", "font-family": FONTS}
+        svg = ElementTree.Element("svg", frame)
         ElementTree.SubElement(svg, "title", {"id": f"{name}-title"}).text = title
         ElementTree.SubElement(svg, "desc", {"id": f"{name}-description"}).text = description
-        ElementTree.SubElement(svg, "style").text = f"@media (prefers-color-scheme:dark){{{_dark_style()}}}"
+        ElementTree.SubElement(svg, "style").text = f"@media (prefers-color-scheme:dark){{{DARK_STYLE}}}"
         ElementTree.SubElement(svg, "rect", {"width": width, "height": height, **_paint("fill", "paper")})
         svg.extend(self._shapes)
         return ElementTree.tostring(svg, encoding="unicode")
@@ -475,18 +455,9 @@ class Picture:
 
 def _paint(attribute: str, color: str) -> dict[str, str]:
     """The SVG attributes for a colour: one of the themes, which a style sheet may replace, or a plain one."""
-    if color in _LIGHT:
-        return {attribute: _LIGHT[color], "class": f"{color}-{attribute}"}
+    if color in THEME:
+        return {attribute: THEME[color][0], "class": f"{color}-{attribute}"}
     return {attribute: color}
-
-
-def _dark_style() -> str:
-    """CSS of the dark theme."""
-    return "".join(
-        f".onlstm-figure .{name}-{attribute}{{{attribute}:{color}}}"
-        for name, color in _DARK.items()
-        for attribute in ("fill", "stroke")
-    )
 
 
 def visible(text: str) -> str:
@@ -494,25 +465,20 @@ def visible(text: str) -> str:
     return _INVISIBLE.sub("", re.sub(r"\s+", " ", text)).strip() or "␣"
 
 
-def _terminal_columns(text: str) -> int:
-    return sum(_relative_width(character) for character in text)
+def _columns(text: str) -> int:
+    """Columns of a text in a terminal: none for combining characters, two for East Asian wide ones and emoji."""
+    shown = [character for character in text if unicodedata.category(character) not in ("Mn", "Me", "Cf")]
+    return len(shown) + sum(unicodedata.east_asian_width(character) in "WF" for character in shown)
 
 
-def _relative_width(character: str) -> int:
-    """Columns of a character in a terminal: 0 for combining ones, 2 for East Asian wide ones and emoji, else 1."""
-    if unicodedata.category(character) in ("Mn", "Me", "Cf"):
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
-
-
-def text_width(text: str, font_size: float) -> float:
+def _text_width(text: str, font_size: float) -> float:
     """An estimate of the width of a text, in pixels, that common fonts stay below."""
     return font_size * sum(_character_width(character) for character in text)
 
 
 def _character_width(character: str) -> float:
-    if _relative_width(character) != 1:
-        return 0.65 * _relative_width(character)
+    if (columns := _columns(character)) != 1:
+        return 0.65 * columns
     if character in "MWmw@%":
         return 1.0
     return 0.65 if character.isascii() and not character.isupper() else 0.8

@@ -82,8 +82,7 @@ class InducedTree:
         """Builds a tree from nested lists or tuples of words: `["the", ["old", "cat"]]`; an `nltk.Tree` is one, too.
 
         Raises:
-            ValueError: for anything but words in lists or tuples, and for a list within another that is empty or
-                contains itself.
+            ValueError: for anything but words in lists or tuples, and for an empty list within another.
         """
         if isinstance(nested, list | tuple) and not nested:
             return cls.from_spans((), ())
@@ -220,21 +219,21 @@ class InducedTree:
         """
         spans = []
         for word_start, word_end in self.spans():
-            start = end = None
+            inside = start = end = None
             if self.offsets is not None:
                 start, end = self.offsets[word_start][0], self.offsets[word_end - 1][1]
-            inside = None if start is None else text[start:end]
+                inside = text[start:end]
             span = {"text": inside, "start": start, "end": end, "word_start": word_start, "word_end": word_end}
             spans.append(span)
-        known_distances = self.distances and [None if math.isnan(value) else value for value in self.distances]
+        offsets, unknown, distances = self.offsets, self.unknown, self.distances
         return {
             "text": text,
             "words": list(self.words),
-            "offsets": None if self.offsets is None else [list(place) for place in self.offsets],
-            "unknown": None if self.unknown is None else list(self.unknown),
+            "offsets": None if offsets is None else list(map(list, offsets)),
+            "unknown": None if unknown is None else list(unknown),
             "brackets": self.to_bracket(),
             "spans": spans,
-            "distances": None if self.distances is None else list(known_distances),
+            "distances": None if distances is None else [None if math.isnan(x) else x for x in distances],
         }
 
     def to_svg(self, distances: Sequence[float] | None = None, title: str | None = None) -> str:
@@ -289,23 +288,18 @@ def _words_and_spans(
     """Walks a tree whose leaves are strings from left to right, without recursion."""
     words: list[str] = []
     spans = []
-    unfinished: list[tuple[int, Any, Iterator[Any]]] = [(0, None, iter([root]))]
-    open_nodes: set[int] = set()  # by identity
+    unfinished: list[tuple[int, Iterator[Any]]] = [(0, iter([root]))]
     end_of_children = object()
     while unfinished:
-        start, node, children = unfinished[-1]
+        start, children = unfinished[-1]
         child = next(children, end_of_children)
         if child is end_of_children:
             unfinished.pop()
-            open_nodes.discard(id(node))
             if start == len(words):
                 raise ValueError(f"a constituent has no words (the one after {len(words)} words)")
             spans.append((start, len(words)))
         elif isinstance(child, str):
             words.append(child)
         else:
-            if id(child) in open_nodes:
-                raise ValueError(f"a constituent contains itself (the one after {len(words)} words)")
-            open_nodes.add(id(child))
-            unfinished.append((len(words), child, iter(children_of(child))))
+            unfinished.append((len(words), iter(children_of(child))))
     return words, spans

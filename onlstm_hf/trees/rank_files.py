@@ -13,12 +13,11 @@ import json
 import lzma
 import os
 from collections.abc import Sequence
-from pathlib import Path
 
 import numpy as np
 
 from ..utils.files import fingerprint, written_file
-from .tree_files import SentenceDistances, read_tree_file
+from .tree_files import SentenceDistances, read_tree_file, read_xz_file
 
 SUFFIX = ".ranks.xz"
 FORMAT, VERSION = "onlstm_hf ranks of syntactic distances", 1
@@ -35,7 +34,7 @@ def write_rank_file(path: str | os.PathLike, stored: SentenceDistances) -> None:
         "format": FORMAT,
         "version": VERSION,
         "num_sentences": len(lengths),
-        "fingerprint": words_fingerprint(stored.sentences),
+        "fingerprint": fingerprint(map(" ".join, stored.sentences)),
         "bytes": dtype.itemsize,
         "layers": list(stored.by_layer),
         "parse_layer": stored.parse_layer,
@@ -65,7 +64,7 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
         ValueError: if it is another kind of file, of a later version, or damaged, or if the text is another one.
     """
     try:
-        header, _, content = _decompressed(path).partition(b"\n")
+        header, _, content = read_xz_file(path).partition(b"\n")
         header = json.loads(header)
         if header["format"] != FORMAT:
             raise ValueError(f"its format is {header['format']!r}")
@@ -75,7 +74,7 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
         raise ValueError(
             f"{path} is a file of ranks of version {header.get('version')}; this package reads version {VERSION}"
         )
-    found = words_fingerprint(sentences)
+    found = fingerprint(map(" ".join, sentences))
     if found != header.get("fingerprint"):
         raise ValueError(
             f"{path} has the trees of another text: {header.get('num_sentences')} sentences with the fingerprint "
@@ -114,17 +113,3 @@ def read_trees_of_text(path: str | os.PathLike, sentences: Sequence[Sequence[str
     if stored.sentences != [tuple(words) for words in sentences]:
         raise ValueError(f"{path} has the trees of another text, or of one that is split into other words")
     return stored
-
-
-def words_fingerprint(sentences: Sequence[Sequence[str]]) -> str:
-    """The `fingerprint` of the words of a text."""
-    return fingerprint(map(" ".join, sentences))
-
-
-def _decompressed(path: str | os.PathLike) -> bytes:
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    try:
-        return lzma.decompress(Path(path).read_bytes())
-    except (lzma.LZMAError, EOFError) as error:
-        raise ValueError(str(error)) from error

@@ -119,14 +119,11 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
         FileNotFoundError: if there is no such file.
         ValueError: if it is another kind of file, of a later version, or damaged.
     """
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file {path}")
     try:
-        lines = split_lines(lzma.decompress(Path(path).read_bytes()).decode("utf-8"))
-        header, *rows = map(json.loads, filter(None, lines))
+        header, *rows = map(json.loads, filter(None, split_lines(read_xz_file(path).decode("utf-8"))))
         if header["format"] != FORMAT:
             raise ValueError(f"its format is {header['format']!r}")
-    except (lzma.LZMAError, ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is no file of trees, or damaged: {error}") from error
     if header.get("version") not in (1, VERSION):
         raise ValueError(
@@ -146,6 +143,16 @@ def read_tree_file(path: str | os.PathLike) -> SentenceDistances:
         )
     except (ValueError, KeyError, TypeError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def read_xz_file(path: str | os.PathLike) -> bytes:
+    """Returns the decompressed content; a damaged file is a `ValueError`, a missing one a `FileNotFoundError`."""
+    if not Path(path).is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    try:
+        return lzma.decompress(Path(path).read_bytes())
+    except (lzma.LZMAError, EOFError) as error:
+        raise ValueError(str(error)) from error
 
 
 def _check_sentence(row: dict, num_layers: int, number: int) -> None:

@@ -137,18 +137,13 @@ class GoldTree:
         object.__setattr__(self, "words", tuple(self.words))
         opened = sorted(map(tuple, self.constituents), key=lambda item: (item[1], -item[2]))
         object.__setattr__(self, "constituents", tuple(opened))
-        enclosing: list[tuple[str, int, int]] = []
         for label, start, end in self.constituents:
             if not 0 <= start < end - 1 < len(self.words):
                 raise ValueError(
                     f"constituent {(label, start, end)} must have 0 <= start, end <= {len(self.words)} (the number of "
                     "words) and at least two words"
                 )
-            while enclosing and enclosing[-1][2] <= start:
-                enclosing.pop()
-            if enclosing and enclosing[-1][2] < end:
-                raise ValueError(f"the constituents {enclosing[-1]} and {(label, start, end)} cross")
-            enclosing.append((label, start, end))
+        InducedTree.from_spans(self.words, self.spans())  # refuses constituents that cross
 
     @classmethod
     def from_bracket(cls, text: str, preprocessing: Preprocessing | None = None) -> GoldTree:
@@ -211,32 +206,29 @@ class GoldTree:
 
 
 def read_treebank(
-    paths: str | os.PathLike | Iterable[str | os.PathLike],
-    preprocessing: Preprocessing | None = None,
-    suffix: str = ".mrg",
+    paths: str | os.PathLike | Iterable[str | os.PathLike], preprocessing: Preprocessing | None = None
 ) -> list[GoldTree]:
     """Reads the gold trees of treebank files, in the order of the files and of the trees in them.
 
     Args:
-        paths: a file, a folder (its files with the suffix, also in folders below, sorted by path), or several. A file
-            whose name ends in `.gz` is decompressed.
+        paths: a file, a folder (its `.mrg` files, also in folders below, sorted by path), or several. A file whose
+            name ends in `.gz` is decompressed.
         preprocessing: which leaves are words and how they are written; the papers' protocol by default. A sentence
             without any word keeps its place as a tree of no words.
-        suffix: the suffix of the files to read in a folder, in upper or lower case, with or without `.gz` after it.
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.
         ValueError: if a file is not UTF-8, holds no tree, or its brackets do not match (with the line).
     """
     preprocessing = preprocessing or Preprocessing()
-    return [tree for file in treebank_files(paths, suffix) for tree in _read_file(file, preprocessing)]
+    return [tree for file in treebank_files(paths) for tree in _read_file(file, preprocessing)]
 
 
-def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike], suffix: str = ".mrg") -> list[Path]:
+def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
     """The files that `read_treebank` reads, in their order; arguments and errors are its own."""
     if isinstance(paths, (str, os.PathLike)):
         paths = [paths]
-    return [file for path in paths for file in _files_of(Path(path), suffix.lower())]
+    return [file for path in paths for file in _files_of(Path(path))]
 
 
 def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing | None = None) -> list[GoldTree]:
@@ -254,15 +246,15 @@ def gold_trees_from_brackets(texts: Iterable[str], preprocessing: Preprocessing 
     return trees
 
 
-def _files_of(path: Path, suffix: str) -> list[Path]:
+def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
         raise FileNotFoundError(f"treebank not found: {path}")
-    suffixes = (suffix, f"{suffix}.gz")
-    files = sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
+    endings = (".mrg", ".mrg.gz")
+    files = sorted(file for file in path.rglob("*") if file.name.lower().endswith(endings) and file.is_file())
     if not files:
-        raise FileNotFoundError(f"no {suffix} file in the folder {path}; name the files or their suffix")
+        raise FileNotFoundError(f"no .mrg file in the folder {path}; name the files")
     return files
 
 

@@ -2,7 +2,7 @@ import re
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import convert_original_state_dict
@@ -40,10 +40,7 @@ def vocabulary_files(tmp_path):
     return [tmp_path / "train.txt", tmp_path / "valid.txt"]
 
 
-@pytest.mark.parametrize("suffix", [".safetensors", ".pt"])
-def test_a_converted_checkpoint_loads_with_from_pretrained(run, tmp_path, source, vocabulary_files, suffix):
-    if suffix == ".pt":
-        torch.save(load_file(source), source := tmp_path / "weights.pt")
+def test_a_converted_checkpoint_loads_with_from_pretrained(run, tmp_path, source, vocabulary_files):
     out = tmp_path / "out"
     run("convert", source, out, "--weight-dropout", 0.3, "--vocab-from", *vocabulary_files)
     model, tokenizer = AutoModelForCausalLM.from_pretrained(out), AutoTokenizer.from_pretrained(out)
@@ -52,13 +49,9 @@ def test_a_converted_checkpoint_loads_with_from_pretrained(run, tmp_path, source
     assert all(torch.equal(model.state_dict()[name], tensor) for name, tensor in expected.state_dict().items())
     assert tokenizer("the cat\nmat zebra")["input_ids"] == [0, 2, 6, 1]
     assert tokenizer.eos_token_id == model.config.eos_token_id == 3
-    assert not list(tmp_path.glob(".*"))
     assert run("parse", "the cat", "--model", out) == "(the cat)\n"
-
-
-def test_a_checkpoint_can_be_converted_without_its_vocabulary(run, tmp_path, source):
-    assert "--vocab-from" in run("convert", source, tmp_path / "out")
-    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").config.vocab_size == len(WORDS)
+    assert "--vocab-from" in run("convert", source, tmp_path / "without")
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "without").config.vocab_size == len(WORDS)
 
 
 def test_conversion_overwrites_nothing(error_of, tmp_path, source):
@@ -67,12 +60,6 @@ def test_conversion_overwrites_nothing(error_of, tmp_path, source):
     (out / "precious").touch()
     assert "exists already" in error_of("convert", source, out)
     assert names_in(out) == ["precious"]
-
-
-def test_a_vocabulary_of_another_size_is_refused(error_of, tmp_path, source, vocabulary_files):
-    message = error_of("convert", source, tmp_path / "out", "--vocab-from", vocabulary_files[0])
-    assert "have 8 different words" in message and "the model 15" in message
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_whole_checkpoint_of_the_authors_code_is_converted(run, tmp_path, vocabulary_files):
@@ -107,11 +94,9 @@ def test_what_the_state_dict_of_a_prpn_does_not_tell_can_be_given(run, error_of,
     assert 'type "onlstm", which has no num_slots' in error_of("convert", source, tmp_path / "out", "--num-slots", 4)
 
 
-@pytest.mark.parametrize("is_zip", [True, False])
-def test_a_file_that_would_run_code_is_refused_and_not_run(error_of, tmp_path, is_zip):
+def test_a_file_that_would_run_code_is_refused_and_not_run(error_of, tmp_path):
     source = tmp_path / "weights.pt"
-    malicious = {"model": MakesAFolder(tmp_path / "was-run")}
-    torch.save(malicious, source, _use_new_zipfile_serialization=is_zip)
+    torch.save({"model": MakesAFolder(tmp_path / "was-run")}, source)
     message = error_of("convert", source, tmp_path / "out")
     assert str(source) in message and "mkdir" in message and "never run" in message
     assert names_in(tmp_path) == ["weights.pt"]
@@ -128,30 +113,3 @@ def test_nothing_is_left_of_a_conversion_that_fails(error_of, tmp_path, source, 
     monkeypatch.setattr("transformers.PreTrainedTokenizerFast.save_pretrained", fail)
     assert "disk is full" in error_of("convert", source, tmp_path / "out", "--vocab-from", *vocabulary_files)
     assert names_in(tmp_path) == before
-
-
-def test_the_help_says_that_nothing_in_the_file_is_run(run, capsys):
-    with pytest.raises(SystemExit):
-        run("convert", "--help")
-    assert "nothing in the file is run" in " ".join(capsys.readouterr().out.split())
-
-
-@pytest.mark.parametrize("name", ["weights.pt", "weights.safetensors"])
-def test_a_corrupt_source_is_refused(error_of, tmp_path, name):
-    (tmp_path / name).write_bytes(b"\x00corrupt" * 20)
-    assert name in error_of("convert", tmp_path / name, tmp_path / "out")
-    assert "there is no file" in error_of("convert", tmp_path / f"missing-{name}", tmp_path / "out")
-
-
-def test_foreign_or_damaged_weights_are_refused(error_of, tmp_path):
-    source = tmp_path / "weights.pt"
-    torch.save([torch.zeros(2)], source)
-    assert "holds no model of the authors' code" in error_of("convert", source, tmp_path / "out")
-    torch.save({"bert.weight": torch.zeros(2)}, source)
-    assert "bert.weight" in error_of("convert", source, tmp_path / "out")
-    damaged = original_state_dict()
-    damaged["decoder.bias"][0] = float("inf")
-    torch.save(damaged, source)
-    assert "NaN or infinity" in error_of("convert", source, tmp_path / "out")
-    assert "weight_dropout" in error_of("convert", source, tmp_path / "out", "--weight-dropout", 1.5)
-    assert names_in(tmp_path) == ["weights.pt"]

@@ -30,9 +30,3 @@ def test_nothing_is_left_of_an_output_that_is_interrupted(arguments, tmp_path, m
     options = [*map(str, arguments), "--format", format, "--output", str(tmp_path / "trees")]
     assert main(options) == 130
     assert names_in(tmp_path) == ["text"]
-
-
-def test_an_output_that_is_there_is_not_replaced(error_of, arguments, tmp_path):
-    (tmp_path / "trees").write_text("of an earlier time")
-    assert "exists already" in error_of(*arguments, "--output", tmp_path / "trees")
-    assert (tmp_path / "trees").read_text() == "of an earlier time"

@@ -65,7 +65,7 @@ def test_a_bad_line_costs_those_before_it_nothing(
 def test_answers_come_when_the_input_pauses_and_batches_fill_when_it_does_not():
     reading_end, writing_end = os.pipe()
     lines = ArrivingLines(partial(open, reading_end, "rb"), "the pipe", 100)
-    batches = Sentences(lines, "the pipe", lambda: lines.pauses).batches(64)
+    batches = Sentences(lines, "the pipe", pauses=lambda: lines.pauses).batches(64)
     os.write(writing_end, b"the cat\nthe do")
     assert next(batches) == ["the cat"]
     os.write(writing_end, b"g\n\n")
@@ -116,43 +116,50 @@ def test_without_a_checkout_the_model_inside_the_package_parses(run, tmp_path, m
     assert run("parse", "the cat sat on the mat") == "((the cat) (sat (on (the mat))))\n"
 
 
-def test_missing_checkpoints_are_named(error_of, tmp_path):
-    assert "there is no checkpoint folder nowhere" in error_of("parse", "cat", "--model", "nowhere")
-    assert "no config.json" in error_of("parse", "cat", "--model", tmp_path)
-
-
-def test_a_checkpoint_without_tokenizer_is_refused(error_of, broken_checkpoint):
-    for path in broken_checkpoint.glob("tokenizer*"):
+def without_tokenizer(folder):
+    for path in folder.glob("tokenizer*"):
         path.unlink()
-    assert "has no tokenizer" in error_of("parse", "cat", "--model", broken_checkpoint)
+
+
+def corrupt(name):
+    return lambda folder: (folder / name).write_bytes(b"\x00corrupt" * 20)
+
+
+def with_weights(change):
+    def write(folder):
+        weights = load_file(folder / "model.safetensors")
+        change(weights)
+        save_file(weights, folder / "model.safetensors", {"format": "pt"})
+
+    return write
+
+
+def with_a_larger_tokenizer(folder):
+    build_word_tokenizer(vocabulary=[*WORDS, "more"]).save_pretrained(folder)
+
+
+def of_another_type(folder):
+    GPT2LMHeadModel(GPT2Config(vocab_size=20, n_positions=8, n_embd=4, n_layer=1, n_head=1)).save_pretrained(folder)
+
+
+BIAS = "model.layers.0.recurrent_projection.bias"
 
 
 @pytest.mark.parametrize(
-    "file, expected",
-    [("model.safetensors", "cannot load the model"), ("config.json", "JSON"), ("tokenizer.json", "the tokenizer")],
+    ("damage", "message"),
+    [
+        (shutil.rmtree, "there is no checkpoint folder"),
+        (lambda folder: (folder / "config.json").unlink(), "no config.json"),
+        (without_tokenizer, "has no tokenizer"),
+        (corrupt("model.safetensors"), "cannot load the model"),
+        (corrupt("config.json"), "JSON"),
+        (corrupt("tokenizer.json"), "the tokenizer"),
+        (with_weights(lambda weights: weights[BIAS].fill_(float("nan"))), f"NaN or infinity ({BIAS})"),
+        (with_weights(lambda weights: weights.pop(BIAS)), f"lacks 1 of its weights, for instance {BIAS}"),
+        (with_a_larger_tokenizer, "does not fit the model: it has 17 tokens"),
+        (of_another_type, "type gpt2"),
+    ],
 )
-def test_a_corrupt_file_of_a_checkpoint_is_refused(error_of, broken_checkpoint, file, expected):
-    (broken_checkpoint / file).write_bytes(b"\x00corrupt" * 20)
-    assert expected in error_of("parse", "cat", "--model", broken_checkpoint)
-
-
-def test_weights_that_are_missing_or_not_finite_are_refused(error_of, broken_checkpoint):
-    weights = load_file(broken_checkpoint / "model.safetensors")
-    name = "model.layers.0.recurrent_projection.bias"
-    weights[name][0] = float("nan")
-    save_file(weights, broken_checkpoint / "model.safetensors", {"format": "pt"})
-    assert f"NaN or infinity ({name})" in error_of("score", "cat", "--model", broken_checkpoint)
-    del weights[name]
-    save_file(weights, broken_checkpoint / "model.safetensors", {"format": "pt"})
-    assert f"lacks 1 of its weights, for instance {name}" in error_of("score", "cat", "--model", broken_checkpoint)
-
-
-def test_a_tokenizer_that_does_not_fit_is_refused(error_of, broken_checkpoint):
-    build_word_tokenizer(vocabulary=[*WORDS, "more"]).save_pretrained(broken_checkpoint)
-    assert "does not fit the model: it has 17 tokens" in error_of("parse", "cat", "--model", broken_checkpoint)
-
-
-def test_a_foreign_model_is_refused(error_of, broken_checkpoint):
-    config = GPT2Config(vocab_size=20, n_positions=8, n_embd=4, n_layer=1, n_head=1)
-    GPT2LMHeadModel(config).save_pretrained(broken_checkpoint)
-    assert "type gpt2" in error_of("parse", "cat", "--model", broken_checkpoint)
+def test_a_checkpoint_that_cannot_be_used_is_named_with_the_reason(error_of, broken_checkpoint, damage, message):
+    damage(broken_checkpoint)
+    assert message in error_of("parse", "cat", "--model", broken_checkpoint)

@@ -1,6 +1,5 @@
 import bz2
 import gzip
-import json
 import lzma
 import os
 import random
@@ -60,18 +59,11 @@ COMPRESSED = [("gz", gzip.open), ("bz2", bz2.open), ("xz", lzma.open), ("zst", r
 
 
 @pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
-def test_a_compressed_file_is_read_by_one_task(tmp_path, ending, compressed_open):
-    with compressed_open(tmp_path / f"a.txt.{ending}", "wt") as file:
-        file.write("\n".join(LINES))
-    assert sorted(texts(read(tmp_path, 3)), key=len) == [[], [], LINES]
-
-
-@pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
-def test_a_compressed_file_of_several_parts_is_read_to_its_end(tmp_path, ending, compressed_open):
+def test_a_compressed_file_of_several_parts_is_read_to_its_end_by_one_task(tmp_path, ending, compressed_open):
     for part in (LINES[:20], LINES[20:]):
         with compressed_open(tmp_path / f"a.txt.{ending}", "at") as file:
             file.writelines(f"{line}\n" for line in part)
-    assert texts(read(tmp_path)) == [LINES]
+    assert sorted(texts(read(tmp_path, 3)), key=len) == [[], [], LINES]
 
 
 @pytest.mark.parametrize(("ending", "compressed_open"), COMPRESSED)
@@ -105,7 +97,6 @@ def test_errors_of_the_system_are_no_damage(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
         file.write("\n".join(LINES))
     monkeypatch.setattr(gzip.GzipFile, "read1", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
-    monkeypatch.setattr(gzip.GzipFile, "readinto", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
     with pytest.raises(OSError, match="Input/output error"):
         read(tmp_path)
 
@@ -131,23 +122,13 @@ def test_a_line_without_end_is_not_held_in_memory(tmp_path, monkeypatch):
 
 
 def test_json_lines_are_documents_or_have_a_reason(tmp_path):
-    lines = [
-        json.dumps({"text": "fine", "id": 7}).encode(),
-        b"{",
-        b"[1, 2]",
-        b'{"id": "x"}',
-        b'{"text": null}',
-        b'{"text": "\xff"}',
-        b'{"text": ""}',
-    ]
+    lines = [b'{"text": "fine", "id": 7}', b"{", b"[1, 2]", b'{"id": "x"}', b'{"text": null}']
+    lines += [b'{"text": "\xff"}', b'{"text": ""}']
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines))
     reasons = [None, "not JSON", "no text", "no text", "no text", "not UTF-8", None]
     assert only_task(read(tmp_path)) == list(zip(["fine"] + [""] * 6, reasons, strict=True))
-    assert [document.id for document in read(tmp_path)[0]][::3] == [
-        "7",
-        "x",
-        f"a.jsonl/{sum(map(len, lines)) + 6 - 12}",
-    ]
+    ids = [document.id for document in read(tmp_path)[0]]
+    assert ids[::3] == ["7", "x", f"a.jsonl/{sum(map(len, lines)) + 6 - 12}"]
 
 
 def write_table(path, **columns):
@@ -240,8 +221,10 @@ def test_files_of_several_kinds_or_of_none_are_an_error(tmp_path):
         find_files(str(tmp_path))
     (tmp_path / "a.txt").write_text("text")
     (tmp_path / "a.jsonl.gz").write_text("text")
-    with pytest.raises(ValueError, match=r"files of several kinds \(jsonl, text\): choose one"):
+    (tmp_path / "c.dat").write_text("text")
+    with pytest.raises(ValueError, match=r"files of several kinds \(jsonl, text\): choose one with --kind.*--glob"):
         find_files(str(tmp_path))
+    assert [name for name, _ in find_files(str(tmp_path), "text").files] == ["a.txt", "c.dat"]
 
 
 def test_another_time_or_size_changes_the_fingerprint_of_that_file_alone(tmp_path):
@@ -265,11 +248,3 @@ def test_a_file_that_grew_or_shrank_is_read_to_its_end_whatever_its_share_was(tm
         (tmp_path / "a.txt").write_text("\n".join(lines))
         tasks = [list(reader(rank=rank, world_size=7)) for rank in range(7)]
         assert sum(texts(tasks), []) == lines + LINES
-
-
-def test_a_kind_that_is_given_leaves_out_files_of_another(tmp_path):
-    for name in ("a.txt", "b.parquet", "c.dat", "d.json.gz"):
-        (tmp_path / name).write_bytes(b"text")
-    assert [name for name, _ in find_files(str(tmp_path), "text").files] == ["a.txt", "c.dat"]
-    with pytest.raises(ValueError, match="--kind.*--glob"):
-        find_files(str(tmp_path))

@@ -10,7 +10,6 @@ from onlstm_hf.logic.listops import (
     read_expression,
     read_listops_file,
 )
-from onlstm_hf.trees.induced_tree import InducedTree
 from tests.helpers.requirements import library
 
 # An expression as nested lists: a digit, or an operation with its arguments.
@@ -123,12 +122,6 @@ def test_files_of_the_authors_are_read_and_wrong_values_found(tmp_path):
     path.write_text("4\t4\n8\t[MAX\n")
     with pytest.raises(ValueError, match="line 2: it ends before 1 of its lists do"):
         read_listops_file(path)
-
-
-def test_the_binary_tree_is_one_of_two_parts_everywhere():
-    for expression in generate_listops(200, seed=1):
-        tree = expression.gold_tree()
-        assert InducedTree.from_spans(tree.words, tree.spans()).is_binary
 
 
 def test_a_dataset_has_every_expression_with_its_value_and_tree():

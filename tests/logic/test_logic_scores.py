@@ -44,12 +44,6 @@ def test_confusions_add_up_to_the_pairs(columns):
             assert scores.confusion[gold][predicted] == count
 
 
-def test_always_independence_is_not_rewarded_by_the_macro_average():
-    scores = score_logic(["#"] * 14, ["#"] * 8 + list("<>=^|v"), [1] * 14)
-    assert scores.accuracy == pytest.approx(8 / 14)
-    assert scores.macro_accuracy == pytest.approx(1 / 7)
-
-
 def test_scores_survive_json(columns):
     content = score_logic(*columns).to_dict()
     assert json.loads(json.dumps(content)) == content

@@ -121,12 +121,9 @@ def test_sentences_with_brackets_in_them_stay_sentences():
 def test_a_pasted_paragraph_is_split_into_sentences():
     text = "Mr. Smith bought the bank. It was cheap! Did he know? The U.S. market fell on Jan. 2."
     found, num_split = parts(text)
-    assert [sentence for sentence, _ in found] == [
-        "Mr. Smith bought the bank.",
-        "It was cheap!",
-        "Did he know?",
-        "The U.S. market fell on Jan. 2.",
-    ]
+    assert " | ".join(sentence for sentence, _ in found) == (
+        "Mr. Smith bought the bank. | It was cheap! | Did he know? | The U.S. market fell on Jan. 2."
+    )
     assert num_split == 1
 
 

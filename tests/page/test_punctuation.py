@@ -119,24 +119,6 @@ def test_marks_hang_where_the_package_hangs_them(share):
         assert attached["brackets"] == tree.to_bracket()
 
 
-def test_trees_with_marks_are_read_back_by_the_page():
-    trees = []
-    for text, offsets, distances in typed_sentences():
-        tree = tree_from_distances(distances, [text[start:end] for start, end in offsets])
-        tree = replace(tree, offsets=tuple(offsets), unknown=(False,) * len(offsets))
-        attached = attach_marks(tree, text, mark_offsets(text, offsets))
-        trees.append({"words": list(attached.words), "spans": [list(span) for span in attached.spans()]})
-    found = run_script(
-        """return data.map((tree) =>
-             [exports.toBrackets, exports.toSquareBrackets].map((write) => brackets.readTree(write(tree))))""",
-        trees,
-        exports="trees/exports.js",
-        brackets="trees/brackets.js",
-    )
-    for tree, readings in zip(trees, found, strict=True):
-        assert [{name: reading[name] for name in tree} for reading in readings] == [tree] * 2
-
-
 @pytest.fixture(scope="module")
 def tokenizer():
     """A tokenizer that leaves marks out, as `tokenizer.json` describes it."""

@@ -6,7 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, tree_from_distances
@@ -21,16 +21,9 @@ SENTENCES = st.lists(st.lists(st.sampled_from([*WORDS, "unseen", "🐈"]), max_s
 def tiny_model(tokenizer, **options):
     """A model with random weights that are large enough for distances that differ from word to word."""
     torch.manual_seed(0)
-    defaults = {
-        "vocab_size": len(tokenizer),
-        "embedding_size": 12,
-        "hidden_size": 16,
-        "chunk_size": 2,
-        "initializer_range": 2.0,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
-    }
-    return ONLSTMForCausalLM(ONLSTMConfig(**{**defaults, **options})).eval()
+    ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    sizes = {"vocab_size": len(tokenizer), "embedding_size": 12, "hidden_size": 16, "chunk_size": 2}
+    return ONLSTMForCausalLM(ONLSTMConfig(**{**sizes, "initializer_range": 2.0, **ids, **options})).eval()
 
 
 TOKENIZER = build_word_tokenizer(vocabulary=["<eos>", "<unk>", "<pad>", *WORDS])
@@ -73,9 +66,6 @@ class ModelCalls:
         monkeypatch.setattr(model, "syntactic_distances", record)
 
 
-# Kinds of sentences
-
-
 def test_a_string_a_list_of_words_and_ids_give_the_tree_of_the_models_distances():
     words = some_words(8)
     ids = TOKENIZER.convert_tokens_to_ids(words)
@@ -84,25 +74,14 @@ def test_a_string_a_list_of_words_and_ids_give_the_tree_of_the_models_distances(
     trees = MODEL.parse(forms, TOKENIZER)
     assert trees == [expected] * len(forms)
     assert all(tree.distances == pytest.approx(expected.distances, abs=1e-6) for tree in trees)
-
-
-@pytest.mark.parametrize("to_sentence", [" ".join, TOKENIZER.convert_tokens_to_ids], ids=["string", "ids"])
-@pytest.mark.parametrize("container", [lambda ids: ids, torch.tensor, numpy.array], ids=["plain", "tensor", "array"])
-def test_one_sentence_gives_one_tree(to_sentence, container):
-    words = some_words(6)
-    sentence = to_sentence(words)
-    if not isinstance(sentence, str):
-        sentence = container(sentence)
-    assert MODEL.parse(sentence, TOKENIZER) == expected_tree(MODEL, words)
-
-
-def test_no_sentence_gives_no_tree():
-    assert MODEL.parse([], TOKENIZER) == MODEL.parse(iter([]), TOKENIZER) == []
+    for sentence in (" ".join(words), ids, torch.tensor(ids), numpy.array(ids)):
+        assert MODEL.parse(sentence, TOKENIZER) == expected
 
 
 def test_a_generator_is_read_like_a_list():
     sentences = [some_words(length) for length in (3, 0, 7)]
     assert MODEL.parse((words for words in sentences), TOKENIZER) == MODEL.parse(sentences, TOKENIZER)
+    assert MODEL.parse([], TOKENIZER) == MODEL.parse(iter([]), TOKENIZER) == []
 
 
 def test_ids_need_no_tokenizer_and_their_leaves_are_then_numbers():
@@ -110,9 +89,6 @@ def test_ids_need_no_tokenizer_and_their_leaves_are_then_numbers():
     assert tree.words == ("5", "9", "7", "3")
     assert tree.spans() == MODEL.parse([5, 9, 7, 3], TOKENIZER).spans()
     assert MODEL.parse([[5, 9], []])[1].words == ()
-
-
-def test_an_id_that_the_tokenizer_does_not_know_is_named_by_its_number():
     larger = tiny_model(TOKENIZER, vocab_size=len(TOKENIZER) + 3)
     assert larger.parse([5, len(TOKENIZER)], TOKENIZER).words == ("w2", str(len(TOKENIZER)))
 
@@ -162,28 +138,18 @@ def test_words_without_a_tokenizer_are_refused(sentences):
         MODEL.parse(sentences)
 
 
-# The start of reading
-
-
-def test_the_tokenizers_eos_comes_first_where_the_configuration_has_none():
+def test_without_eos_in_the_configuration_the_tokenizers_comes_first_and_else_the_empty_state():
     without_eos = tiny_model(TOKENIZER, eos_token_id=None)
     assert without_eos.parse("w1 w2 w3", TOKENIZER).distances == MODEL.parse("w1 w2 w3", TOKENIZER).distances
-
-
-def test_without_any_eos_reading_starts_from_the_empty_state():
-    without_eos = tiny_model(TOKENIZER, eos_token_id=None)
     with torch.no_grad():
         output = without_eos(torch.tensor([[5, 6, 7]]), output_distances=True)
-    tree = without_eos.parse([5, 6, 7])
-    assert tree.distances == pytest.approx(output.forget_distances[1, 0].tolist(), abs=1e-6)
+    expected = output.forget_distances[1, 0].tolist()
+    assert without_eos.parse([5, 6, 7]).distances == pytest.approx(expected, abs=1e-6)
 
 
 def test_of_several_eos_ids_the_first_starts_the_sentence_and_all_end_one():
     model = tiny_model(TOKENIZER, eos_token_id=[0, 4])
     assert model.parse([4, 5, 6, 0, 4]).distances == MODEL.parse([5, 6]).distances
-
-
-# Batches and windows
 
 
 @settings(max_examples=25, deadline=None)
@@ -237,13 +203,6 @@ def test_a_window_of_long_sentences_is_a_short_one(model, monkeypatch):
     assert calls.shapes == [(3, 21), (3, 21), (1, 21)]
 
 
-def test_ten_thousand_words():
-    words = some_words(10_000)
-    tree = MODEL.parse([words], TOKENIZER)[0]
-    assert tree.words == tuple(words)
-    assert tree == expected_tree(MODEL, words)
-
-
 @pytest.mark.parametrize("max_length", [1, 2, 7, 100])
 def test_max_length_changes_only_how_much_goes_through_the_model_at_a_time(model, monkeypatch, max_length):
     sentences = [some_words(length, seed=length) for length in (13, 0, 1, 30, 6, 7)]
@@ -262,15 +221,14 @@ def test_a_very_long_sentence_is_read_in_pieces_without_being_asked_for(model, m
     assert calls.shapes == [(1, 64), (1, 64), (1, 64), (1, 9)]
 
 
-# Options
-
-
 @pytest.mark.parametrize("branching_bias", ["right", "none"])
 @pytest.mark.parametrize("layer", [0, 1, 2])
 def test_the_chosen_layer_and_bias_make_the_tree(layer, branching_bias):
     words = some_words(12)
-    tree = MODEL.parse([words], TOKENIZER, layer=layer, branching_bias=branching_bias)[0]
-    assert tree == expected_tree(MODEL, words, layer, branching_bias)
+    expected = expected_tree(MODEL, words, layer, branching_bias)
+    assert MODEL.parse([words], TOKENIZER, layer=layer, branching_bias=branching_bias) == [expected]
+    by_default = tiny_model(TOKENIZER, parse_layer=layer)
+    assert by_default.parse([words], TOKENIZER, branching_bias=branching_bias) == [expected]
 
 
 def test_parsing_by_layer_gives_the_trees_of_the_chosen_one_and_of_all_by_name():
@@ -303,11 +261,6 @@ def test_while_distances_are_handed_out_the_caller_can_train(model):
     for words, (distances,) in model.sentence_distances([some_words(5), some_words(3)], TOKENIZER):
         assert len(words) == len(distances)
         assert model.training and not torch.is_inference_mode_enabled()
-
-
-def test_the_configuration_says_which_layer_is_the_default():
-    model = tiny_model(TOKENIZER, parse_layer=2)
-    assert model.parse("w1 w2 w3 w4", TOKENIZER) == MODEL.parse("w1 w2 w3 w4", TOKENIZER, layer=2)
 
 
 @pytest.mark.parametrize(
@@ -348,20 +301,12 @@ def test_a_progress_bar_shows_on_long_jobs_or_on_request(monkeypatch, capsys):
     assert not shown()  # a file gets no bar
 
 
-# Subword tokenizers
-
-
 @pytest.fixture(scope="module")
 def bpe():
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        special_tokens=["<|end|>"],
-        show_progress=False,
-    )
+    options = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "special_tokens": ["<|end|>"]}
+    trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False, **options)
     backend.train_from_iterator(["the cat sat on the mat", "the cats were sitting on mats"] * 3, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
 
@@ -393,9 +338,6 @@ def test_units_tokens_gives_a_tree_over_subwords(bpe):
     assert tree == tree_from_distances(tokens_distances(model, ids), tree.words)
 
 
-# Refused input
-
-
 def test_a_tokenizer_that_is_too_large_is_refused_before_anything_is_read():
     larger = build_word_tokenizer(vocabulary=[*TOKENIZER.get_vocab(), "one", "more"])
 
@@ -422,9 +364,6 @@ def test_weights_that_are_not_finite_are_named_as_the_cause(model, value):
         model.parse("w1 w2 w3", TOKENIZER)
 
 
-# The model afterwards
-
-
 def test_dropout_is_off_while_parsing_and_the_mode_is_restored(model):
     words = some_words(20)
     expected = expected_tree(model, words)
@@ -436,11 +375,6 @@ def test_dropout_is_off_while_parsing_and_the_mode_is_restored(model):
     assert model.training and torch.is_grad_enabled() and not torch.is_inference_mode_enabled()
     model.eval().parse([words], TOKENIZER)
     assert not model.training
-
-
-def test_a_bfloat16_model_parses(model):
-    tree = model.to(torch.bfloat16).parse([some_words(9)], TOKENIZER)[0]
-    assert tree.distances == pytest.approx(expected_tree(MODEL, some_words(9)).distances, abs=0.1)
 
 
 def test_text_that_the_model_does_not_know_is_mentioned_once_for_all_sentences(model, monkeypatch):

@@ -42,15 +42,6 @@ def test_agreement_is_the_f1_against_the_other_parsers_trees_as_gold(given_parse
             assert agreement[row, column] == pytest.approx(expected, abs=1e-9)
 
 
-def test_of_binary_trees_it_is_symmetric():
-    generator = np.random.default_rng(0)
-    words = [[f"w{index}" for index in range(length)] for length in (1, 2, 3, 9, 14)]
-    trees = [[tree_from_distances(generator.random(len(each)), each) for each in words] for _ in range(3)]
-    agreement = tree_agreement(trees)
-    assert agreement == pytest.approx(agreement.T)
-    assert np.diag(agreement) == pytest.approx(1)
-
-
 def test_other_sentences_cannot_be_compared():
     first, second = InducedTree.from_bracket("((a b) c)"), InducedTree.from_bracket("((a b) d)")
     with pytest.raises(ValueError, match="sentence 1 has other words"):

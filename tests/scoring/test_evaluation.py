@@ -3,13 +3,10 @@ import math
 import pytest
 import torch
 
-from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring import sentences as sentence_scores
-from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.scoring.sentences import score_encoded_sentences, score_sentences, score_with_distances
+from onlstm_hf.scoring.sentences import score_sentences, score_with_distances
 from onlstm_hf.scoring.stream import StreamScore, check_token_ids, stream_log_likelihood
-from onlstm_hf.scoring.treebank import parse_treebank
-from onlstm_hf.trees.treebank import GoldTree
 
 VOCAB_SIZE, EOS = 11, 4
 LENGTH = 23
@@ -18,15 +15,8 @@ LENGTH = 23
 @pytest.fixture
 def model():
     torch.manual_seed(0)
-    config = ONLSTMConfig(
-        vocab_size=VOCAB_SIZE,
-        embedding_size=8,
-        hidden_size=12,
-        num_hidden_layers=2,
-        chunk_size=4,
-        initializer_range=1.0,
-        eos_token_id=EOS,
-    )
+    sizes = {"vocab_size": VOCAB_SIZE, "embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2}
+    config = ONLSTMConfig(**sizes, chunk_size=4, initializer_range=1.0, eos_token_id=EOS)
     return ONLSTMForCausalLM(config).eval()
 
 
@@ -70,31 +60,10 @@ def test_each_row_of_a_batch_is_a_stream_of_its_own(model, stream, batch_size, c
     assert score.total_log_likelihood == pytest.approx(expected, rel=1e-12)
 
 
-def test_the_first_token_is_predicted_after_eos(model):
-    with torch.no_grad():
-        expected = model(torch.tensor([[EOS]])).logits[0, 0].log_softmax(-1)
-    for token in range(VOCAB_SIZE):
-        score = stream_log_likelihood(model, [token])
-        assert score.total_log_likelihood == pytest.approx(expected[token].item(), rel=1e-5)
-
-
 def test_of_several_eos_ids_the_first_stands_before_the_text(model, stream):
     expected = stream_log_likelihood(model, stream)
     model.config.eos_token_id = [EOS, 7]
     assert stream_log_likelihood(model, stream) == expected
-
-
-@pytest.mark.parametrize("batch_size", [1, 4, 10])
-@pytest.mark.parametrize("chunk_length", [1, 4, 23])
-def test_every_token_counts_once(model, stream, batch_size, chunk_length):
-    """Under a model that is uniform each token costs log V, whatever it is and wherever it stands."""
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.zero_()
-    score = stream_log_likelihood(model, stream, batch_size, chunk_length)
-    assert score.total_log_likelihood == pytest.approx(-LENGTH * math.log(VOCAB_SIZE), rel=1e-6)
-    assert score.loss == pytest.approx(math.log(VOCAB_SIZE), rel=1e-6)
-    assert score.perplexity == pytest.approx(VOCAB_SIZE, rel=1e-6)
 
 
 def test_dropout_is_off_and_the_mode_is_restored(model, stream):
@@ -140,73 +109,19 @@ def test_a_stream_that_cannot_be_scored_is_refused(model, input_ids, message):
         check_token_ids(torch.tensor(input_ids), model)
 
 
-@pytest.mark.parametrize("option", ["batch_size", "chunk_length"])
-def test_options_below_one_are_refused(model, stream, option):
-    with pytest.raises(ValueError, match=f"{option} must be at least 1, not 0"):
-        stream_log_likelihood(model, stream, **{option: 0})
-
-
-def test_a_model_that_does_not_know_eos_is_refused(model, stream):
+def test_bad_options_and_a_model_that_does_not_know_eos_are_refused(model, stream):
+    for option in ("batch_size", "chunk_length"):
+        with pytest.raises(ValueError, match=f"{option} must be at least 1, not 0"):
+            stream_log_likelihood(model, stream, **{option: 0})
     model.config.eos_token_id = None
     with pytest.raises(ValueError, match="eos_token_id"):
         stream_log_likelihood(model, stream)
 
 
-def test_a_perplexity_beyond_floats_is_infinite():
+def test_loss_and_perplexity_are_means_of_tokens():
+    score = StreamScore(-30 * math.log(7), 30)
+    assert (score.loss, score.perplexity) == (pytest.approx(math.log(7)), pytest.approx(7))
     assert StreamScore(-1e6, 10).perplexity == math.inf
-
-
-# Treebanks
-
-BRACKETS = [
-    "(S (NP (DT the) (JJ old) (NN cat)) (VP (VBD saw) (NP (DT the) (NN dog))))",
-    "(S (NP (DT the) (NN dog)) (VP (VBD saw)))",
-    "(S (NN cat))",
-]
-
-
-@pytest.fixture
-def tokenizer():
-    return build_word_tokenizer(["the old cat saw dog"])
-
-
-def test_a_treebank_is_scored_by_the_trees_of_its_words(model, tokenizer):
-    treebank = [GoldTree.from_bracket(text) for text in BRACKETS]
-    trees = model.parse([list(tree.words) for tree in treebank], tokenizer, layer=0, branching_bias="none")
-    scores = parse_treebank(model, tokenizer, treebank, layer=0, branching_bias="none")
-    assert scores == score_parses(trees, treebank)
-
-    itself = [GoldTree(tree.words, tuple(("X", start, end) for start, end in tree.spans())) for tree in trees]
-    assert parse_treebank(model, tokenizer, itself, layer=0, branching_bias="none").corpus_f1 == 1
-
-
-def test_the_words_reach_the_model_as_lists_in_order(tokenizer):
-    class RightBranching:
-        def parse(self, sentences, tokenizer):
-            self.sentences = sentences
-            return [
-                InducedTree.from_spans(words, [(start, len(words)) for start in range(len(words))])
-                for words in sentences
-            ]
-
-    model = RightBranching()
-    treebank = [GoldTree.from_bracket(text) for text in BRACKETS[:2]]
-    scores = parse_treebank(model, tokenizer, treebank)
-    assert model.sentences == [["the", "old", "cat", "saw", "the", "dog"], ["the", "dog", "saw"]]
-    # Right branching finds 2 of 3 brackets inside the first sentence, and 0 of 1 inside the second.
-    assert scores.num_sentences == 2
-    assert scores.corpus_recall == pytest.approx(2 / 4)
-
-
-def test_an_empty_treebank_is_refused(model, tokenizer):
-    with pytest.raises(ValueError, match="nothing to score"):
-        parse_treebank(model, tokenizer, [])
-
-
-def test_a_tokenizer_that_does_not_fit_is_refused(model):
-    larger = build_word_tokenizer([" ".join(f"w{index}" for index in range(VOCAB_SIZE))])
-    with pytest.raises(ValueError, match="tokenizer does not fit"):
-        parse_treebank(model, larger, [GoldTree.from_bracket(BRACKETS[0])])
 
 
 def log_probabilities_step_by_step(model, ids):
@@ -235,7 +150,6 @@ def test_sentence_scores_are_those_of_reading_token_by_token(monkeypatch, model,
         stream = stream_log_likelihood(model, torch.tensor([*ids, EOS]))
         assert score.total().total_log_likelihood == pytest.approx(stream.total_log_likelihood, abs=1e-4)
     encoded = tokenizer(sentences, add_special_tokens=False)["input_ids"]
-    assert score_encoded_sentences(model, tokenizer, encoded, batch_size) == scores
     for (score, distances), expected, ids in zip(
         score_with_distances(model, tokenizer, encoded, batch_size), scores, encoded, strict=True
     ):

@@ -89,14 +89,6 @@ def test_they_are_those_of_the_equations_where_discounts_are_estimated():
     assert ngrams.log_probabilities(stream(sentences[50:])) == pytest.approx(expected, abs=1e-12)
 
 
-@settings(max_examples=40)
-@given(texts, st.lists(st.integers(1, VOCAB_SIZE - 1), max_size=5), st.integers(1, 5))
-def test_the_probabilities_of_all_words_add_up_to_one(training, context, order):
-    ngrams = KneserNeyNGrams(stream(training), VOCAB_SIZE, EOS, order)
-    last = [ngrams.log_probabilities([*context, word])[-1] for word in range(VOCAB_SIZE)]
-    assert np.exp(last).sum() == pytest.approx(1)
-
-
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="order must be at least 1"):
         KneserNeyNGrams([1, EOS], VOCAB_SIZE, EOS, 0)

@@ -10,12 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.scoring.parsing_scores import LabelRecall, mean_f1_interval, score_baselines, score_parses
+from onlstm_hf.scoring.parsing_scores import LabelRecall, mean_f1_interval, score_parses
 from onlstm_hf.trees.baselines import (
     BASELINES,
-    balanced_tree,
     baseline_trees,
-    left_branching_tree,
     random_split_tree,
     right_branching_tree,
     uniform_random_tree,
@@ -114,28 +112,11 @@ def test_plain_rule_leaves_out_sentences_with_nothing_to_find():
     assert scores.sentence_f1 == pytest.approx(2 / 7)
 
 
-def test_flat_prediction_finds_nothing():
-    scores = score_parses([list(GOLD.words)], [GOLD])
-    assert scores.sentence_f1 == scores.plain_sentence_f1 == scores.corpus_f1 == scores.corpus_precision == 0
-    assert scores.evalb_precision == 1 and scores.evalb_recall == 1 / 4
-
-
-def test_gold_trees_score_one_against_themselves():
-    scores = score_parses([GOLD], [GOLD])
-    assert scores.plain_sentence_f1 == scores.corpus_f1 == scores.evalb_f1 == 1
-    assert scores.sentence_f1 == pytest.approx(1)
-
-
 def test_brackets_over_the_same_words_count_once_but_every_label_is_found():
     gold = GoldTree(("a", "b", "c", "d"), (("S", 0, 4), ("SBAR", 1, 4), ("VP", 1, 4), ("VP", 1, 4), ("NP", 1, 3)))
     scores = score_parses([["a", ["b", ["c", "d"]]]], [gold])
     assert (scores.evalb_precision, scores.evalb_recall) == (2 / 3, 2 / 3)
     assert scores.label_recall == {"NP": LabelRecall(0, 1), "SBAR": LabelRecall(1, 1), "VP": LabelRecall(1, 1)}
-
-
-def test_recall_by_label_leaves_out_whole_sentences():
-    gold = GoldTree(("a", "b", "c"), (("S", 0, 3), ("VP", 0, 3), ("S", 1, 3)))
-    assert score_parses([[["a", "b"], "c"]], [gold]).label_recall == {"S": LabelRecall(0, 1)}
 
 
 def test_scores_by_length_split_the_sentences():
@@ -196,13 +177,6 @@ def test_interval_of_one_model_is_that_of_its_sentences():
     assert mean_f1_interval([scores], seed=3, confidence=0.9, num_resamples=50) == scores.sentence_f1_interval
 
 
-def test_interval_needs_models_with_the_same_sentences():
-    scores = [score_parses(baseline_trees("balanced", gold), gold) for gold in ([GOLD], [GOLD, GOLD])]
-    for wrong in ([], scores):
-        with pytest.raises(ValueError, match="expected scores of the same sentences"):
-            mean_f1_interval(wrong)
-
-
 def test_interval_of_corpus_f1_is_close_to_that_of_the_delta_method():
     generator = Random(0)
     gold = [random_gold(generator.randint(5, 12), generator) for _ in range(300)]
@@ -248,34 +222,31 @@ def test_trees_that_do_not_belong_together_are_refused(predicted, gold, message)
 def test_bad_options_are_refused():
     with pytest.raises(ValueError, match="length_limits must increase"):
         score_parses([GOLD], [GOLD], length_limits=(10, 5))
-    with pytest.raises(ValueError, match="confidence"):
+    with pytest.raises(ValueError, match="range"):
         score_parses([GOLD], [GOLD], confidence=95)
     with pytest.raises(ValueError, match="unknown baseline 'best'.*'balanced'"):
         baseline_trees("best", [GOLD])
+    for wrong in ([], [score_parses([tree] * n, [tree] * n) for n, tree in ((1, GOLD), (2, GOLD))]):
+        with pytest.raises(ValueError, match="expected scores of the same sentences"):
+            mean_f1_interval(wrong)
+
+
+@pytest.mark.parametrize("name", BASELINES)
+@pytest.mark.parametrize("num_words", [0, 1, 2, 3, 8, 10_000])
+def test_baselines_are_binary_trees_over_the_words(name, num_words):
+    gold = GoldTree(("w",) * num_words, tuple(("X", start, num_words) for start in range(0, num_words - 2)))
+    (tree,) = baseline_trees(name, [gold])
+    assert tree.words == gold.words and tree.is_binary
+    assert score_parses([tree], [gold], num_resamples=0).num_sentences == 1
 
 
 def test_shapes_of_the_baselines():
-    words = ["a", "b", "c", "d", "e"]
-    assert left_branching_tree(words).to_nested() == [[[["a", "b"], "c"], "d"], "e"]
-    assert right_branching_tree(words).to_nested() == ["a", ["b", ["c", ["d", "e"]]]]
-    assert balanced_tree(words).to_nested() == [["a", "b"], ["c", ["d", "e"]]]
-
-
-@pytest.mark.parametrize("name", BASELINES)
-@pytest.mark.parametrize("num_words", [0, 1, 2, 3, 8])
-def test_baselines_are_binary_trees_over_the_words(name, num_words):
-    gold = random_gold(num_words, Random(3))
-    (tree,) = baseline_trees(name, [gold])
-    assert tree.words == gold.words
-    assert len(tree.spans()) == max(num_words - 1, 0)
-
-
-@pytest.mark.parametrize("name", BASELINES)
-def test_baselines_of_ten_thousand_words(name):
-    gold = GoldTree(("w",) * 10_000, tuple(("X", start, 10_000) for start in range(0, 9_000)))
-    (tree,) = baseline_trees(name, [gold], seed=1)
-    assert len(tree.spans()) == 9_999
-    assert score_parses([tree], [gold], num_resamples=0).num_sentences == 1
+    gold = GoldTree(tuple("abcde"), (("X", 1, 3),))
+    shapes = {name: tree.to_bracket() for name in BASELINES for tree in baseline_trees(name, [gold])}
+    assert shapes["left branching"] == "((((a b) c) d) e)"
+    assert shapes["right branching"] == "(a (b (c (d e))))"
+    assert shapes["balanced"] == "((a b) (c (d e)))"
+    assert shapes["upper bound"] == "(a ((b c) (d e)))"
 
 
 @pytest.mark.parametrize("name", ["random (uniform trees)", "random (uniform splits)"])
@@ -355,9 +326,3 @@ def test_scores_equal_those_of_the_authors_code_and_of_evalb(shared_dir, sample,
         expected = LabelRecall(correct - whole[label], total - whole[label])
         assert scores.label_recall.get(label, LabelRecall(0, 0)) == expected, label
     assert scores.average_depth == pytest.approx(golden["average_depth"], abs=1e-6)
-
-
-def test_sample_is_scored_with_all_baselines(sample):
-    scores = score_baselines(sample)
-    assert scores["upper bound"].corpus_recall == 1
-    assert scores["random (uniform trees)"].sentence_f1 < scores["random (uniform splits)"].sentence_f1

@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
+from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
-from onlstm_hf.scoring.treebank import parse_treebank
 from onlstm_hf.trees.treebank import PRESETS, Preprocessing, gold_trees_from_brackets
 from tests.helpers.forked_processes import forked_context, run_ranks
 from tests.helpers.loopback import enter_process
@@ -112,7 +112,8 @@ def test_a_run_leaves_checkpoints_that_load_a_log_and_its_results(project):
     perplexities = [stream_log_likelihood(model, stream, rows).perplexity for rows in (3, 1)]
     assert [results["validation_perplexity"], results["test_perplexity"]] == pytest.approx(perplexities)
     gold = gold_trees_from_brackets(Path("gold.mrg").read_text().splitlines())
-    assert results["parsing"]["sentence_f1"] == parse_treebank(model, tokenizer, gold).sentence_f1
+    trees = model.parse([list(tree.words) for tree in gold], tokenizer)
+    assert results["parsing"]["sentence_f1"] == score_parses(trees, gold).sentence_f1
     assert json.loads(Path("run/results.json").read_text()) == results
     assert results["training_seconds"] > 0
     assert results["recipe"]["batch_size"] == 4 and results["recipe"]["model"]["hidden_size"] == 12

@@ -33,7 +33,6 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
         ([(0, 2), (2, 4)], "a b, c d.", [["a", "b"], ",", ["c", "d"], "."]),
         # an opening mark and its partner hang on the smallest constituent with the words between them
         ([(1, 4), (1, 3)], "a (b c) d", ["a", [["(", "b", "c", ")"], "d"]]),
-        ([(1, 4)], "a (b c) d", ["a", ["(", "b", "c", ")", "d"]]),
         ([(2, 4)], 'a b, "c d"!?', ["a", "b", ",", ['"', "c", "d", '"'], "!", "?"]),
         ([(0, 2)], '— "a b," c d', ["—", ['"', "a", "b", ",", '"'], "c", "d"]),
         ([(0, 2), (2, 4)], "“a b — c d”", ["“", ["a", "b"], "—", ["c", "d"], "”"]),
@@ -49,10 +48,7 @@ def with_marks(words: list[str], spans, text: str) -> InducedTree:
         ([(1, 4), (1, 3)], "a b c) d", ["a", [["b", "c"], ")", "d"]]),
         # pairs and single marks in one gap
         ([(1, 4), (1, 3)], "a [(b c) d", ["a", ["[", ["(", "b", "c", ")"], "d"]]),
-        ([(1, 4), (1, 3)], "a ([b c) d", ["a", [["(", "[", "b", "c", ")"], "d"]]),
         ([(0, 3), (1, 3)], "a [“b c]” d", [["a", ["[", "“", "b", "c", "]"]], "”", "d"]),
-        ([(0, 3)], "a b [(c) d", [["a", "b", "[", "(", "c", ")"], "d"]),
-        ([(2, 4)], "a [b (c) d]", ["a", "[", "b", ["(", "c", ")", "d"], "]"]),
         ([(2, 4)], "a {[b (c} d", ["a", "{", "[", "b", ["(", "c", "}", "d"]]),
         ([], "... a b c d 🙂", ["...", "a", "b", "c", "d", "🙂"]),
     ],
@@ -80,16 +76,13 @@ def test_the_partner_of_an_opening_mark_is_found(pair):
     [
         ('a b--"c d"--e f', [["a", "b"], "--", ['"', "c", "d", '"'], "--", ["e", "f"]]),
         ("a b \"c 'd'\" e f", [["a", "b"], ['"', "c", "'", "d", "'", '"'], ["e", "f"]]),
-        ("a b \"'c' d\" e f", [["a", "b"], ['"', "'", "c", "'", "d", '"'], ["e", "f"]]),
         ('a b "c "d" " e f', [["a", "b"], ['"', "c", '"', "d", '"', '"'], ["e", "f"]]),
         ("a b “c „d“” e f", [["a", "b"], ["“", "c", "„", "d", "“", "”"], ["e", "f"]]),
-        ("a b ((c) d) e f", [["a", "b"], ["(", "(", "c", ")", "d", ")"], ["e", "f"]]),
         ('a b (c "d) e f', [["a", "b"], ["(", "c", '"', "d", ")"], ["e", "f"]]),
         # signs of inches, apostrophes, and marks the other way round
         ('a b" c d" e f', [["a", "b"], '"', ["c", "d"], '"', ["e", "f"]]),
         ("a 'b 'c d e f", [["a", "'", "b"], ["'", "c", "d"], ["e", "f"]]),
         ("a b) c d ( e f", [["a", "b"], ")", ["c", "d"], ["(", "e", "f"]]),
-        ("a b? c d! e f", [["a", "b"], "?", ["c", "d"], "!", ["e", "f"]]),
     ],
 )
 def test_quotation_marks_open_before_a_word_and_close_after_one(text, expected):

@@ -29,38 +29,18 @@ def shown_texts(svg):
     return [element.text for element in ElementTree.fromstring(svg).iter(f"{SVG}text")]
 
 
-def test_short_sentences_stand_under_their_tree():
-    assert str(TREE).split("\n") == [
-        " ┌──────┐",
-        " │    ┌─┴──┐",
-        "the  old  cat",
-    ]
-
-
-def test_constituents_of_three_parts():
-    assert tree_to_text(InducedTree.from_nested(["a", ["b", "c", "d"], "e"])).split("\n") == [
-        "┌─────┬─────┐",
-        "│  ┌──┼──┐  │",
-        "a  b  c  d  e",
-    ]
-
-
-def test_wide_and_combining_characters_take_their_terminal_columns():
-    assert tree_to_text(InducedTree.from_nested([["日本語", "e\u0301"], "😀"])).split("\n") == [
-        "     ┌─────┐",
-        "  ┌──┴──┐  │",
-        "日本語  e\u0301  😀",
-    ]
-
-
-def test_long_sentences_are_outlined_one_word_a_line():
-    tree = InducedTree.from_nested([["the", ["old", "cat"]], "sat"])
-    assert tree_to_text(tree, width=15).split("\n") == [
-        "┬─┬─the",
-        "│ └─┬─old",
-        "│   └─cat",
-        "└─sat",
-    ]
+@pytest.mark.parametrize(
+    ("nested", "width", "lines"),
+    [
+        (["the", ["old", "cat"]], 120, [" ┌──────┐", " │    ┌─┴──┐", "the  old  cat"]),
+        (["a", ["b", "c", "d"], "e"], 120, ["┌─────┬─────┐", "│  ┌──┼──┐  │", "a  b  c  d  e"]),
+        ([["日本語", "e\u0301"], "😀"], 120, ["     ┌─────┐", "  ┌──┴──┐  │", "日本語  e\u0301  😀"]),
+        ([["the", ["old", "cat"]], "sat"], 15, ["┬─┬─the", "│ └─┬─old", "│   └─cat", "└─sat"]),
+        (["\x1b[31mred", "a\nb"], 120, ["   ┌──────┐", "[31mred  a b"]),
+    ],
+)
+def test_short_sentences_stand_under_their_tree_and_long_ones_one_word_a_line(nested, width, lines):
+    assert tree_to_text(InducedTree.from_nested(nested), width=width).split("\n") == lines
 
 
 @given(st.integers(2, 300), st.integers(40, 120), st.randoms())
@@ -76,16 +56,6 @@ def test_outlines_number_what_is_too_deep_to_indent():
     lines = tree_to_text(tree).split("\n")
     assert lines[0] == "┬─word"
     assert lines[150].endswith("·151· word")
-
-
-def test_text_of_no_word_and_one_word():
-    assert str(InducedTree.from_nested([])) == ""
-    assert str(InducedTree.from_nested("cat")) == "cat"
-
-
-def test_text_has_no_control_characters():
-    drawing = tree_to_text(InducedTree.from_nested(["\x1b[31mred", ["a\nb", "\x9b"]]))
-    assert drawing.split("\n")[-1] == "[31mred  a b  ␣"
 
 
 def test_words_of_an_svg_are_text_whatever_they_contain():
@@ -111,10 +81,6 @@ def test_svg_tells_screen_readers_the_sentence_and_the_tree():
     assert title.text == "Tree of: the old cat"
     assert "(the (old cat))" in description.text
     assert ElementTree.fromstring(TREE.to_svg(title="Heading")).find(f"{SVG}title").text == "Heading"
-
-
-def test_notebooks_show_the_svg():
-    assert TREE._repr_svg_() == TREE.to_svg() == tree_to_svg(TREE)
 
 
 @pytest.mark.parametrize("words", [["i", "l", "i"], ["MWMW"] * 5, ["日本語"] * 5, ["😀😀"] * 3, ["a", "b" * 300, "c"]])
@@ -170,14 +136,16 @@ def test_distances_that_are_not_finite_get_no_point():
     assert pins == ["cat: 0.5"]
 
 
-def test_wrong_numbers_of_distances_and_names_are_refused():
+def test_wrong_numbers_of_distances_and_names_and_other_words_are_refused():
     with pytest.raises(ValueError, match="2 for 3 words"):
         tree_to_svg(TREE, [0.1, 0.2])
     with pytest.raises(ValueError, match="got 1 for 2 layers"):
         distances_to_svg(TREE, [[1, 2, 3], [1, 2, 3]], ["only one"])
+    with pytest.raises(ValueError, match="induced is a tree of other words than the gold tree: 'a b'"):
+        compared_trees_to_svg(TREE, {"induced": InducedTree.from_nested(["a", "b"])})
 
 
-def test_figures_are_written_whole_or_not_at_all(tmp_path):
+def test_figures_are_written_whole_or_not_at_all(tmp_path, monkeypatch):
     path = tmp_path / "tree.svg"
     path.write_text("old")
     save_figure(TREE.to_svg(), path)
@@ -186,32 +154,24 @@ def test_figures_are_written_whole_or_not_at_all(tmp_path):
         save_figure(TREE.to_svg(), tmp_path / "tree.jpeg")
     with pytest.raises(FileNotFoundError, match="does not exist"):
         save_figure(TREE.to_svg(), tmp_path / "missing" / "tree.svg")
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(ImportError, match="pip install resvg-py"):
+        save_figure(TREE.to_svg(), tmp_path / "tree.png")
     assert [file.name for file in tmp_path.iterdir()] == ["tree.svg"]
 
 
-def test_png_figures_have_twice_the_pixels(tmp_path):
+def test_png_figures_have_twice_the_pixels_and_are_not_too_large(tmp_path):
     library("resvg_py", reason="PNG needs pip install resvg-py")
     svg = TREE.to_svg()
     save_figure(svg, tmp_path / "tree.png")
     content = (tmp_path / "tree.png").read_bytes()
     root = ElementTree.fromstring(svg)
     assert content[:8] == b"\x89PNG\r\n\x1a\n"
-    assert int.from_bytes(content[16:20], "big") == 2 * int(root.get("width"))
-    assert int.from_bytes(content[20:24], "big") == 2 * int(root.get("height"))
-
-
-def test_pictures_too_large_for_png_are_refused(tmp_path):
-    library("resvg_py", reason="PNG needs pip install resvg-py")
-    svg = tree_from_distances(range(1000), ["word"] * 1000).to_svg()
+    size = [int.from_bytes(content[start : start + 4], "big") for start in (16, 20)]
+    assert size == [2 * int(root.get("width")), 2 * int(root.get("height"))]
     with pytest.raises(ValueError, match="save it as .svg"):
-        save_figure(svg, tmp_path / "tree.png")
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_png_without_its_extra_names_what_to_install(tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "resvg_py", None)
-    with pytest.raises(ImportError, match="pip install resvg-py"):
-        save_figure(TREE.to_svg(), tmp_path / "tree.png")
+        save_figure(tree_from_distances(range(1000), ["word"] * 1000).to_svg(), tmp_path / "large.png")
+    assert not (tmp_path / "large.png").exists()
 
 
 def test_constituents_that_the_gold_tree_lacks_are_dashed():
@@ -226,17 +186,6 @@ def test_constituents_that_the_gold_tree_lacks_are_dashed():
     assert shown.count("sat") == 4
     assert "gold again: 2 of 2 constituents are gold" in shown and "induced: 1 of 3 constituents are gold" in shown
     assert f"gold: {gold.to_bracket()}; gold again" in root.find(f"{SVG}desc").text
-
-
-def test_trees_of_no_word_and_one_word_can_be_compared():
-    for nested in ([], "cat"):
-        tree = InducedTree.from_nested(nested)
-        assert "induced: 0 of 0 constituents are gold" in shown_texts(compared_trees_to_svg(tree, {"induced": tree}))
-
-
-def test_only_trees_of_the_same_words_can_be_compared():
-    with pytest.raises(ValueError, match="induced is a tree of other words than the gold tree: 'a b'"):
-        compared_trees_to_svg(TREE, {"induced": InducedTree.from_nested(["a", "b"])})
 
 
 def legs(svg):

@@ -1,4 +1,4 @@
-"""Files of distances: the trees that are made from one are those that went into it, and damage is noticed."""
+"""Files of distances and of ranks: they make the trees that went into them, and damage is noticed."""
 
 import json
 import lzma
@@ -8,45 +8,53 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from onlstm_hf.trees.distances import tree_from_distances
+from onlstm_hf.trees.rank_files import SUFFIX, read_rank_file, read_trees_of_text, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, rounded, write_tree_file
 
-BIASES = ("right", "none", "ranges")
 SENTENCES = [("the", "old", "cat", "sleeps"), (), ("él", 'said"'), ("one",)]
 BY_LAYER = {
     0: [[0.1, 0.5000001, 0.5000002, 0.25], [], [1.0, 0.0], [0.125]],
-    1: [[0.99999988, 0.9999999, 0.3, 1e-9], [], [0.5, 0.5], [2.0]],
+    1: [[0.99999988, 0.9999999, 0.3, 0.3], [], [0.5, 0.5], [2.0]],
 }
+STORED = SentenceDistances(SENTENCES, BY_LAYER, parse_layer=1, model={"seed": 7})
+# `str.splitlines` takes these for the end of a line, and a file of trees does not.
+LINE_SEPARATORS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
-@pytest.fixture
-def stored():
-    return SentenceDistances(SENTENCES, BY_LAYER, parse_layer=1, model={"seed": 7})
+def write(path, stored):
+    (write_rank_file if path.name.endswith(SUFFIX) else write_tree_file)(path, stored)
 
 
-@pytest.fixture
-def path(tmp_path, stored):
-    path = tmp_path / "trees.jsonl.xz"
-    write_tree_file(path, stored)
-    return path
+@pytest.fixture(params=["trees.jsonl.xz", f"text{SUFFIX}"])
+def path(request, tmp_path):
+    write(tmp_path / request.param, STORED)
+    return tmp_path / request.param
 
 
-def test_all_trees_of_all_rules_are_read_back(path, stored):
-    read = read_tree_file(path)
-    assert (read.sentences, read.parse_layer, read.model) == (SENTENCES, 1, {"seed": 7})
+def test_every_rule_makes_the_trees_of_the_distances(path):
+    read = read_trees_of_text(path, SENTENCES)
+    assert (read.sentences, read.parse_layer, read.model, read.branching_bias) == (SENTENCES, 1, {"seed": 7}, None)
     for layer, distances in BY_LAYER.items():
-        for bias in BIASES:
+        for bias in ("right", "none", "ranges"):
             expected = [tree_from_distances(*pair, bias) for pair in zip(distances, SENTENCES, strict=True)]
-            assert read.trees(layer, bias) == stored.trees(layer, bias) == expected
+            assert read.trees(layer, bias) == STORED.trees(layer, bias) == expected
     assert read.trees() == read.trees(1)
 
 
-def test_a_model_with_the_same_distances_for_all_layers_has_one_entry(tmp_path):
-    write_tree_file(tmp_path / "trees", SentenceDistances(SENTENCES, {None: BY_LAYER[0]}))
-    read = read_tree_file(tmp_path / "trees")
+def test_trees_of_one_entry_and_of_a_rule_keep_it(path):
+    write(path, SentenceDistances(SENTENCES, {None: BY_LAYER[0]}, branching_bias="none"))
+    read = read_trees_of_text(path, SENTENCES)
+    expected = [tree_from_distances(*pair, "none") for pair in zip(BY_LAYER[0], SENTENCES, strict=True)]
+    assert read.branching_bias == "none" and read.trees(branching_bias="right") == expected
     assert read.parse_layer is None and list(read.by_layer) == [None]
-    assert read.trees() == [tree_from_distances(*pair) for pair in zip(BY_LAYER[0], SENTENCES, strict=True)]
     with pytest.raises(ValueError, match="no distances of layer 1; layers: None"):
         read.trees(1)
+
+
+def test_equal_content_gives_equal_bytes_under_any_name(path):
+    other = path.with_name(f"another-{path.name}")
+    write(other, STORED)
+    assert other.read_bytes() == path.read_bytes()
 
 
 @given(st.lists(st.floats(-1e6, 1e6, width=32) | st.sampled_from([0.5, 0.5 + 2**-24, 0.1]), max_size=12))
@@ -58,15 +66,8 @@ def test_rounding_keeps_the_order_and_what_is_equal(distances):
     assert short == pytest.approx(distances, rel=1e-3)
 
 
-def test_distances_have_four_digits_where_these_tell_them_apart(path):
-    rows = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
+def test_distances_have_four_digits_where_these_tell_them_apart():
     assert rounded([0.123456789, 0.2, 0.3000001, 0.30000012]) == [0.1235, 0.2, 0.3000001, 0.30000012]
-    assert rows[1]["distances"][0] == BY_LAYER[0][0]
-    assert rows[1]["words"] == list(SENTENCES[0])
-
-
-# `str.splitlines` takes these for the end of a line, and a file of trees does not.
-LINE_SEPARATORS = "\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 
 
 @pytest.mark.parametrize("character", LINE_SEPARATORS)
@@ -78,30 +79,47 @@ def test_words_and_notes_may_have_characters_that_end_lines_elsewhere(tmp_path, 
     assert read.sentences == [words] and read.model == stored.model
 
 
-def test_equal_content_gives_equal_bytes_under_any_name(tmp_path, path, stored):
-    write_tree_file(tmp_path / "another", stored)
-    assert (tmp_path / "another").read_bytes() == path.read_bytes()
+@given(st.lists(st.lists(st.floats(-5, 5) | st.integers(0, 3), max_size=9), max_size=5))
+def test_ranks_have_the_order_of_the_distances(tmp_path_factory, by_sentence):
+    path = tmp_path_factory.mktemp("ranks") / "text.ranks.xz"
+    sentences = [tuple(f"w{index}" for index in range(len(distances))) for distances in by_sentence]
+    write_rank_file(path, SentenceDistances(sentences, {None: by_sentence}))
+    ranks = read_rank_file(path, sentences).by_layer[None]
+    for distances, own in zip(by_sentence, ranks, strict=True):
+        order = sorted(set(distances))
+        assert own == [order.index(distance) for distance in distances]
+
+
+def test_ranks_of_long_sentences_are_kept_without_the_words(tmp_path):
+    words, distances = ("secret",) * 400, [float(index * 7 % 400) for index in range(400)]
+    path = tmp_path / "long.ranks.xz"
+    write_rank_file(path, SentenceDistances([words], {None: [distances]}))
+    assert read_rank_file(path, [words]).by_layer[None] == [distances]
+    assert b"secret" not in lzma.decompress(path.read_bytes())
+
+
+@pytest.mark.parametrize("other", [SENTENCES[::-1], SENTENCES[:-1], [("the", "old", "dog", "sleeps"), *SENTENCES[1:]]])
+def test_another_text_is_refused(path, other):
+    with pytest.raises(ValueError, match="has the trees of another text"):
+        read_trees_of_text(path, other)
 
 
 @pytest.mark.parametrize("part", [0, 10, 0.5, -1])
 def test_a_file_that_was_cut_off_is_refused(path, part):
     content = path.read_bytes()
     path.write_bytes(content[: int(len(content) * part) if isinstance(part, float) else part])
-    with pytest.raises(ValueError, match="is no file of trees, or damaged"):
-        read_tree_file(path)
+    with pytest.raises(ValueError, match="is no file of .*, or damaged"):
+        read_trees_of_text(path, SENTENCES)
 
 
-def test_another_file_is_refused(tmp_path):
-    for name, content in {
-        "text": b"the cat",
-        "packed": lzma.compress(b"the cat"),
-        "list": lzma.compress(b"[1]\n"),
-    }.items():
-        (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match=f"{name} is no file of trees, or damaged"):
-            read_tree_file(tmp_path / name)
+@pytest.mark.parametrize("content", [b"the cat", lzma.compress(b"the cat"), lzma.compress(b"[1]\n")])
+def test_another_file_is_refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="is no file of .*, or damaged"):
+        read_trees_of_text(path, SENTENCES)
+    path.unlink()
     with pytest.raises(FileNotFoundError, match="there is no file"):
-        read_tree_file(tmp_path / "nothing")
+        read_trees_of_text(path, SENTENCES)
 
 
 def changed(lines, index, **values):
@@ -122,8 +140,23 @@ def changed(lines, index, **values):
         (lambda lines: changed(lines, 4, words=None), "damaged"),
     ],
 )
-def test_content_that_does_not_fit_is_refused(path, change, message):
+def test_a_file_of_trees_whose_content_does_not_fit_is_refused(tmp_path, change, message):
+    path = tmp_path / "trees"
+    write_tree_file(path, STORED)
     lines = [json.loads(line) for line in lzma.decompress(path.read_bytes()).splitlines()]
     path.write_bytes(lzma.compress("\n".join(map(json.dumps, change(lines))).encode()))
     with pytest.raises(ValueError, match=message):
         read_tree_file(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [({"version": 9}, "of version 9"), ({"layers": [0]}, "is damaged"), ({"bytes": 3}, "is damaged")],
+)
+def test_a_file_of_ranks_whose_content_does_not_fit_is_refused(tmp_path, changes, message):
+    path = tmp_path / "text.ranks.xz"
+    write_rank_file(path, STORED)
+    header, _, content = lzma.decompress(path.read_bytes()).partition(b"\n")
+    path.write_bytes(lzma.compress(json.dumps(json.loads(header) | changes).encode() + b"\n" + content))
+    with pytest.raises(ValueError, match=message):
+        read_rank_file(path, SENTENCES)

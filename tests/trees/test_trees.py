@@ -1,7 +1,6 @@
 import copy
 import json
 import pickle
-import tracemalloc
 from dataclasses import FrozenInstanceError
 
 import numpy
@@ -67,16 +66,21 @@ def leaves(nested):
     return [nested] if isinstance(nested, str) else [word for part in nested for word in leaves(part)]
 
 
-@given(DISTANCES)
-def test_papers_rule_equals_its_recursion(distances):
-    words = numbered(len(distances))
-    assert tree_from_distances(distances, words).to_nested() == papers_tree(distances, words)
+def tree_of_ranges(distances, words):
+    """The unbiased rule on the sentence backwards, where the last of equal distances comes first."""
+    if len(words) == 1:
+        return words[0]
+    at = max(range(1, len(words)), key=lambda index: (distances[index], index))
+    return [tree_of_ranges(distances[:at], words[:at]), tree_of_ranges(distances[at:], words[at:])]
 
 
-@given(DISTANCES)
-def test_unbiased_rule_equals_its_recursion(distances):
+RECURSIONS = {"right": papers_tree, "none": unbiased_tree, "ranges": tree_of_ranges}
+
+
+@given(DISTANCES, st.sampled_from(list(RECURSIONS)))
+def test_each_rule_equals_its_recursion(distances, bias):
     words = numbered(len(distances))
-    assert tree_from_distances(distances, words, branching_bias="none").to_nested() == unbiased_tree(distances, words)
+    assert tree_from_distances(distances, words, bias).to_nested() == RECURSIONS[bias](distances, words)
 
 
 @given(DISTANCES, st.floats(allow_nan=False))
@@ -84,21 +88,6 @@ def test_unbiased_rule_does_not_use_the_first_distance(distances, other):
     words = numbered(len(distances))
     tree = tree_from_distances(distances, words, branching_bias="none")
     assert tree == tree_from_distances([other, *distances[1:]], words, branching_bias="none")
-
-
-@given(DISTANCES)
-def test_rule_of_ranges_equals_its_recursion(distances):
-    """The unbiased rule on the sentence backwards, where the last of equal distances comes first."""
-    words = numbered(len(distances))
-
-    def split(start, end):
-        if end - start == 1:
-            return words[start]
-        last = max(range(start + 1, end), key=lambda index: (distances[index], index))
-        return [split(start, last), split(last, end)]
-
-    tree = tree_from_distances(distances, words, branching_bias="ranges")
-    assert tree.to_nested() == (split(0, len(words)) if words else [])
 
 
 @pytest.mark.parametrize("name", ["onlstm_small", "onlstm_chunk1"])
@@ -110,14 +99,6 @@ def test_trees_equal_those_of_the_authors_code(shared_dir, name):
     for golden in golden_trees:
         distances = forget_distances[golden["layer"], :, golden["batch"]]
         assert tree_from_distances(distances, numbered(num_words)).to_nested() == golden["tree"]
-
-
-def test_splits_at_the_largest_distance_by_either_rule():
-    words = ["the", "cat", "sat", "down"]
-    distances = [3, 1, 4, 2]
-    assert tree_from_distances(distances, words).to_bracket() == "((the cat) (sat down))"
-    assert tree_from_distances([4, 1, 3, 2], words).to_bracket() == "(the (cat (sat down)))"
-    assert tree_from_distances([4, 1, 3, 2], words, branching_bias="none").to_bracket() == "((the cat) (sat down))"
 
 
 @pytest.mark.parametrize("bias", ["right", "none", "ranges"])
@@ -185,7 +166,8 @@ def test_nested_lists_become_words_and_spans_and_come_back(nested):
     assert list(tree.words) == leaves(nested)
     assert tree.spans() == sorted(spans_of(nested)[1], key=lambda span: (span[0], -span[1]))
     assert tree.to_nested() == collapsed(nested)
-    assert InducedTree.from_spans(tree.words, reversed(tree.spans())) == tree
+    inner = [span for span in tree.spans() if span != (0, len(tree.words))]
+    assert InducedTree.from_spans(tree.words, [*reversed(inner), *inner]) == tree
 
 
 @given(NESTED)
@@ -249,25 +231,13 @@ def test_malformed_brackets_are_refused_with_their_position(text, message):
         InducedTree.from_bracket(text)
 
 
-def test_a_label_without_words_is_refused():
-    with pytest.raises(ValueError, match="no words"):
-        InducedTree.from_bracket("(S (NP) (VP sat))", labelled=True)
-
-
 @pytest.mark.parametrize("text", ["(S (NP (DT the) (NN )) (VP (VBD sat)))", "( (S (NN)\n(VP (VBD sat) (RB)) ) )"])
 def test_a_label_without_a_word_makes_no_words_of_all_labels(text):
     with pytest.raises(ValueError, match=r"'NN' has no word at line 1, column \d+"):
         InducedTree.from_bracket(text)
+    with pytest.raises(ValueError, match="no words"):
+        InducedTree.from_bracket(text, labelled=True)
     assert InducedTree.from_bracket("(a (b) (c d))", labelled=False).words == tuple("abcd")
-
-
-def test_a_list_in_itself_is_refused():
-    nested = ["the", ["cat"]]
-    nested[1].append(nested)
-    with pytest.raises(ValueError, match="contains itself"):
-        InducedTree.from_nested(nested)
-    shared = ["a", "b"]
-    assert InducedTree.from_nested([shared, shared]).words == ("a", "b", "a", "b")
 
 
 def test_reader_yields_each_tree_with_labels_as_written():
@@ -281,12 +251,6 @@ def test_reader_yields_each_tree_with_labels_as_written():
 def test_what_is_no_nested_list_of_words_is_refused(nested):
     with pytest.raises(ValueError, match="no words|subtree"):
         InducedTree.from_nested(nested)
-
-
-def test_spans_complete_the_sentence_and_need_not_be_sorted():
-    tree = InducedTree.from_spans(["a", "b", "c", "d"], [(2, 4), (0, 2), (1, 2), (2, 4)])
-    assert tree.to_nested() == [["a", "b"], ["c", "d"]]
-    assert InducedTree.from_spans(["a", "b", "c"], []).to_nested() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -319,15 +283,11 @@ def test_trees_are_values():
     same_without_distances = InducedTree.from_nested(["a", "b"])
     assert tree == same_without_distances and hash(tree) == hash(same_without_distances)
     assert tree != InducedTree.from_nested(["a", "c"])
+    assert repr(tree) == "InducedTree((a b))"
     with pytest.raises(FrozenInstanceError):
         tree.words = ("c", "d")
     for copied in (pickle.loads(pickle.dumps(tree)), copy.deepcopy(tree)):
         assert copied == tree and copied.distances == (1.0, 2.0)
-
-
-def test_repr_is_short():
-    assert repr(InducedTree.from_nested(["the", ["old", "cat"]])) == "InducedTree((the (old cat)))"
-    assert len(repr(tree_from_distances(range(500), numbered(500)))) < 100
 
 
 @pytest.mark.parametrize("bias", ["right", "none"])
@@ -350,21 +310,3 @@ def test_ten_thousand_words_in_one_chain(distances, right_branching, bias):
     assert len(repr(tree)) < 100
     assert str(tree).count("\n") == NUM_WORDS - 1
     assert tree.to_svg().count("<path") == NUM_WORDS - 1
-
-
-@pytest.mark.parametrize("bias", ["right", "none", "ranges"])
-def test_a_tree_takes_little_more_memory_than_its_numbers(bias):
-    distances = numpy.random.default_rng(0).random(NUM_WORDS).tolist()
-    words = numbered(NUM_WORDS)
-    tracemalloc.start()
-    try:
-        tree_from_distances(distances, words, bias)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 150 * NUM_WORDS
-
-
-def test_labelled_brackets_ten_thousand_deep():
-    text = "(S (A a) " * NUM_WORDS + "(B b)" + ")" * NUM_WORDS
-    assert InducedTree.from_bracket(text).depth == NUM_WORDS
