@@ -23,6 +23,19 @@ class Problem(NamedTuple):
         return self[:4]
 
 
+def in_float64(problem: Problem) -> Problem:
+    """The same problem in float64, differentiable on its own."""
+    return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-4) -> None:
+    """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
+    assert actual.shape == expected.shape
+    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    error = (actual - expected).norm()
+    assert error <= tolerance * expected.norm().clamp_min(expected.numel() ** 0.5 * 1e-3), error
+
+
 def make_problem(length, batch_size, num_chunks, chunk_size, dtype=torch.float64, state="random", padding=None):
     torch.manual_seed(length + 10 * batch_size + 100 * num_chunks + 1000 * chunk_size)
     size = num_chunks * chunk_size
