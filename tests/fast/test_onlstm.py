@@ -8,7 +8,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.models.modeling_onlstm import cumax
-from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem, operator_call
+from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
 from tests.helpers.recurrences import ordered_neurons
 
 
@@ -300,11 +300,3 @@ def test_shapes_that_do_not_fit_are_refused(name, shape):
     problem = make_problem(5, 2, 3, 4, padding="left")._replace(**{name: torch.ones(shape, dtype=torch.float64)})
     with pytest.raises(ValueError, match=r" must be \[.*\], not \["):
         ordered_neurons(*problem, "fused")
-
-
-@pytest.mark.parametrize("padding", [None, "left"])
-def test_the_fused_operator_keeps_the_rules_of_torch_compile(padding):
-    """Schema, the shapes that it promises the compiler, and its registration with autograd."""
-    problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(*operator_call(problem, 1.0, "fused"), test_utils=checks)

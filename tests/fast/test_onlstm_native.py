@@ -13,7 +13,7 @@ from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.fast.recurrence.fast_path import choose_path
 from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
 from tests.helpers.native_operators import needs_operator, use_instruction_set
-from tests.helpers.onlstm_problems import PADDINGS, Problem, gradients, in_float64, make_problem, operator_call
+from tests.helpers.onlstm_problems import PADDINGS, Problem, gradients, in_float64, make_problem
 from tests.helpers.recurrences import ordered_neurons
 
 OPERATOR = native.OPERATOR
@@ -194,11 +194,3 @@ def test_without_the_operator_auto_falls_back_and_asking_for_it_says_why(monkeyp
         ordered_neurons(*problem, "native")
     with pytest.raises(ValueError, match="it computes in float32, not in float64"):
         ordered_neurons(*make_problem(4, 2, 3, 4), "native")
-
-
-@built
-@pytest.mark.parametrize("padding", [None, "left"])
-def test_the_operator_keeps_the_rules_of_torch_compile(padding):
-    problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(*operator_call(problem, 0.5, "native"), test_utils=checks)

@@ -165,19 +165,6 @@ class TestOnGPU:
         assert max(errors[0], errors[2]) < 2e-6
         assert 10 * errors[0] < errors[1] < 5e-3
 
-    def test_layers_may_take_turns_and_gradients_be_computed_twice(self):
-        problems = [on_gpu(make_problem(39, 3, 5, 4, torch.float32, padding=padding)) for padding in (None, "left")]
-        expected = [gradients(problem, "reference", used=(0,)) for problem in problems]
-        outputs = [ordered_neurons(*problem, "triton").outputs for problem in problems]
-        generator = torch.Generator().manual_seed(0)  # the weights that `gradients` draws
-        weights = torch.randn(outputs[0].shape, generator=generator, dtype=torch.float64).to(outputs[0])
-        for problem, output, theirs in [*zip(problems, outputs, expected, strict=True)] * 2:
-            ours = torch.autograd.grad(
-                (weights.to(output) * output).sum(), problem.differentiable(), retain_graph=True
-            )
-            for our_gradient, their_gradient in zip(ours, theirs, strict=True):
-                assert_near(our_gradient, their_gradient)
-
     def test_other_streams_have_their_own_buffers(self):
         problem = on_gpu(make_problem(40, 3, 5, 4, torch.float32))
         expected = gradients(problem, "reference")

@@ -6,9 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.fast.prpn import operator as module
 from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
-from onlstm_hf.fast.recurrence.tensor_tuples import flatten
 from tests.helpers.native_operators import needs_operator, use_instruction_set
 from tests.helpers.reading_problems import arguments, converted, leaves
 from tests.helpers.recurrences import read_sequence
@@ -135,16 +133,3 @@ def test_what_it_cannot_do_is_refused_with_the_reason(monkeypatch):
     with pytest.raises(ValueError, match="its compiled operator is not installed"):
         read_sequence(*converted(tensors, "cpu"), implementation="native")
     assert read_sequence(*converted(tensors, "cpu")).hidden_tape.isfinite().all()
-
-
-@built
-@pytest.mark.parametrize("masks", [False, True])
-def test_the_operator_keeps_the_rules_of_torch_compile(masks):
-    tensors, keep = arguments(2, 3, 2, 3, masks, dtype=torch.float32)
-    input_gates, _, weights, gates, *memories = tensors
-    keys, key = torch.randn(2, 3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
-    weights, memories = module.StepWeights(key, *weights[2:]), torch.stack(memories, dim=2)
-    inputs = module.Inputs(input_gates, keys, weights, gates, memories, module.ReadingMasks(*keep))
-    given = (*flatten(inputs, module.Options(product_in_bfloat16=False, memories_need_gradient=True)), "native")
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(module.RECURRENCE.forward_operator, given, test_utils=checks)

@@ -57,14 +57,6 @@ def test_a_few_recordings_serve_all_lengths(stand_in_graphs):  # noqa: F811
     assert recurrence.launched - launched == 70 % 4
 
 
-def test_nothing_is_recorded_where_graphs_are_switched_off(stand_in_graphs, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("ONLSTM_CUDA_GRAPHS", "0")
-    recurrence = Recurrence(range(64))
-    StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder()).run(64)
-    assert recurrence.state.item() == recurrence.expected(64)
-    assert stand_in_graphs.recorded == 0
-
-
 def test_nothing_is_recorded_without_a_gpu():
     recurrence = Recurrence(range(64))
     StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder()).run(64)

@@ -5,8 +5,6 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from onlstm_hf.fast.onlstm.operator import RECURRENCE
-from onlstm_hf.fast.recurrence.tensor_tuples import flatten
 from tests.helpers.recurrences import ordered_neurons
 
 
@@ -75,13 +73,6 @@ SHAPES = pytest.mark.parametrize(
 )
 STATES = pytest.mark.parametrize("state", ["random", "zero"])
 PADDINGS = pytest.mark.parametrize("padding", [None, "left", "right", "everywhere"])
-
-
-def operator_call(problem: Problem, recurrent_scale: float, implementation: str):
-    """The operator that compiled code calls, and its arguments."""
-    options = RECURRENCE.Options(recurrent_scale, product_in_bfloat16=False, save_for_backward=True)
-    inputs = RECURRENCE.Inputs(recurrent_mask=None, **problem._asdict())
-    return RECURRENCE.forward_operator, (*flatten(inputs, options), implementation)
 
 
 def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), **options):

@@ -3,11 +3,8 @@
 A graph replays its kernels with the arguments that they were recorded with. Here these are the same for every block of
 steps: where in the sequence a block starts, and where the sequence's tensors lie, is kept in the GPU's memory. So a
 few graphs of fixed numbers of steps serve every length, every position and every tensor.
-
-The environment variable `ONLSTM_CUDA_GRAPHS=0` switches graphs off.
 """
 
-import os
 import threading
 import warnings
 from collections import OrderedDict
@@ -36,8 +33,7 @@ class GraphRecorder:
 
     def may_record(self, device: torch.device) -> bool:
         """Returns whether steps on this device are worth a recording."""
-        switched_off = os.environ.get("ONLSTM_CUDA_GRAPHS") == "0"
-        return device.type in GRAPH_DEVICES and not self.has_failed and not switched_off
+        return device.type in GRAPH_DEVICES and not self.has_failed
 
     def record(self, run_steps: Callable[[], None], device: torch.device) -> "torch.cuda.CUDAGraph | None":
         """A graph of what `run_steps` launches, which is not run; `None` and a warning if it cannot be recorded."""
