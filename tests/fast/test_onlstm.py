@@ -8,7 +8,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.models.modeling_onlstm import cumax
-from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
+from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem, on_device
 from tests.helpers.recurrences import ordered_neurons
 
 
@@ -126,7 +126,7 @@ def test_only_the_gradients_that_are_asked_for_are_needed():
 @pytest.mark.parametrize("implementation", ["reference", "fused"])
 def test_a_gpu_computes_the_same(length, batch_size, num_chunks, chunk_size, padding, implementation):
     problem = make_problem(length, batch_size, num_chunks, chunk_size, padding=padding)
-    on_gpu = Problem(*(None if t is None else t.detach().cuda().requires_grad_(t.requires_grad) for t in problem))
+    on_gpu = on_device(problem, "cuda")
     outputs, expected = ordered_neurons(*on_gpu, implementation), ordered_neurons(*problem, "reference")
     for ours, theirs in zip(outputs, expected, strict=True):
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-10, atol=1e-10)

@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,16 +13,17 @@ import torch
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.fast.onlstm import triton as module
 from onlstm_hf.fast.recurrence.step_graphs import MAX_KEPT, KeptBuffers
+from tests.helpers import onlstm_problems
 from tests.helpers.fast_paths import compile_kernel, run_in_the_interpreter
 from tests.helpers.onlstm_problems import (
     PADDINGS,
     SHAPES,
     STATES,
-    Problem,
     assert_near,
     gradients,
     in_float64,
     make_problem,
+    on_device,
 )
 from tests.helpers.recurrences import ordered_neurons
 from tests.helpers.requirements import library
@@ -89,18 +91,8 @@ def test_it_says_why_it_cannot_run():
         ordered_neurons(*make_problem(1, 1, 1, 1, torch.float32), "triton")
 
 
-def on_gpu(problem):
-    return Problem(*(None if t is None else t.detach().cuda().requires_grad_(t.requires_grad) for t in problem))
-
-
-def check(problem, tolerance=1e-4, **options):
-    """Values and gradients of a problem on the CPU, computed on the GPU, against the reference in float64."""
-    wide, problem = in_float64(problem), on_gpu(problem)
-    expected = ordered_neurons(*wide, "reference")
-    for ours, theirs in zip(ordered_neurons(*problem, "triton", **options), expected, strict=True):
-        assert_near(ours.cpu(), theirs, tolerance)
-    for ours, theirs in zip(gradients(problem, "triton"), gradients(wide, "reference"), strict=True):
-        assert_near(ours.cpu(), theirs, tolerance)
+on_gpu = partial(on_device, device="cuda")
+check = partial(onlstm_problems.check, device="cuda")
 
 
 @pytest.fixture
@@ -230,7 +222,7 @@ class TestOnGPU:
     @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
     def test_it_runs_on_a_device_that_is_not_the_current_one(self):
         problem = make_problem(39, 3, 5, 4, torch.float32)
-        other = Problem(*(None if t is None else t.detach().to("cuda:1").requires_grad_() for t in problem))
+        other = on_device(problem, "cuda:1")
         for ours, theirs in zip(gradients(other, "triton"), gradients(problem, "reference"), strict=True):
             assert_near(ours.cpu(), theirs)
 

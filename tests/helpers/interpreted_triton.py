@@ -4,6 +4,7 @@ and back, whatever the sizes."""
 
 import os
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from onlstm_hf.fast.onlstm import operator as onlstm_module
 from onlstm_hf.fast.onlstm import triton as module
 from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
 from onlstm_hf.fast.recurrence.step_graphs import KeptBuffers
+from tests.helpers import onlstm_problems
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 from tests.helpers.onlstm_problems import assert_near, gradients, in_float64, make_problem
 from tests.helpers.recurrences import ordered_neurons
@@ -26,13 +28,7 @@ def triton_on_the_cpu(monkeypatch):
     monkeypatch.setattr(module, "KEPT", KeptBuffers())
 
 
-def check(problem, tolerance=5e-5, used=(0, 1, 2, 3)):
-    expected = in_float64(problem)
-    for ours, theirs in zip(ordered_neurons(*problem, "triton"), ordered_neurons(*expected, "reference"), strict=True):
-        assert_near(ours, theirs, tolerance)
-    ours, theirs = gradients(problem, "triton", used), gradients(expected, "reference", used)
-    for our_gradient, their_gradient in zip(ours, theirs, strict=True):
-        assert_near(our_gradient, their_gradient, tolerance)
+check = partial(onlstm_problems.check, tolerance=5e-5)
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,10 @@ def in_float64(problem: Problem) -> Problem:
     return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
 
 
+def on_device(problem: Problem, device: str) -> Problem:
+    return Problem(*(None if t is None else t.detach().to(device).requires_grad_(t.requires_grad) for t in problem))
+
+
 def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-4) -> None:
     """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
     assert actual.shape == expected.shape
@@ -65,6 +69,15 @@ def make_mask(padding, length, batch_size):
     if padding == "everywhere":
         real[:, -1] = False
     return real
+
+
+def check(problem: Problem, device: str = "cpu", tolerance: float = 1e-4, used=(0, 1, 2, 3)) -> None:
+    """Values and gradients by Triton on a device, against the reference in float64."""
+    wide, problem = in_float64(problem), on_device(problem, device)
+    for ours, theirs in zip(ordered_neurons(*problem, "triton"), ordered_neurons(*wide, "reference"), strict=True):
+        assert_near(ours, theirs, tolerance)
+    for ours, theirs in zip(gradients(problem, "triton", used), gradients(wide, "reference", used), strict=True):
+        assert_near(ours, theirs, tolerance)
 
 
 SHAPES = pytest.mark.parametrize(
