@@ -16,27 +16,9 @@ _WORTH_A_COPY = 512
 _ROWS_PER_COPY = 512
 
 
-class ProductChecks:
-    """The numbers of threads with which oneDNN's products are right, each found out at its first use.
-
-    A product lacks parts where the system grants fewer threads, as the environment variable `OMP_THREAD_LIMIT` makes
-    it do.
-    """
-
-    def __init__(self):
-        self._answers: dict[int, bool] = {}
-
-    def passes(self, num_threads: int) -> bool:
-        """Returns whether products are right with so many threads, which are those of PyTorch now."""
-        if num_threads not in self._answers:
-            with _disable_current_modes(), torch.inference_mode():
-                left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
-                product = _ONEDNN(left, right, None, "none", [], "")
-                self._answers[num_threads] = torch.allclose(product, left @ right.T, rtol=1e-3)
-        return self._answers[num_threads]
-
-
-_PRODUCT_CHECKS = ProductChecks()
+# By the number of threads whether oneDNN's products are right: they lack parts where the system grants fewer, as the
+# environment variable OMP_THREAD_LIMIT makes it do.
+_PRODUCTS_ARE_RIGHT: dict[int, bool] = {}
 
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
@@ -90,8 +72,18 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
             and is_ordinary(tensor)
             for tensor in tensors
         )
-        and _PRODUCT_CHECKS.passes(torch.get_num_threads())
+        and _products_are_right(torch.get_num_threads())
     )
+
+
+def _products_are_right(num_threads: int) -> bool:
+    """Returns whether oneDNN's products are right with so many threads, which are those of PyTorch now."""
+    if num_threads not in _PRODUCTS_ARE_RIGHT:
+        with _disable_current_modes(), torch.inference_mode():
+            left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
+            product = _ONEDNN(left, right, None, "none", [], "")
+            _PRODUCTS_ARE_RIGHT[num_threads] = torch.allclose(product, left @ right.T, rtol=1e-3)
+    return _PRODUCTS_ARE_RIGHT[num_threads]
 
 
 def is_ordinary(tensor: torch.Tensor) -> bool:

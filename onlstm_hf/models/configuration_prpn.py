@@ -9,7 +9,6 @@ class PRPNConfig(RecurrentConfig):
     Lexicon", ICLR 2018). The defaults are those of the paper's Penn Treebank language model.
 
     Args:
-        vocab_size (`int`, defaults to 10000): Number of words.
         embedding_size (`int`, defaults to 800): Units of the embeddings.
         hidden_size (`int`, defaults to 1200): Units of the parsing network and of every layer of the reading network;
             an even number, as one half of the parsing network's units gives each of its two distances.
@@ -36,31 +35,11 @@ class PRPNConfig(RecurrentConfig):
         prediction_attention (`bool`, defaults to `True`):
             Without it the predict network sees the newest hidden state alone ("- Predict Net Attention").
         initializer_range (`float`, defaults to 0.01): Embeddings are drawn uniformly from `[-range, range]`.
-        num_softmaxes (`int`, defaults to 1):
-            Softmaxes that are mixed to the probabilities of the next word (Yang et al., "Breaking the Softmax
-            Bottleneck", ICLR 2018); the head then reads a last layer of any size.
-        latent_dropout (`float`, defaults to 0.29): Locked dropout of what these softmaxes are computed from.
-        tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
-        use_cache (`bool`, defaults to `True`): Whether the model returns its state.
-        tokenizer_fingerprint (`str`, *optional*):
-            That of the tokenizer that the model was made with, so that another one does not go unnoticed (see
-            `tokenizer_fingerprint` in `utils/tokenizer_check.py`).
-        treebank_preprocessing (`dict`, *optional*):
-            How treebanks are read that the model is scored on, as `Preprocessing.to_dict` in `trees/treebank.py` gives
-            it; by default as in the papers.
+
+    All other fields: see `RecurrentConfig`.
 
     Raises:
         ValueError: if a value is out of its range or two of them contradict each other.
-
-    Example:
-
-    ```python
-    >>> from onlstm_hf import PRPNConfig, PRPNForCausalLM
-
-    >>> config = PRPNConfig(vocab_size=1000, embedding_size=40, hidden_size=60)
-    >>> model = PRPNForCausalLM(config)
-
-    ```
     """
 
     model_type = "prpn"

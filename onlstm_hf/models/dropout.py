@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .heads import IGNORED_LABEL
-from .state import holds_numbers, is_plain, kept_entries, real_tokens, state_dtype
+from .state import RecurrentConfig, holds_numbers, is_plain, kept_entries, real_tokens, state_dtype
 
 
 class LockedDropout(nn.Module):
@@ -92,6 +92,7 @@ def activation_penalties(
     attention_mask: torch.Tensor | None,
     is_stream: bool,
     num_items_in_batch: int | torch.Tensor | None,
+    config: RecurrentConfig,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """AR and TAR of Merity et al. (2018): the mean square of the last layer's output, and that of its changes.
 
@@ -103,6 +104,7 @@ def activation_penalties(
         targets, attention_mask: `[B, T]`, -100 where nothing is predicted; 0 at padding, or `None`.
         is_stream: whether every token predicts a word, those at the ends of rows that of the next chunk.
         num_items_in_batch: divides the sums, as for the loss.
+        config: has the weights of both, `activation_regularization` and `temporal_activation_regularization`.
     """
     dtype = torch.promote_types(dropped.dtype, torch.float32)
     activations, raw = dropped.to(dtype).square(), raw.to(dtype)
@@ -117,7 +119,7 @@ def activation_penalties(
         count = (is_labelled.sum() * activations.shape[-1]).clamp(min=1)
         activation = (activations * is_labelled.unsqueeze(-1)).sum() / count
         change = (changes * pairs.unsqueeze(-1)).sum() / count
-    if num_items_in_batch is None:
-        return activation, change
-    share = is_labelled.sum() / num_items_in_batch
-    return activation * share, change * share
+    if num_items_in_batch is not None:
+        share = is_labelled.sum() / num_items_in_batch
+        activation, change = activation * share, change * share
+    return config.activation_regularization * activation, config.temporal_activation_regularization * change

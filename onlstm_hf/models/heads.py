@@ -1,8 +1,11 @@
-"""Heads of the models: the next token's logits and loss, mixtures of softmaxes, classes of sequences."""
+"""Heads of the models: the next token's logits and loss, mixtures of softmaxes, classes of sequences and of pairs."""
 
 import torch
 from torch import nn
 from torch.nn import functional as F
+from transformers import PreTrainedModel
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.utils import can_return_tuple
 
 from .state import Linear, RecurrentConfig, check_vocabulary, is_plain, real_tokens
 
@@ -12,6 +15,8 @@ except ImportError:
     projected_next_token_loss = None
 
 IGNORED_LABEL = -100
+# A step on a CPU takes longer with more rows, so sequences of similar length run together, in this many groups.
+NUM_LENGTH_GROUPS = 4
 
 
 # Predicting the next token
@@ -23,16 +28,12 @@ def next_token_targets(
     attention_mask: torch.Tensor | None,
     shape: tuple[int, int],
 ) -> torch.Tensor:
-    """The token that should follow each position, -100 where none should.
+    """The token that should follow each position, -100 where none should: after padding, and at the end.
 
     Args:
-        labels: the tokens themselves; what follows padding or the last position becomes -100.
-        shift_labels: labels that are shifted already; they replace `labels`.
+        labels, shift_labels: the tokens themselves, or those that follow; `shift_labels` replace `labels`.
         attention_mask: 0 at padding.
-        shape: `(batch_size, sequence_length)`, that of all of them.
-
-    Raises:
-        ValueError: if the labels are not of that shape.
+        shape: `(batch_size, sequence_length)`, that of all of them, or there is a `ValueError`.
     """
     for name, given in (("labels", labels), ("shift_labels", shift_labels)):
         if given is not None and given.shape != shape:
@@ -49,19 +50,13 @@ def next_token_loss(
     num_items_in_batch: int | torch.Tensor | None = None,
     **others,
 ) -> torch.Tensor:
-    """Mean cross-entropy of predicting the next token, in nats.
+    """Mean cross-entropy of predicting the next token, in nats, in float32 at least; NaN if all labels are ignored.
 
     Args:
         logits: `[B, T, V]`.
-        shift_labels: `[B, T]`, the token that should follow each position; -100 is ignored.
+        shift_labels: `[B, T]`, the token that should follow each position, in the vocabulary; -100 is ignored.
         num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
         others: further arguments of Transformers' loss functions; not used.
-
-    Returns:
-        A scalar in float32 at least; NaN with the gradient 0, as PyTorch's mean of nothing, if all labels are ignored.
-
-    Raises:
-        ValueError: if a label is outside the vocabulary.
     """
     check_vocabulary("labels", shift_labels.where(shift_labels != IGNORED_LABEL, 0), logits.shape[-1])
     labels = shift_labels.reshape(-1).to(logits.device)
@@ -73,7 +68,22 @@ def next_token_loss(
 
 
 class LanguageModelHead:
-    """The decoder of a model that predicts the next word: `lm_head`, and `softmax_mixture` or `None`."""
+    """The decoder of a model that predicts the next word: `lm_head`, and `softmax_mixture` or `None`.
+
+    `forward` takes these arguments beside those of the model without the head:
+
+    Args:
+        labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is ignored,
+            and so is what follows padding.
+        shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should follow
+            token `t`. For streams of text, where the target of a chunk's last token is the next chunk's first.
+        logits_to_keep: compute the logits of the last that many positions only (0: of all).
+        num_items_in_batch: divide the summed loss by this instead of the number of labels (`Trainer` gives it).
+        skip_logits: return no logits, and with the package installed never hold them all, to save memory and time.
+
+    The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called with
+    both the `labels` and the `shift_labels` made of them.
+    """
 
     # The `loss_function` until a user sets another one.
     _loss_function = staticmethod(next_token_loss)
@@ -86,10 +96,7 @@ class LanguageModelHead:
         self.lm_head = Linear(config.embedding_size if is_mixture else config.output_size, config.vocab_size)
 
     def logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Scores of the words, `(batch_size, sequence_length, vocab_size)`, from `last_hidden_state`.
-
-        Up to a constant for each position these are log probabilities; a mixture of softmaxes gives these themselves.
-        """
+        """Scores of the words, `(batch_size, sequence_length, vocab_size)`, from `last_hidden_state`."""
         if self.softmax_mixture is None:
             return self.lm_head(hidden_states)
         return self.softmax_mixture(hidden_states, self.lm_head)
@@ -100,14 +107,18 @@ class LanguageModelHead:
         labels: torch.Tensor | None,
         shift_labels: torch.Tensor | None,
         attention_mask: torch.Tensor | None,
+        logits_to_keep: int | torch.Tensor,
         num_items_in_batch: int | torch.Tensor | None,
         skip_logits: bool,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
         """Logits, targets and cross-entropy of the hidden states `[B, T, H]`; `None` in place of what there is not.
 
-        Without logits the installed package computes the loss in blocks, from the head's weight; a head with hooks,
-        adapters or quantised weights and a loss function of the user's own need the logits.
+        Without logits the installed package computes the loss in blocks. Heads that are not plain `nn.Linear`s, and
+        loss functions of the user, need the logits.
         """
+        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
+        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+        hidden_states = hidden_states[:, kept]
         if labels is None and shift_labels is None:
             if skip_logits:
                 raise ValueError("skip_logits leaves only the loss, which needs labels or shift_labels")
@@ -136,8 +147,7 @@ class LanguageModelHead:
 class SoftmaxMixture(nn.Module):
     """A mixture of softmaxes (Yang, Dai, Salakhutdinov & Cohen 2018).
 
-    With a single softmax the log probabilities of all contexts are, up to a constant for each context, a matrix of a
-    rank that the embedding size bounds. A mixture has no such bound:
+    The embedding size bounds the rank of a single softmax's log probabilities, but not that of a mixture's:
 
         p(x | h) = sum_k prior_k(h) softmax(W tanh(U_k h) + b)_x        prior(h) = softmax(V h)
 
@@ -157,12 +167,7 @@ class SoftmaxMixture(nn.Module):
         return latents.unflatten(-1, (self.num_softmaxes, -1)), _log_softmax(self.prior_projection(hidden_states))
 
     def forward(self, hidden_states: torch.Tensor, head: nn.Module) -> torch.Tensor:
-        """Log probabilities of all words, `[B, T, V]` in float32 at least; one component is held at a time.
-
-        Args:
-            hidden_states: `[B, T, H]`.
-            head: maps `[..., E]` to the scores `[..., V]`.
-        """
+        """Log probabilities of all words, `[B, T, V]` in float32 at least, of states `[B, T, H]`, by the head."""
         latents, log_priors = self.components(hidden_states)
         mixed = None
         for latent, log_prior in zip(latents.unbind(-2), log_priors.unbind(-1), strict=True):
@@ -178,6 +183,54 @@ def _log_softmax(scores: torch.Tensor) -> torch.Tensor:
 # Classifying sequences
 
 
+class SequenceClassifier:
+    """Classes of single sequences: `score`, a linear map of the output of `model` at the last real token."""
+
+    auto_class_name = "AutoModelForSequenceClassification"
+    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
+    accepts_loss_kwargs = False
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, inputs_embeds: as for the model without the head.
+            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
+            input_ids_pair: refused, as this model reads single sequences.
+            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
+                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
+                numbers `(batch_size,)` or `(batch_size, num_labels)`.
+            kwargs: further arguments of the model without the head, and `return_dict`: whether to return a
+                `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
+
+        Raises:
+            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
+        """
+        if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
+            raise ValueError(
+                f"{type(self).__name__} classifies single sequences, and this is a pair: the classes named "
+                "ForSequencePairClassification compare two"
+            )
+        if input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        options = {"use_cache": False} | kwargs | {"return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        loss = None if labels is None else class_loss(self, labels, logits)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.get("attentions")
+        )
+
+
 def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
     """Hidden states `[B, H]` at the last real token of each row of `[B, T, H]`."""
     if attention_mask is None:
@@ -187,15 +240,160 @@ def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor 
     return hidden_states[torch.arange(last.shape[0], device=last.device), last]
 
 
-def class_labels(labels: torch.Tensor) -> torch.Tensor:
-    """Classes of any integer type as 64-bit integers, as losses need them; numbers of regression as they are."""
-    return labels if labels.is_floating_point() else labels.long()
+def class_loss(model: PreTrainedModel, labels: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
+    """The loss that `config.problem_type` names, of logits `[B, num_labels]`; classes may be of any integer type."""
+    labels = labels if labels.is_floating_point() else labels.long()
+    return model.loss_function(labels=labels, pooled_logits=logits.float(), config=model.config)
 
 
-def refuse_pair(model: nn.Module, input_ids_pair: torch.Tensor | None, token_type_ids: torch.Tensor | None) -> None:
-    """Raises a `ValueError` if a classifier of single sequences is given a pair."""
-    if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
-        raise ValueError(
-            f"{type(model).__name__} classifies single sequences, and this is a pair: the classes named "
-            "ForSequencePairClassification compare two"
+# Classifying pairs of sequences, as for logical inference
+
+
+class PairClassifier(nn.Module):
+    """Compares the encodings `u` and `v` `[B, H]` of two sequences: one hidden layer over [u; v; u * v; |u - v|].
+
+    Raises:
+        ValueError: if the configuration asks for anything but single-label classification.
+    """
+
+    def __init__(self, size: int, config: RecurrentConfig):
+        if config.problem_type not in (None, "single_label_classification") or config.num_labels < 2:
+            raise ValueError(
+                "a classifier of pairs gives each pair one of two labels or more, and cannot do "
+                f"problem_type={config.problem_type!r} with num_labels={config.num_labels}"
+            )
+        super().__init__()
+        self.dropout = nn.Dropout(config.classifier_dropout)
+        self.hidden = nn.Linear(4 * size, size)
+        self.output = nn.Linear(size, config.num_labels)
+
+    def forward(self, left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+        """`left` and `right` `[B, H]` to logits `[B, num_labels]`."""
+        features = torch.cat([left, right, left * right, (left - right).abs()], dim=-1)
+        return self.output(self.dropout(F.elu(self.hidden(self.dropout(features)))))
+
+
+def classification_loss(labels: torch.Tensor, pooled_logits: torch.Tensor, **others) -> torch.Tensor:
+    """Mean cross-entropy of labels `[B]` and logits `[B, num_labels]`; takes the arguments of Transformers' losses."""
+    return F.cross_entropy(pooled_logits.float(), labels.long())
+
+
+class SequencePairClassifier:
+    """Classes of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them."""
+
+    auto_class_name = "AutoModelForSequenceClassification"
+    takes_pairs = True
+    _loss_function = staticmethod(classification_loss)
+
+    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        """The last outputs `[N, H]` of sequences `[N, T]`, on a CPU computed in groups of similar length."""
+
+        def last_outputs(ids, mask):  # padding leaves them as they are
+            outputs = self.model(ids, attention_mask=mask, use_cache=False, return_dict=True)
+            return outputs.last_hidden_state[:, -1]
+
+        if attention_mask is None or input_ids.device.type != "cpu" or torch.compiler.is_compiling():
+            return last_outputs(input_ids, attention_mask)
+        attention_mask = real_tokens(attention_mask, input_ids.shape, input_ids.device)
+        order = attention_mask.sum(dim=1).argsort()
+        encodings = []
+        for rows in order.chunk(NUM_LENGTH_GROUPS):
+            mask = attention_mask[rows]
+            # Columns that are padding in all these rows are left out, and the mask where no padding is left.
+            used = mask.any(dim=0)
+            used[:1] |= ~used.any()
+            mask = mask[:, used]
+            encodings.append(last_outputs(input_ids[rows][:, used], None if mask.all() else mask))
+        return torch.cat(encodings)[order.argsort()]
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        attention_mask_pair: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
+            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
+
+        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
+
+        Raises:
+            ValueError: if a side is missing, or the inputs do not fit together.
+        """
+        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
+        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
+        left, right = self.encode(*both).unflatten(0, (2, -1))
+        logits, loss = self.classifier(left, right), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def stacked_sides(
+    input_ids: torch.LongTensor | None,
+    attention_mask: torch.Tensor | None,
+    input_ids_pair: torch.LongTensor | None,
+    attention_mask_pair: torch.Tensor | None,
+    token_type_ids: torch.LongTensor | None,
+) -> tuple[torch.LongTensor, torch.Tensor | None]:
+    """Ids and masks of both sides of pairs below each other, `[2 * B, T]`; no mask where nothing is padded.
+
+    Args:
+        input_ids, attention_mask: `[B, T]`, the first sequence of every pair, or both with `token_type_ids`.
+        input_ids_pair, attention_mask_pair: `[B, T']`, the second sequences.
+        token_type_ids: `[B, T]`, 0 at the tokens of the first sequence and 1 at those of the second.
+
+    Raises:
+        ValueError: if a side is missing, or the inputs do not fit together.
+    """
+    if input_ids is not None and input_ids_pair is None and token_type_ids is not None:
+        (input_ids, attention_mask), (input_ids_pair, attention_mask_pair) = _split_sides(
+            input_ids, attention_mask, token_type_ids
         )
+    if input_ids is None or input_ids_pair is None:
+        raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or both joined, token_type_ids")
+    if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or input_ids.shape[0] != input_ids_pair.shape[0]:
+        raise ValueError(
+            "input_ids and input_ids_pair must be [batch_size, sequence_length] with the same batch_size, not "
+            f"{list(input_ids.shape)} and {list(input_ids_pair.shape)}"
+        )
+    sides = (input_ids, attention_mask), (input_ids_pair, attention_mask_pair)
+    length = max(ids.shape[1] for ids, _ in sides)
+    all_ids, all_masks = [], []
+    for ids, mask in sides:
+        if mask is not None and mask.shape != ids.shape:
+            raise ValueError(f"a mask must have the shape of its input, {list(ids.shape)}, not {list(mask.shape)}")
+        missing = (0, length - ids.shape[1])
+        all_ids.append(F.pad(ids, missing))
+        all_masks.append(F.pad(torch.ones_like(ids) if mask is None else mask, missing))
+    is_padded = any(mask is not None or ids.shape[1] < length for ids, mask in sides)
+    return torch.cat(all_ids), torch.cat(all_masks) if is_padded else None
+
+
+def _split_sides(
+    input_ids: torch.LongTensor, attention_mask: torch.Tensor | None, token_type_ids: torch.LongTensor
+) -> list[tuple[torch.LongTensor, torch.Tensor]]:
+    """Ids and masks of both sides of joined pairs, padded on the right."""
+    mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
+    if not input_ids.shape == mask.shape == token_type_ids.shape:
+        raise ValueError(
+            f"attention_mask and token_type_ids must have the shape of input_ids, {list(input_ids.shape)}, not "
+            f"{list(mask.shape)} and {list(token_type_ids.shape)}"
+        )
+    mask, sides = real_tokens(mask, input_ids.shape, input_ids.device), []
+    for side in (0, 1):
+        is_on_side = mask & (token_type_ids == side)
+        lengths = is_on_side.sum(dim=1)
+        if not lengths.all():
+            raise ValueError(
+                f"pair {lengths.argmin().item()} has no tokens of type {side}: a pair needs both sequences"
+            )
+        order = is_on_side.int().argsort(dim=1, descending=True, stable=True)[:, : lengths.max()]
+        sides.append((input_ids.gather(1, order), is_on_side.gather(1, order)))
+    return sides

@@ -10,21 +10,12 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
-from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_onlstm import ONLSTMConfig
 from .dropout import LockedDropout, activation_penalties, dropped_words, recurrent_map
-from .heads import LanguageModelHead, class_labels, last_real_outputs, refuse_pair
-from .pairs import (
-    PairClassifier,
-    SequencePairClassificationOutput,
-    check_classes,
-    classification_loss,
-    encode_by_length,
-    stacked_sides,
-)
+from .heads import LanguageModelHead, PairClassifier, SequenceClassifier, SequencePairClassifier
 from .state import (
     LOOPS,
     RecurrentGenerationMixin,
@@ -143,13 +134,9 @@ def ordered_neurons(
 
 
 class ONLSTMLayer(nn.Module):
-    """One layer of ordered neurons, with drop-connect on its hidden-to-hidden weight.
+    """One layer of ordered neurons, with drop-connect on its hidden-to-hidden weight."""
 
-    Attributes:
-        implementations: names that `set_implementation` knows; the fast paths are there with the installed package.
-        implementation: `"auto"`, or one of them.
-    """
-
+    # The names that `set_implementation` knows; the fast paths are there with the installed package.
     implementations = ("auto", *LOOPS, *(fast.PATHS if fast else ()))
     implementation = "auto"
 
@@ -368,11 +355,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
 
 
 class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, RecurrentGenerationMixin):
-    """An ON-LSTM that predicts the next word, and shows the constituency tree that it found on the way.
-
-    `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
-    state has not seen: with the whole sequence its beginning would be read twice.
-    """
+    """An ON-LSTM that predicts the next word, and shows the constituency tree that it found on the way."""
 
     auto_class_name = "AutoModelForCausalLM"
     model_class: type[ONLSTMModel] = ONLSTMModel  # another cell names its own here
@@ -401,58 +384,34 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         r"""
         Args:
             input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `ONLSTMModel`.
-            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
-                ignored, and so is what follows padding.
-            logits_to_keep: compute the logits of the last that many positions only (0: of all).
-            num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
-                when it accumulates gradients).
-            skip_logits: compute the loss without returning logits, or ever holding them all where the package is
-                installed: for training loops, less memory and time.
-            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
-                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
-                first.
-            kwargs: further arguments of `ONLSTMModel`, such as `output_distances`, and `return_dict`: whether to
-                return an `ONLSTMCausalLMOutput` (default) or a tuple of what is not `None`.
-
-        The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called
-        with both the `labels` and the `shift_labels` made of them.
-
-        Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
+            kwargs: further arguments of `ONLSTMModel`, and `return_dict`: whether to return an `ONLSTMCausalLMOutput`
+                (default) or a tuple of what is not `None`.
         """
         # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
         shift_labels = kwargs.pop("shift_labels", None)
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
-        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        hidden_states = outputs.last_hidden_state[:, kept]
+        hidden_states = outputs.last_hidden_state
         logits, targets, cross_entropy = self.predict(
-            hidden_states, labels, shift_labels, attention_mask, num_items_in_batch, skip_logits
+            hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
         )
-        loss, activation_penalty, temporal_activation_penalty = cross_entropy, None, None
+        loss, penalties = cross_entropy, (None, None)
         if loss is not None and self.training:
             is_stream = shift_labels is not None and attention_mask is None
+            raw, config = outputs.raw_last_hidden_state, self.config
             penalties = activation_penalties(
-                outputs.last_hidden_state,
-                outputs.raw_last_hidden_state,
-                targets,
-                attention_mask,
-                is_stream,
-                num_items_in_batch,
+                hidden_states, raw, targets, attention_mask, is_stream, num_items_in_batch, config
             )
-            activation_penalty = self.config.activation_regularization * penalties[0]
-            temporal_activation_penalty = self.config.temporal_activation_regularization * penalties[1]
-            loss = loss + activation_penalty + temporal_activation_penalty
+            loss = loss + penalties[0] + penalties[1]
         return ONLSTMCausalLMOutput(
             loss=loss,
             logits=logits,
             state=outputs.state,
             hidden_states=outputs.hidden_states,
             cross_entropy=cross_entropy,
-            activation_penalty=activation_penalty,
-            temporal_activation_penalty=temporal_activation_penalty,
+            activation_penalty=penalties[0],
+            temporal_activation_penalty=penalties[1],
             forget_distances=outputs.forget_distances,
             input_distances=outputs.input_distances,
         )
@@ -493,12 +452,8 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         return output.forget_distances
 
 
-class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel):
+class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads both sequences of a pair, and a classifier that compares the outputs at their ends."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
-    takes_pairs = True
-    _loss_function = staticmethod(classification_loss)
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
@@ -506,83 +461,16 @@ class ONLSTMForSequencePairClassification(ONLSTMPreTrainedModel):
         self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
 
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """The last outputs `(num_sequences, size)`. Padding leaves them as they are."""
-        outputs = self.model(input_ids, attention_mask=attention_mask, use_cache=False, return_dict=True)
-        return outputs.last_hidden_state[:, -1]
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        attention_mask_pair: torch.Tensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        labels: torch.LongTensor | None = None,
-    ) -> SequencePairClassificationOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-
-        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
-        """
-        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
-        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
-        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            check_classes(labels, len(input_ids), self.config.num_labels)
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequencePairClassificationOutput(loss=loss, logits=logits)
-
 
 # Below the classifier of pairs: the code of a checkpoint names the last class of each Auto class.
-class ONLSTMForSequenceClassification(ONLSTMPreTrainedModel):
+class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads one sequence, and a linear map that classifies the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
-    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
-    accepts_loss_kwargs = False
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.model = ONLSTMModel(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
         self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs,
-    ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds: see `ONLSTMModel`. Without a mask every token counts as real.
-            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
-            input_ids_pair: refused, as this model reads single sequences.
-            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
-                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
-                numbers `(batch_size,)` or `(batch_size, num_labels)`.
-            kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
-                whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
-        """
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
-        logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
-        if labels is not None:
-            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
-        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
 # Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.

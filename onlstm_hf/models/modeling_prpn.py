@@ -14,12 +14,11 @@ import torch
 from torch import distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
-from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
-from .heads import LanguageModelHead, class_labels, last_real_outputs, refuse_pair
+from .heads import LanguageModelHead, SequenceClassifier
 from .state import (
     LOOPS,
     Linear,
@@ -130,8 +129,7 @@ class PRPNState(ModelState):
 
     Attributes:
         lookback: `[B, lookback, E]`, the last words' embeddings before dropout; 0 before the start of the text.
-        distances: `[B, S]`, the last words' syntactic distances, newest last; infinite before the start of the text,
-            so that the slots of memories that there are not stay closed.
+        distances: `[B, S]`, the last words' syntactic distances, newest last; infinite before the start of the text.
         memories: for each layer of the reading network the hidden and the cell states of the last steps, each
             `[B, S, H]`, newest last. The predict network attends to those of the last layer.
     """
@@ -185,13 +183,11 @@ class PRPNCausalLMOutput(ModelOutput):
     Output of `PRPNForCausalLM`.
 
     Args:
-        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
+        loss, cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned when labels are given):
             Mean cross-entropy in nats.
         logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
             Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
         state, hidden_states, attentions, distances, memory_gates: see `PRPNModelOutput`.
-        cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
-            The loss.
     """  # noqa: E501
 
     loss: torch.FloatTensor | None = None
@@ -208,7 +204,7 @@ class PRPNCausalLMOutput(ModelOutput):
 
 
 class ElementDropout(nn.Module):
-    """Ordinary dropout, another mask for every step: `torch.nn.Dropout` with a `mask` of its own."""
+    """Ordinary dropout, another mask for every step."""
 
     def __init__(self, probability: float):
         super().__init__()
@@ -229,8 +225,7 @@ class ElementDropout(nn.Module):
 class DeviationNorm(nn.Module):
     """Layer normalisation as the authors of the PRPN have it: by the unbiased standard deviation, plus a constant.
 
-    The constant is added to the standard deviation, not to the variance as in `torch.nn.LayerNorm`. The difference
-    shows where a layer's values are nearly equal, as those of an LSTM's cell after its first words.
+    `torch.nn.LayerNorm` adds the constant to the variance. The difference shows where values are nearly equal.
     """
 
     def __init__(self, size: int):
@@ -247,10 +242,9 @@ class DeviationNorm(nn.Module):
 
 
 class MaskedBatchNorm(nn.Module):
-    """Normalises each channel by its mean and variance over the real positions of the whole batch.
+    """Normalises each channel by its mean and variance over the real positions of the whole batch, of all processes.
 
-    In training the statistics are those of the batch, over all processes where `torch.distributed` is initialised, and
-    a running mean of them is kept; in evaluation they are that running mean, so that rows do not depend on each other.
+    In evaluation these are running means of training's, so that rows do not depend on each other.
     """
 
     momentum, epsilon = 0.1, 1e-5
@@ -263,43 +257,34 @@ class MaskedBatchNorm(nn.Module):
         self.register_buffer("running_var", torch.ones(num_channels))
 
     def forward(self, inputs: torch.Tensor, mask: torch.Tensor | None = None) -> torch.Tensor:
-        """Normalises `inputs`; half precision is computed in float32.
-
-        Args:
-            inputs: `[B, C]` or `[B, C, T]`.
-            mask: optional booleans, `[B]` or `[B, T]`, `False` at positions that do not count.
-        """
+        """Normalises `inputs` `[B, C]` or `[B, C, T]`, in float32 or better; `mask` `[B]` or `[B, T]`, or `None`."""
         values = inputs.to(torch.promote_types(inputs.dtype, torch.float32))
-        if not self.training:
-            return self._normalized(values, self.running_mean, self.running_var).to(inputs.dtype)
-        is_plain = mask is None and not _is_distributed()
-        # PyTorch's function is faster, but refuses a single position, and weights of another dtype than the values.
-        if is_plain and values.numel() > values.shape[1] and values.dtype == self.weight.dtype:
-            moments = self.running_mean, self.running_var
-            outputs = F.batch_norm(values, *moments, self.weight, self.bias, True, self.momentum, self.epsilon)
-            return outputs.to(inputs.dtype)
-        mean, variance, count = _statistics(values, mask)
+        mean, variance = self.running_mean, self.running_var
+        if self.training:
+            is_plain = mask is None and not _is_distributed()
+            # PyTorch's function is faster, but refuses a single position, and weights of another dtype.
+            if is_plain and values.numel() > values.shape[1] and values.dtype == self.weight.dtype:
+                options = self.weight, self.bias, True, self.momentum, self.epsilon
+                return F.batch_norm(values, mean, variance, *options).to(inputs.dtype)
+            mean, variance = self._statistics(values, mask)
+        mean, variance, weight, bias = (tensor.to(values.dtype) for tensor in (mean, variance, self.weight, self.bias))
+        scale = weight * torch.rsqrt(variance + self.epsilon)
+        shape = (-1,) + (1,) * (values.dim() - 2)
+        return torch.addcmul((bias - mean * scale).view(shape), values, scale.view(shape)).to(inputs.dtype)
+
+    def _statistics(self, values: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and biased variance `[C]` over the real positions of all processes, which the running means follow."""
+        dimensions = [dimension for dimension in range(values.dim()) if dimension != 1]
+        real = torch.ones_like(values[:, :1]) if mask is None else mask.unsqueeze(1).to(values.dtype)
+        count = _sum_over_processes(real.sum()).clamp(min=1)
+        mean = _sum_over_processes((values * real).sum(dimensions)) / count
+        centred = (values - mean.view((-1,) + (1,) * (values.dim() - 2))) * real
+        variance = _sum_over_processes(centred.square().sum(dimensions)) / count
         with torch.no_grad():
             self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum)
             unbiased = variance * (count / (count - 1).clamp(min=1))
             self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum)
-        return self._normalized(values, mean, variance).to(inputs.dtype)
-
-    def _normalized(self, values: torch.Tensor, mean: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
-        mean, variance, weight, bias = (tensor.to(values.dtype) for tensor in (mean, variance, self.weight, self.bias))
-        scale = weight * torch.rsqrt(variance + self.epsilon)
-        shape = (-1,) + (1,) * (values.dim() - 2)
-        return torch.addcmul((bias - mean * scale).view(shape), values, scale.view(shape))
-
-
-def _statistics(inputs: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Mean and biased variance `[C]` over the real positions of all processes, and how many these are."""
-    dimensions = [dimension for dimension in range(inputs.dim()) if dimension != 1]
-    real = torch.ones_like(inputs[:, :1]) if mask is None else mask.unsqueeze(1).to(inputs.dtype)
-    count = _sum_over_processes(real.sum()).clamp(min=1)
-    mean = _sum_over_processes((inputs * real).sum(dimensions)) / count
-    centred = (inputs - mean.view((-1,) + (1,) * (inputs.dim() - 2))) * real
-    return mean, _sum_over_processes(centred.square().sum(dimensions)) / count, count
+        return mean, variance
 
 
 def _is_distributed() -> bool:
@@ -318,9 +303,8 @@ def _sum_over_processes(values: torch.Tensor) -> torch.Tensor:
 class Padding:
     """Padding of a batch: moves it to the end of every row, where it changes nothing, and back again.
 
-    Attributes:
-        given_mask: `[B, T]` booleans, `False` at padding, or `None` where there is none.
-        mask: the same with the padding at the end.
+    Args:
+        mask: `[B, T]` booleans, `False` at padding, or `None`. The attribute `mask` has the padding at the end.
     """
 
     def __init__(self, mask: torch.Tensor | None):
@@ -340,10 +324,9 @@ class Padding:
         return tensor if self.mask is None else _taken(tensor, self.order)
 
     def back(self, tensor: torch.Tensor) -> torch.Tensor:
-        """`[B, T, ...]` with every token's entry where it was; padding has that of the last real token before it.
+        """`[B, T, ...]` with every token's entry where it was.
 
-        So the last position has what follows the row, whichever side the padding is on. Padding before the first real
-        token has that token's entry.
+        Padding has the entry of the last real token before it, so that the last position has what follows the row.
         """
         return tensor if self.mask is None else _taken(tensor, self.newest)
 
@@ -370,10 +353,7 @@ def _taken(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
 
 def step_map(projection: nn.Module, inputs: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The function that applies a projection at every step, in the precision of the states where it is plain.
-
-    Any other module is called: one with hooks, an adapter, quantised or offloaded weights.
-    """
+    """The function that applies a projection at every step, in the precision of the states where it is plain."""
     dtype = state_dtype(inputs)
     if not is_plain(projection):
         return lambda hidden: projection(hidden.to(inputs.dtype)).to(dtype)
@@ -391,8 +371,8 @@ class PreciseConv1d(nn.Conv1d):
 class ParsingNetwork(nn.Module):
     """Reads the syntactic distances off a word and the words before it (the paper's section "Parsing Network").
 
-    Two layers of convolution give two distances a step: `d_t`, that of the word, and `d'_{t+1}`, what the distance of
-    the next word is expected to be. Each comes from its half of the units in between.
+    Two layers of convolution give two distances a step, each from its half of the units: `d_t`, that of the word, and
+    `d'_{t+1}`, what the distance of the next word is expected to be.
     """
 
     def __init__(self, config: PRPNConfig):
@@ -408,8 +388,7 @@ class ParsingNetwork(nn.Module):
         """Distances `d_t` and `d'_{t+1}`, each `[B, T]`, in float32 or better.
 
         Args:
-            embeddings: `[B, T, E]`.
-            lookback: `[B, lookback, E]`, the embeddings before them.
+            embeddings, lookback: `[B, T, E]`, and `[B, lookback, E]`, those of the words before them.
             mask: `[B, T]` booleans, `False` at padding, or `None`.
         """
         inputs = self.dropout(torch.cat([lookback.to(embeddings.dtype), embeddings], dim=1)).transpose(1, 2)
@@ -441,13 +420,9 @@ class ReadingLayerOutput(NamedTuple):
 
 
 class ReadingLayer(nn.Module):
-    """One layer of the reading network: an LSTM that goes on from what it attends to among its memories.
+    """One layer of the reading network: an LSTM that goes on from what it attends to among its memories."""
 
-    Attributes:
-        implementations: names that `set_implementation` knows; the fast paths are there with the installed package.
-        implementation: `"auto"`, or one of them.
-    """
-
+    # The names that `set_implementation` knows; the fast paths are there with the installed package.
     implementations = ("auto", *LOOPS, *(fast.PATHS if fast else ()))
     implementation = "auto"
 
@@ -474,8 +449,7 @@ class ReadingLayer(nn.Module):
 
         Args:
             inputs: `[B, T, input_size]`, padding at the end.
-            hidden_memories: `[B, S, H]`, the hidden states of the steps before, newest last.
-            cell_memories: `[B, S, H]`, their cell states.
+            hidden_memories, cell_memories: `[B, S, H]`, the states of the steps before, newest last.
             gates: `[B, T, S]`, how far each memory is open, oldest first.
         """
         input_gates = self.input_norm(self.input_projection(self.input_dropout(inputs)))
@@ -495,10 +469,9 @@ class ReadingLayer(nn.Module):
         masks = newest_keep, key_keep, summary_keep
         projections = [self.recurrent_projection, *([self.key_projection] if self.has_attention else [])]
         is_plain_layer = is_plain(*projections) and has_no_hooks(self.recurrent_norm, self.cell_norm)
-        if fast is not None and is_plain_layer and self.implementation not in LOOPS:
-            return ReadingLayerOutput(*self.run_fast(input_gates, key_inputs, *tensors, *masks))
-        run = LOOPS.get(self.implementation, loop)
-        return ReadingLayerOutput(*self.run_loop(input_gates, key_inputs, *tensors, *masks, run))
+        is_fast = fast is not None and is_plain_layer and self.implementation not in LOOPS
+        run = self.run_fast if is_fast else self.run_loop
+        return ReadingLayerOutput(*run(input_gates, key_inputs, *tensors, *masks))
 
     def read_step(
         self, input_gates: torch.Tensor, recurrent_gates: torch.Tensor, summary_cell: torch.Tensor
@@ -528,12 +501,10 @@ class ReadingLayer(nn.Module):
         newest_keep: torch.Tensor | None,
         key_keep: torch.Tensor | None,
         summary_keep: torch.Tensor | None,
-        loop: Callable,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """The recurrence: one step after the other, differentiated by autograd; the fields of a `ReadingLayerOutput`.
 
-        These are the authors' operations in the authors' order, newest memory first. In float32 their numbers are met
-        bit by bit where matrix products add up as on the authors' side.
+        These are the authors' operations in their order: in float32, where matrix products add up alike, bit by bit.
 
         Args:
             input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input.
@@ -541,7 +512,6 @@ class ReadingLayer(nn.Module):
             gates, hidden_memories, cell_memories: see `forward`.
             newest_keep, key_keep: `[B, T, H]`, dropout masks of the newest hidden state in the key, and of the key.
             summary_keep: `[H]`, dropout mask of the summarised hidden state, one for all steps and rows.
-            loop: `loop` or `scan` of `state.py`.
         """
         recurrent_gates = step_map(self.recurrent_projection, key_inputs)
         key_map = step_map(self.key_projection, key_inputs) if self.has_attention else None
@@ -572,7 +542,7 @@ class ReadingLayer(nn.Module):
         windows = hidden_memories.flip(1), cell_memories.flip(1)
         sequences = input_gates, key_inputs if self.has_attention else None, gates.flip(-1), newest_keep, key_keep
         time_first = tuple(None if entries is None else entries.transpose(0, 1) for entries in sequences)
-        _, outputs = loop(step, windows, time_first)
+        _, outputs = LOOPS.get(self.implementation, loop)(step, windows, time_first)
         hiddens, cells, attentions = (output.transpose(0, 1) for output in outputs)
         hiddens, cells = torch.cat([hidden_memories, hiddens], dim=1), torch.cat([cell_memories, cells], dim=1)
         return hiddens, cells, attentions.flip(-1).detach()
@@ -632,8 +602,7 @@ class PredictNetwork(nn.Module):
         """Returns the decoder's input, `[B, T, E]`, and the attentions `[B, T, S]`, oldest memory first.
 
         Args:
-            hidden: `[B, T, H]`, output of the reading network.
-            tape: `[B, S + T, H]`, the same with the memories before it.
+            hidden, tape: `[B, T, H]`, output of the reading network, and `[B, S + T, H]`, with the memories before it.
             gates: `[B, T, S]`, how far each memory is open to the next word, oldest first.
             mask: `[B, T]` booleans, `False` at padding, or `None`.
         """
@@ -684,12 +653,9 @@ class PRPNModel(PRPNPreTrainedModel):
         super().__init__(config)
         self.embeddings = nn.Embedding(config.vocab_size, config.embedding_size)
         self.parsing_network = ParsingNetwork(config) if config.parsing_network else None
-        self.reading_network = nn.ModuleList(
-            ReadingLayer(config, config.hidden_size, config.input_dropout)
-            if layer
-            else ReadingLayer(config, config.embedding_size, config.output_dropout)
-            for layer in range(config.num_hidden_layers)
-        )
+        first, other = (config.embedding_size, config.output_dropout), (config.hidden_size, config.input_dropout)
+        inputs = [first, *[other] * (config.num_hidden_layers - 1)]
+        self.reading_network = nn.ModuleList(ReadingLayer(config, *size_and_dropout) for size_and_dropout in inputs)
         self.predict_network = PredictNetwork(config)
         self.output_dropout = ElementDropout(config.output_dropout)
         self.post_init()
@@ -794,12 +760,7 @@ class PRPNModel(PRPNPreTrainedModel):
     def find_structure(
         self, embeddings: torch.Tensor, state: PRPNState, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Runs the parsing network, and opens the memories to the other two.
-
-        Args:
-            embeddings: `[B, T, E]`, padding at the end.
-            state: where to go on from.
-            mask: `[B, T]` booleans, `False` at padding, or `None`.
+        """Runs the parsing network on `embeddings` `[B, T, E]`, and opens the memories to the other two networks.
 
         Returns:
             `[B, S + T]`, the syntactic distances of the state, then those of the words; and how far each memory is
@@ -825,11 +786,7 @@ class PRPNModel(PRPNPreTrainedModel):
 
 
 class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, RecurrentGenerationMixin):
-    """A PRPN that predicts the next word, and shows the constituency tree that it found on the way.
-
-    `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
-    state has not seen: with the whole sequence its beginning would be read twice.
-    """
+    """A PRPN that predicts the next word, and shows the constituency tree that it found on the way."""
 
     auto_class_name = "AutoModelForCausalLM"
 
@@ -857,35 +814,17 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         r"""
         Args:
             input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `PRPNModel`.
-            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
-                ignored, and so is what follows padding.
-            logits_to_keep: compute the logits of the last that many positions only (0: of all).
-            num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
-                when it accumulates gradients).
-            skip_logits: compute the loss without returning logits, or ever holding them all where the package is
-                installed: for training loops, less memory and time.
-            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
-                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
-                first.
-            kwargs: further arguments of `PRPNModel`, such as `output_distances` and `output_attentions`, and
-                `return_dict`: whether to return a `PRPNCausalLMOutput` (default) or a tuple of what is not `None`.
-
-        The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called
-        with both the `labels` and the `shift_labels` made of them.
-
-        Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
+            kwargs: further arguments of `PRPNModel`, and `return_dict`: whether to return a `PRPNCausalLMOutput`
+                (default) or a tuple of what is not `None`.
         """
         # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
         shift_labels = kwargs.pop("shift_labels", None)
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
-        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        hidden_states = outputs.last_hidden_state[:, kept]
+        hidden_states = outputs.last_hidden_state
         logits, _, cross_entropy = self.predict(
-            hidden_states, labels, shift_labels, attention_mask, num_items_in_batch, skip_logits
+            hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
         )
         return PRPNCausalLMOutput(
             loss=cross_entropy,
@@ -907,12 +846,8 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         """Returns the constituency trees that the model induces; arguments as for `ParsingMixin.parse`, and:
 
         Args:
-            hard: make the trees of the gates at infinite temperature, the `branching_bias` `"ranges"`. A word's gate
-                is then open to the words back to the last one with a larger distance, and to no others; these
-                dependency ranges never overlap in part (the paper's appendix).
-
-        Raises:
-            ValueError: as there, or if `hard` meets another `branching_bias`.
+            hard: make the trees of the gates at infinite temperature, the `branching_bias` `"ranges"`: a word's gate
+                is open to the words back to the last one with a larger distance (the paper's appendix).
         """
         if hard and options.setdefault("branching_bias", "ranges") != "ranges":
             raise ValueError(
@@ -927,25 +862,15 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         state: PRPNState | ParsingState | None = None,
         layer: int | None = None,
     ) -> tuple[torch.Tensor, ParsingState]:
-        """The distances that `parse` builds trees from; only the parsing network is run.
+        """The distances that `parse` builds trees from, `[B, T]`, 0 at padding, and the state to go on from.
 
-        Args:
-            input_ids, attention_mask, state: see `PRPNModel`.
-            layer: `None`, as one parsing network serves all layers.
-
-        Returns:
-            The distances `(batch_size, sequence_length)`, 0 at padding, and the state to go on from.
-
-        Raises:
-            ValueError: if a layer is given, or the model has no parsing network.
+        Only the parsing network is run. A given `layer`, and a model without that network, are a `ValueError`.
         """
         model = self.model
         if model.parsing_network is None:
             raise ValueError("this PRPN induces no trees: it has no parsing network (parsing_network=False)")
         if layer is not None:
-            raise ValueError(
-                f"layer {layer} has no distances of its own: a PRPN has one parsing network; leave it out"
-            )
+            raise ValueError(f"layer {layer} has no distances of its own: a PRPN has one parsing network")
         check_inputs(model.embeddings, input_ids, None)
         embeddings = model.embeddings(input_ids)
         padding = Padding(real_tokens(attention_mask, input_ids.shape, embeddings.device))
@@ -962,52 +887,14 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         return output.distances.unsqueeze(0)
 
 
-class PRPNForSequenceClassification(PRPNPreTrainedModel):
+class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
     """A PRPN that reads one sequence, and a linear map that classifies the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
-    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
-    accepts_loss_kwargs = False
 
     def __init__(self, config: PRPNConfig):
         super().__init__(config)
         self.model = PRPNModel(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
         self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs,
-    ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds: see `PRPNModel`. Without a mask every token counts as real.
-            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
-            input_ids_pair: refused, as this model reads single sequences.
-            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
-                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
-                numbers `(batch_size,)` or `(batch_size, num_labels)`.
-            kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
-                whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
-        """
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
-        logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
-        if labels is not None:
-            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
-        )
 
 
 # Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.

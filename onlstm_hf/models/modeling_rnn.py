@@ -12,21 +12,12 @@ from typing import NamedTuple
 import torch
 from torch import nn
 from transformers import initialization as init
-from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_rnn import RNNConfig
 from .dropout import LockedDropout, activation_penalties, drop_connect, dropped_words, recurrent_map
-from .heads import LanguageModelHead, class_labels, last_real_outputs, refuse_pair
-from .pairs import (
-    PairClassifier,
-    SequencePairClassificationOutput,
-    check_classes,
-    classification_loss,
-    encode_by_length,
-    stacked_sides,
-)
+from .heads import LanguageModelHead, PairClassifier, SequenceClassifier, SequencePairClassifier
 from .state import (
     LOOPS,
     RecurrentGenerationMixin,
@@ -99,11 +90,8 @@ class RNNLayerOutput(NamedTuple):
 class RNNLayer(nn.Module):
     """One recurrent layer, with drop-connect on its hidden-to-hidden weight.
 
-    The rows of the two projections are the gates as in `torch.nn.LSTM` and `torch.nn.GRU`.
-
-    Attributes:
-        implementations: names that `set_implementation` knows.
-        implementation: `"auto"`, PyTorch's kernels where both projections are plain, or one of them.
+    The rows of the two projections are the gates as in `torch.nn.LSTM` and `torch.nn.GRU`. With `"auto"` PyTorch's
+    kernels run where both projections are plain.
     """
 
     implementations = ("auto", *LOOPS)
@@ -212,19 +200,15 @@ def in_one_buffer(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 @dataclass
 class RNNModelOutput(ModelOutput):
     r"""
-    Output of `RNNModel`.
+    Output of `RNNModel`, as for the ON-LSTM. Sequences are `(batch_size, sequence_length, size)`.
 
     Args:
-        last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`):
-            Output of the last layer, after the output dropout; the input of the head.
-        state (`RecurrentState`, *optional*, returned when `use_cache=True`):
-            Hidden and cell state of every layer after the last real token of every row.
-        hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
-            The embedded input, then the output of every layer before dropout, each
-            `(batch_size, sequence_length, size)`.
-        raw_last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`, *optional*, returned in training mode):
-            Output of the last layer before the output dropout, which the temporal activation penalty looks at.
-    """  # noqa: E501
+        last_hidden_state: output of the last layer, after the output dropout; the input of the head.
+        state (returned when `use_cache=True`): hidden and cell state of every layer after the last real token.
+        hidden_states (returned when `output_hidden_states=True`): the embedded input, then the output of every layer
+            before dropout.
+        raw_last_hidden_state (returned in training mode): output of the last layer before the output dropout.
+    """
 
     last_hidden_state: torch.FloatTensor | None = None
     state: RecurrentState | None = None
@@ -235,21 +219,16 @@ class RNNModelOutput(ModelOutput):
 @dataclass
 class RNNCausalLMOutput(ModelOutput):
     r"""
-    Output of `RNNForCausalLM`.
+    Output of `RNNForCausalLM`, as for the ON-LSTM.
 
     Args:
-        loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
-            Mean cross-entropy in nats, in training mode plus both penalties.
-        logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
+        loss: mean cross-entropy in nats, in training mode plus both penalties.
+        logits (returned unless `skip_logits=True`): `(batch_size, sequence_length, vocab_size)`, scores of the next
+            token before the softmax; its log probabilities where several softmaxes are mixed.
         state, hidden_states: see `RNNModelOutput`.
-        cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
-            The loss without the penalties.
-        activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
-            Alpha times the mean square of the last layer's dropped output (AR).
-        temporal_activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
-            Beta times the mean squared change of the last layer's output between steps (TAR).
-    """  # noqa: E501
+        cross_entropy: the loss without the penalties.
+        activation_penalty, temporal_activation_penalty (returned in training mode): AR and TAR, times their weights.
+    """
 
     loss: torch.FloatTensor | None = None
     logits: torch.FloatTensor | None = None
@@ -363,11 +342,7 @@ class RNNModel(RNNPreTrainedModel):
 
 
 class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationMixin):
-    """A recurrent network that predicts the next word. It induces no trees: `parse` says so.
-
-    `generate(input_ids, state=state)` reads every token of `input_ids` from that state on. Give it only those that the
-    state has not seen: with the whole sequence its beginning would be read twice.
-    """
+    """A recurrent network that predicts the next word. It induces no trees: `parse` says so."""
 
     auto_class_name = "AutoModelForCausalLM"
 
@@ -395,58 +370,34 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         r"""
         Args:
             input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `RNNModel`.
-            labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is
-                ignored, and so is what follows padding.
-            logits_to_keep: compute the logits of the last that many positions only (0: of all).
-            num_items_in_batch: divide the summed loss by this instead of the number of labels here (`Trainer` gives it
-                when it accumulates gradients).
-            skip_logits: compute the loss without returning logits, or ever holding them all where the package is
-                installed: for training loops, less memory and time.
-            shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should
-                follow token `t`. For streams of text, where the target of a chunk's last token is the next chunk's
-                first.
-            kwargs: further arguments of `RNNModel`, and `return_dict`: whether to
-                return an `RNNCausalLMOutput` (default) or a tuple of what is not `None`.
-
-        The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called
-        with both the `labels` and the `shift_labels` made of them.
-
-        Raises:
-            ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
-                argument is unknown.
+            labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
+            kwargs: further arguments of `RNNModel`, and `return_dict`: whether to return an `RNNCausalLMOutput`
+                (default) or a tuple of what is not `None`.
         """
         # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
         shift_labels = kwargs.pop("shift_labels", None)
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
-        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        hidden_states = outputs.last_hidden_state[:, kept]
+        hidden_states = outputs.last_hidden_state
         logits, targets, cross_entropy = self.predict(
-            hidden_states, labels, shift_labels, attention_mask, num_items_in_batch, skip_logits
+            hidden_states, labels, shift_labels, attention_mask, logits_to_keep, num_items_in_batch, skip_logits
         )
-        loss, activation_penalty, temporal_activation_penalty = cross_entropy, None, None
+        loss, penalties = cross_entropy, (None, None)
         if loss is not None and self.training:
             is_stream = shift_labels is not None and attention_mask is None
+            raw, config = outputs.raw_last_hidden_state, self.config
             penalties = activation_penalties(
-                outputs.last_hidden_state,
-                outputs.raw_last_hidden_state,
-                targets,
-                attention_mask,
-                is_stream,
-                num_items_in_batch,
+                hidden_states, raw, targets, attention_mask, is_stream, num_items_in_batch, config
             )
-            activation_penalty = self.config.activation_regularization * penalties[0]
-            temporal_activation_penalty = self.config.temporal_activation_regularization * penalties[1]
-            loss = loss + activation_penalty + temporal_activation_penalty
+            loss = loss + penalties[0] + penalties[1]
         return RNNCausalLMOutput(
             loss=loss,
             logits=logits,
             state=outputs.state,
             hidden_states=outputs.hidden_states,
             cross_entropy=cross_entropy,
-            activation_penalty=activation_penalty,
-            temporal_activation_penalty=temporal_activation_penalty,
+            activation_penalty=penalties[0],
+            temporal_activation_penalty=penalties[1],
         )
 
     def parse(self, *args, **kwargs):
@@ -459,12 +410,8 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
     syntactic_distances = sentence_distances = parse_layers = parse_by_layer = draw_distances = parse
 
 
-class RNNForSequencePairClassification(RNNPreTrainedModel):
+class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedModel):
     """A recurrent network that reads both sequences of a pair, and a classifier of the outputs at their ends."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
-    takes_pairs = True
-    _loss_function = staticmethod(classification_loss)
 
     def __init__(self, config: RNNConfig):
         super().__init__(config)
@@ -472,89 +419,16 @@ class RNNForSequencePairClassification(RNNPreTrainedModel):
         self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
 
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """The last outputs `(num_sequences, size)`. Padding leaves them as they are."""
-        outputs = self.model(input_ids, attention_mask=attention_mask, use_cache=False, return_dict=True)
-        return outputs.last_hidden_state[:, -1]
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        attention_mask_pair: torch.Tensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        labels: torch.LongTensor | None = None,
-    ) -> SequencePairClassificationOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-
-        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
-
-        Raises:
-            ValueError: if a side is missing, or the inputs do not fit together.
-        """
-        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
-        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
-        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            check_classes(labels, len(input_ids), self.config.num_labels)
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequencePairClassificationOutput(loss=loss, logits=logits)
-
 
 # Below the classifier of pairs: the code of a checkpoint names the last class of each Auto class.
-class RNNForSequenceClassification(RNNPreTrainedModel):
+class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
     """A recurrent network that reads one sequence, and a linear map of the output at its last real token."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
-    # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
-    accepts_loss_kwargs = False
 
     def __init__(self, config: RNNConfig):
         super().__init__(config)
         self.model = RNNModel(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
         self.post_init()
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs,
-    ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds: see `RNNModel`. Without a mask every token counts as real.
-            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
-            input_ids_pair: refused, as this model reads single sequences.
-            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
-                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
-                numbers `(batch_size,)` or `(batch_size, num_labels)`.
-            kwargs: further arguments of the model without the head, such as `output_hidden_states`, and `return_dict`:
-                whether to return a `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
-
-        Raises:
-            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
-        """
-        refuse_pair(self, input_ids_pair, token_type_ids)
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
-        logits, loss = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask)), None
-        if labels is not None:
-            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
-        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
 # Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.

@@ -10,14 +10,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
 from .configuration_tree_lstm import TreeLSTMConfig
-from .heads import class_labels
-from .pairs import (
-    PairClassifier,
-    SequencePairClassificationOutput,
-    check_classes,
-    classification_loss,
-    stacked_sides,
-)
+from .heads import PairClassifier, SequencePairClassifier, class_loss
 from .state import RecurrentPreTrainedModel, check_inputs, real_tokens
 
 
@@ -167,12 +160,8 @@ def _collect(received: list[torch.Tensor], places: torch.LongTensor) -> torch.Te
     return F.embedding(places, torch.cat(received))
 
 
-class TreeLSTMForSequencePairClassification(TreeLSTMPreTrainedModel):
+class TreeLSTMForSequencePairClassification(SequencePairClassifier, TreeLSTMPreTrainedModel):
     """A Tree-LSTM that composes both sequences of a pair, and a classifier that compares the states of their roots."""
-
-    auto_class_name = "AutoModelForSequenceClassification"
-    takes_pairs = True
-    _loss_function = staticmethod(classification_loss)
 
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)
@@ -180,33 +169,9 @@ class TreeLSTMForSequencePairClassification(TreeLSTMPreTrainedModel):
         self.classifier = PairClassifier(config.hidden_size, config)
         self.post_init()
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        attention_mask_pair: torch.Tensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        labels: torch.LongTensor | None = None,
-    ) -> SequencePairClassificationOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-
-        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
-
-        Raises:
-            ValueError: if a side is missing, the inputs do not fit together, or brackets make no binary tree.
-        """
-        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
-        left, right = self.model(*both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            check_classes(labels, len(input_ids), self.config.num_labels)
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequencePairClassificationOutput(loss=loss, logits=logits)
+    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        """The states of the roots `[N, H]` of sequences `[N, T]`; a `ValueError` if brackets make no binary tree."""
+        return self.model(input_ids, attention_mask)
 
 
 class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
@@ -240,7 +205,6 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
         Raises:
             ValueError: if the brackets of a sequence make no binary tree.
         """
-        logits, loss = self.score(self.model(input_ids, attention_mask)), None
-        if labels is not None:
-            loss = self.loss_function(labels=class_labels(labels), pooled_logits=logits.float(), config=self.config)
+        logits = self.score(self.model(input_ids, attention_mask))
+        loss = None if labels is None else class_loss(self, labels, logits)
         return SequenceClassifierOutput(loss=loss, logits=logits)

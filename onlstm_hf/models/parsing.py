@@ -5,9 +5,9 @@ With the package installed its own `parse` runs, which gives the same trees and 
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import torch
 from tokenizers import PreTokenizedString
@@ -20,17 +20,11 @@ _NUMBER = re.compile(r"\.?\d+(?:(?:\\?/|[-–.,:])\d+)*\.?$")
 
 @dataclass(frozen=True)
 class Tree:
-    """A binary constituency tree over the words of a sentence.
-
-    Attributes:
-        words: the words as they stand in the text.
-        distances: the syntactic distance of each word.
-        constituents: half-open pairs of places of words, by start, the longer of two first.
-    """
+    """A binary constituency tree over the words of a sentence, with the syntactic distance of each word."""
 
     words: tuple[str, ...]
     distances: tuple[float, ...]
-    constituents: tuple[tuple[int, int], ...]
+    constituents: tuple[tuple[int, int], ...]  # half-open pairs of places of words, by start, the longer of two first
 
     def spans(self) -> list[tuple[int, int]]:
         """The constituents, the whole sentence included."""
@@ -55,45 +49,25 @@ class Tree:
 def tree_from_distances(distances: Sequence[float], words: Sequence[str], branching_bias: str = "right") -> Tree:
     """Splits a sentence at its largest syntactic distance, the first of equal ones, and each part in the same way.
 
-    Args:
-        distances: one number per word.
-        words: the words of the sentence.
-        branching_bias: `"right"`, the papers' rule `[before i, [i, after i]]`, or `"none"`, `[before i, from i]`.
-
-    Raises:
-        ValueError: if the bias is unknown.
+    The `branching_bias` is `"right"`, the papers' rule `[before i, [i, after i]]`, or `"none"`, `[before i, from i]`.
     """
     if branching_bias not in ("right", "none"):
         raise ValueError(f'branching_bias must be "right" or "none" without the package, not {branching_bias!r}')
-    spans = set()
-    if branching_bias == "right":
-        for word, (start, end) in enumerate(_ranges_of_maxima(distances)):
-            spans.add((start, end))
-            if start < word:
-                spans.add((word, end))
-    else:
-        spans.update((start, end + 1) for start, end in _ranges_of_maxima(distances[1:]))
+    is_right, spans, parts = branching_bias == "right", set(), [(0, len(words))]
+    while parts:
+        start, end = parts.pop()
+        if end - start > 1:
+            split = max(range(start if is_right else start + 1, end), key=distances.__getitem__)
+            spans |= {(start, end), (split, end)}
+            parts += [(start, split), (split + is_right, end)]
     constituents = sorted((span for span in spans if span[1] - span[0] > 1), key=lambda span: (span[0], -span[1]))
     return Tree(tuple(words), tuple(distances), tuple(constituents))
 
 
-def _ranges_of_maxima(values: Sequence[float]) -> Iterator[tuple[int, int]]:
-    """For each index, the widest range `(start, end)` around it in which its value is the first maximum."""
-    starts, ends = [0] * len(values), [len(values)] * len(values)
-    still_maxima: list[int] = []  # maxima of ranges that reach the present index; their values never increase
-    for index, value in enumerate(values):
-        while still_maxima and values[still_maxima[-1]] < value:
-            ends[still_maxima.pop()] = index
-        if still_maxima:
-            starts[index] = still_maxima[-1] + 1
-        still_maxima.append(index)
-    return zip(starts, ends, strict=True)
-
-
 def encode_sentence(
     tokenizer: PreTrainedTokenizerBase, sentence: str
-) -> tuple[list[str], list[int], list[int], list[tuple[int, int]]]:
-    """The words of a sentence, its token ids, the word of each token, and the place of each word in the sentence.
+) -> tuple[list[tuple[int, int]], list[list[int]]]:
+    """The place of each word in a sentence, and the token ids of each word.
 
     The words are those of the tokenizer's own rule where it has one (it was built by the package), else those between
     white space. A token belongs to the word that it begins in; a word without any gets the unknown token.
@@ -113,14 +87,11 @@ def encode_sentence(
     else:
         offsets = [match.span() for match in re.finditer(r"\S+", sentence)]
     encoding = tokenizer(sentence, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-    ends, tokens = [end for _, end in offsets], []
+    ends, tokens = [end for _, end in offsets], [[] for _ in offsets]
     for token, (start, end) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
         start += len(sentence[start:end]) - len(sentence[start:end].lstrip())  # a space belongs to the next word
-        tokens.append((min(bisect_right(ends, start), len(ends) - 1), token))
-    missing = set(range(len(offsets))).difference(word for word, _ in tokens)
-    tokens = sorted([*tokens, *((word, tokenizer.unk_token_id) for word in missing)], key=lambda token: token[0])
-    word_of_token = list(accumulate((word for word, _ in tokens), max))
-    return [sentence[start:end] for start, end in offsets], [token for _, token in tokens], word_of_token, offsets
+        tokens[min(bisect_right(ends, start), len(ends) - 1)].append(token)
+    return offsets, [ids or [tokenizer.unk_token_id] for ids in tokens]
 
 
 class ParsingMixin:
@@ -149,25 +120,25 @@ class ParsingMixin:
             layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default.
             branching_bias: see `tree_from_distances`.
             batch_size: sentences in one pass through the model.
-
-        Raises:
-            ValueError: if the layer or the bias does not exist.
         """
         if isinstance(sentences, str):
             return self.parse([sentences], tokenizer, layer=layer, branching_bias=branching_bias)[0]
-        was_training, trees = self.training, {}
+        was_training, trees, sentences = self.training, {}, list(sentences)
         self.eval()
         encoded = [encode_sentence(tokenizer, sentence) for sentence in sentences]
-        order = sorted(range(len(encoded)), key=lambda index: len(encoded[index][1]))
+        ids = [[tokenizer.eos_token_id, *chain.from_iterable(tokens)] for _, tokens in encoded]
+        order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
         for start in range(0, len(order), batch_size):
             batch = order[start : start + batch_size]
-            rows = [torch.tensor([tokenizer.eos_token_id, *encoded[index][1]], device=self.device) for index in batch]
+            rows = [torch.tensor(ids[index], device=self.device) for index in batch]
             mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
             distances, _ = self.syntactic_distances(pad_sequence(rows, batch_first=True), mask, layer=layer)
-            for index, row in zip(batch, distances[:, 1:].float().tolist(), strict=True):
-                words, _, word_of_token, _ = encoded[index]
-                first = [word_of_token.index(word) for word in range(len(words))]
-                trees[index] = tree_from_distances([row[token] for token in first], words, branching_bias)
+            for index, row in zip(batch, distances.float().tolist(), strict=True):
+                offsets, tokens = encoded[index]
+                words = [sentences[index][start:end] for start, end in offsets]
+                first_tokens = accumulate(map(len, tokens), initial=1)
+                by_word = [row[place] for _, place in zip(words, first_tokens, strict=False)]
+                trees[index] = tree_from_distances(by_word, words, branching_bias)
         self.train(was_training)
         return [trees[index] for index in range(len(encoded))]
 
@@ -188,10 +159,7 @@ class ConstituencyParsingPipeline(Pipeline):
 
     def postprocess(self, outputs: dict) -> dict:
         text, tree = outputs["text"], outputs["tree"]
-        words, input_ids, word_of_token, offsets = encode_sentence(self.tokenizer, text)
-        unknown = [False] * len(words)
-        for token, word in zip(input_ids, word_of_token, strict=True):
-            unknown[word] |= token == self.tokenizer.unk_token_id
+        offsets, tokens = encode_sentence(self.tokenizer, text)
         spans = []
         for word_start, word_end in tree.spans():
             start, end = offsets[word_start][0], offsets[word_end - 1][1]
@@ -199,9 +167,9 @@ class ConstituencyParsingPipeline(Pipeline):
             spans.append({"text": text[start:end], **places})
         return {
             "text": text,
-            "words": words,
+            "words": list(tree.words),
             "offsets": [list(place) for place in offsets],
-            "unknown": unknown,
+            "unknown": [self.tokenizer.unk_token_id in ids for ids in tokens],
             "brackets": tree.to_bracket(),
             "spans": spans,
             "distances": list(tree.distances),

@@ -12,38 +12,37 @@ from torch import nn
 from torch.utils import _pytree as pytree
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.utils import logging
 
-try:  # checkpoints of the installed package are checked when they load, and carry the code of their model
+try:  # the installed package computes faster, exports loops, checks what it loads, and saves the code of a model
+    from onlstm_hf.fast.linear import Linear
+    from onlstm_hf.fast.random_masks import kept_entries
+    from onlstm_hf.fast.scan import scan_operator
     from onlstm_hf.utils.checkpoint_size import check_before_loading
     from onlstm_hf.utils.remote_code import save_with_code
 except ImportError:
-    check_before_loading = save_with_code = None
-
-try:  # a loop over time that an exported graph keeps as a loop
-    from onlstm_hf.fast.scan import scan_operator
-except ImportError:
-    scan_operator = None
-
-try:  # `nn.Linear` by the fastest of the libraries that PyTorch brings
-    from onlstm_hf.fast.linear import Linear
-except ImportError:
-    Linear = nn.Linear
-
-try:  # random masks at a fraction of the cost
-    from onlstm_hf.fast.random_masks import kept_entries
-except ImportError:
+    Linear, scan_operator, check_before_loading, save_with_code = nn.Linear, None, None, None
 
     def kept_entries(shape, probability: float, device: torch.device, dtype: torch.dtype = torch.bool) -> torch.Tensor:
         """Booleans of any shape, each false with `probability`, or zeros and ones of another dtype."""
         return (torch.rand(shape, device=device) >= probability).to(dtype)
 
 
-logger = logging.get_logger(__name__)
-
-
 class RecurrentConfig(PreTrainedConfig):
-    """Fields of every configuration, and checks of their values. A subclass adds its own.
+    r"""
+    Fields of every configuration, and checks of their values. A subclass adds its own.
+
+    Args:
+        vocab_size (`int`, defaults to 10000): Number of words.
+        num_softmaxes (`int`, defaults to 1):
+            Softmaxes that are mixed to the probabilities of the next word (Yang et al., "Breaking the Softmax
+            Bottleneck", ICLR 2018); the head then reads a last layer of any size.
+        latent_dropout (`float`, defaults to 0.29): Locked dropout of what these softmaxes are computed from.
+        tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
+        use_cache (`bool`, defaults to `True`): Whether the model returns its state.
+        tokenizer_fingerprint (`str`, *optional*):
+            That of the model's tokenizer (`utils/tokenizer_check.py`), so that another one does not go unnoticed.
+        treebank_preprocessing (`dict`, *optional*):
+            How treebanks are read that score the model (`trees/treebank.py`); by default as in the papers.
 
     Raises:
         ValueError: if a value is out of its range.
@@ -95,14 +94,9 @@ class RecurrentConfig(PreTrainedConfig):
                 raise ValueError(f"{name} must be a number that is not negative, not {value!r}")
         fingerprint = self.tokenizer_fingerprint
         if fingerprint is not None and not re.fullmatch(r"\d+:[0-9a-f]+", str(fingerprint)):
-            raise ValueError(
-                f'tokenizer_fingerprint must be a number and a hash, such as "10001:6459d285e5ce8e86", not '
-                f"{fingerprint!r}"
-            )
+            raise ValueError(f'tokenizer_fingerprint must be a number and a hash ("9:64d285"), not {fingerprint!r}')
         if not isinstance(self.treebank_preprocessing, dict | None):
-            raise ValueError(
-                f"treebank_preprocessing must be a mapping of fields, not {self.treebank_preprocessing!r}"
-            )
+            raise ValueError(f"treebank_preprocessing must be a mapping, not {self.treebank_preprocessing!r}")
         # AutoModel chooses among the classes of one type by this field; it must not be None.
         self.architectures = self.architectures or []
         super().__post_init__(**kwargs)
@@ -111,13 +105,12 @@ class RecurrentConfig(PreTrainedConfig):
     def from_dict(cls, config_dict, **kwargs):
         """As in Transformers, but refuses the configuration of another type of model.
 
-        Arguments of `from_pretrained` replace the file's values before these are checked. A class of the installed
-        package ignores the code that a checkpoint carries.
+        Arguments of `from_pretrained` replace the file's values before these are checked.
         """
         model_type = config_dict.get("model_type", cls.model_type)
         if model_type != cls.model_type:
             raise ValueError(f'this is the configuration of a "{model_type}" model, and "{cls.model_type}" is needed')
-        if cls._auto_class is None:  # Transformers sets it for a class that comes with the checkpoint
+        if cls._auto_class is None:  # A class of the package ignores the code that a checkpoint carries.
             carried = ("auto_map", "custom_pipelines")
             config_dict = {name: value for name, value in config_dict.items() if name not in carried}
         own_fields = {field.name for field in fields(cls)} - {field.name for field in fields(PreTrainedConfig)}
@@ -128,8 +121,7 @@ class RecurrentConfig(PreTrainedConfig):
 class ModelState:
     """Base of the states: dataclasses of tensors and of tuples, lists and dicts of tensors, all of them batch first.
 
-    `generate` carries and reorders it, a training loop detaches it between the chunks of a stream. A subclass needs
-    nothing but its fields and `@dataclass`.
+    `generate` carries and reorders a state, a training loop detaches it between the chunks of a stream.
     """
 
     # `generate` treats the state as a cache: it cannot be cropped, and its steps are not compiled.
@@ -138,8 +130,7 @@ class ModelState:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        # torch.compile, torch.export and FSDP look inside. The module's name tells the copies of this class apart
-        # that come with checkpoints.
+        # torch.compile, torch.export and FSDP look inside. The name tells apart the copies that checkpoints carry.
         pytree.register_pytree_node(
             cls,
             lambda state: ([getattr(state, field.name) for field in fields(state)], None),
@@ -193,8 +184,7 @@ class RecurrentState(ModelState):
     """The tensors that a stack of recurrent layers needs to go on from where it stopped.
 
     Attributes:
-        layers: for each layer, lowest first, its tensors, all batch first. ON-LSTM: the hidden state `[B, H]` and the
-            cell state `[B, C, K]` (`C` chunks of `K` units).
+        layers: for each layer, lowest first, its tensors, such as the hidden state `[B, H]` and the cell state.
     """
 
     layers: tuple[tuple[torch.Tensor, ...], ...]
@@ -206,10 +196,7 @@ class RecurrentState(ModelState):
 def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
     """Calls `state, outputs = step(state, entries)` for each step of some sequences.
 
-    Args:
-        step: computes one step from the state before it and the entries of the sequences at that step.
-        state: tensors, before the first step.
-        sequences: `[T, ...]` each. One that is `None` (not the first) gives `None` to every step.
+    `sequences` are `[T, ...]` each; one that is `None` (not the first) gives `None` to every step.
 
     Returns:
         The last state, and the outputs of all steps, stacked along a first dimension.
@@ -263,31 +250,21 @@ def holds_numbers(tensor: torch.Tensor) -> bool:
 
 
 class RecurrentPreTrainedModel(PreTrainedModel):
-    """Loading, saving, initialisation and the choice of an implementation.
+    """Loading, saving, initialisation and the choice of an implementation."""
 
-    Attributes:
-        auto_class_name: the Auto class that loads a checkpoint of this class.
-        induces_trees: whether `parse` gives trees.
-        takes_pairs: whether the model classifies pairs of sequences.
-    """
-
-    auto_class_name: str | None = None
-    induces_trees = False
-    takes_pairs = False
+    auto_class_name: str | None = None  # the Auto class that loads a checkpoint of this class
+    induces_trees = False  # whether `parse` gives trees
+    takes_pairs = False  # whether the model classifies pairs of sequences
     config: RecurrentConfig
     base_model_prefix = "model"
     main_input_name = "input_ids"
     _input_embed_layer = "embeddings"
-    # Fast paths keep no graph over time, so that recomputing parts of it would save nothing.
-    supports_gradient_checkpointing = False
-    # Tells `generate` that the state cannot be rolled back.
-    _is_stateful = True
+    supports_gradient_checkpointing = False  # fast paths keep no graph over time, of which it would spare a part
+    _is_stateful = True  # tells `generate` that the state cannot be rolled back
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **options):
-        """As in Transformers. The installed package refuses a configuration that asks for many more weights than the
-        checkpoint's files have, before memory is taken for them.
-        """
+        """As in Transformers. The package refuses a configuration of many more weights than the files have."""
         if check_before_loading is not None:
             check_before_loading(cls, pretrained_model_name_or_path, *arguments, **options)
         return super().from_pretrained(pretrained_model_name_or_path, *arguments, **options)
@@ -295,10 +272,9 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     def save_pretrained(self, save_directory: str | os.PathLike, *arguments, **options) -> None:
         """As in Transformers. The installed package saves the code of the model, too, so that it loads without it."""
         save = super().save_pretrained
-        if save_with_code is not None:
-            save_with_code(self, save, save_directory, *arguments, **options)
-        else:
-            save(save_directory, *arguments, **options)
+        if save_with_code is None:
+            return save(save_directory, *arguments, **options)
+        return save_with_code(self, save, save_directory, *arguments, **options)
 
     @property
     def parse_layer(self) -> int | None:
@@ -309,10 +285,10 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """Chooses how the model is computed. The results stay the same, up to rounding.
 
         Args:
-            implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations as they are
-                written in this model's file, differentiated by autograd; `"scan"`, the same with the loop over time as
-                one operator, for export; or a fast path of the installed package (`"fused"`, `"native"`, `"triton"`),
-                while modules that have none of this name are at `"auto"`.
+            implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations of this
+                model's file, differentiated by autograd; `"scan"`, the same with the loop as one operator, for export;
+                or a fast path of the package (`"fused"`, `"native"`, `"triton"`), which leaves modules without it at
+                `"auto"`.
 
         Raises:
             ValueError: if no module of this model can be computed so.
@@ -327,10 +303,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
+        bound = self.config.initializer_range
         if isinstance(module, nn.Embedding):
-            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+            init.uniform_(module.weight, -bound, bound)
         elif module is self.get_output_embeddings():
-            init.uniform_(module.weight, -self.config.initializer_range, self.config.initializer_range)
+            init.uniform_(module.weight, -bound, bound)
             init.zeros_(module.bias)
         elif isinstance(module, nn.Linear):
             bound = module.in_features**-0.5
@@ -360,11 +337,7 @@ def check_inputs(embeddings: nn.Embedding, input_ids: torch.Tensor | None, input
 
 
 def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
-    """Refuses token ids outside the vocabulary where looking is cheap: on the CPU, outside compiled code.
-
-    Raises:
-        ValueError: if an id is negative, or `vocab_size` or more.
-    """
+    """Raises a `ValueError` for ids outside the vocabulary: on a CPU, outside compiled code, where a look is cheap."""
     if ids.device.type != "cpu" or torch.compiler.is_compiling():
         return
     outside = ids[(ids < 0) | (ids >= vocab_size)]
@@ -378,12 +351,7 @@ def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
 def real_tokens(
     attention_mask: torch.Tensor | None, shape: tuple[int, int], device: torch.device
 ) -> torch.Tensor | None:
-    """The mask as booleans `[B, T]` on that device, `False` at padding.
-
-    Raises:
-        ValueError: if it has another shape than the input, or holds other values than 0 and 1 (looked for on the CPU,
-            outside compiled code).
-    """
+    """The mask as booleans `[B, T]`, `False` at padding; a `ValueError` if it does not fit the input."""
     if attention_mask is None:
         return None
     if tuple(attention_mask.shape) != tuple(shape):
@@ -414,10 +382,10 @@ def check_state(state: ModelState | None, initial: ModelState, device: torch.dev
 def refuse_unknown(model: nn.Module, arguments: dict) -> None:
     """Raises a `ValueError` for arguments of `forward` that are given and that the model does not know.
 
-    `None` counts as not given, and so does an `output_attentions` that is `False`: tools pass these to every model.
+    Tools pass `None`, and `False` for `output_attentions`, to every model.
     """
     unknown = [name for name, value in arguments.items() if value is not None]
-    if "output_attentions" in unknown and not arguments["output_attentions"]:
+    if arguments.get("output_attentions") is False:
         unknown.remove("output_attentions")
     if unknown:
         raise ValueError(
@@ -432,8 +400,8 @@ def refuse_unknown(model: nn.Module, arguments: dict) -> None:
 class RecurrentGenerationMixin(GenerationMixin):
     """`generate` with the `state` in the place of a cache of keys and values.
 
-    Transformers knows a model that generates by `GenerationMixin` in the name of the class that has these methods. For
-    remote code that has them elsewhere it makes a class of its own, which can be neither pickled nor saved.
+    Its name has to contain `GenerationMixin`: else Transformers makes a class of its own for remote code, which can be
+    neither pickled nor saved.
     """
 
     @classmethod

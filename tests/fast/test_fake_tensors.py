@@ -4,9 +4,12 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from onlstm_hf.fast.onlstm import native as onlstm_native
 from onlstm_hf.fast.onlstm.operator import RECURRENCE as ONLSTM
+from onlstm_hf.fast.prpn import native as prpn_native
 from onlstm_hf.fast.prpn.operator import RECURRENCE as PRPN
 from onlstm_hf.fast.recurrence.tensor_tuples import flatten
+from tests.helpers.native_operators import needs_operator
 
 
 def onlstm_inputs(device):
@@ -44,6 +47,17 @@ def prpn_inputs(device):
 RECURRENCES = pytest.mark.parametrize(
     ("recurrence", "make"), [(ONLSTM, onlstm_inputs), (PRPN, prpn_inputs)], ids=["onlstm", "prpn"]
 )
+
+
+@needs_operator(onlstm_native.OPERATOR)
+@needs_operator(prpn_native.OPERATOR)
+@RECURRENCES
+@pytest.mark.parametrize("implementation", ["fused", "native"])
+def test_the_operators_keep_the_rules_of_torch_compile(recurrence, make, implementation):
+    """Schema, the shapes that they promise the compiler, and their registration with autograd."""
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    given = (*flatten(*make("cpu")), implementation)
+    torch.library.opcheck(recurrence.forward_operator, given, test_utils=checks)
 
 
 @RECURRENCES

@@ -1,6 +1,7 @@
-"""Parts of the compiled operators' work are taken by whichever thread runs; the results are those of the parts."""
+"""The compiled operators are built, and their work is done by whichever thread runs."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -9,12 +10,22 @@ import torch
 
 from onlstm_hf.fast.onlstm import native as onlstm
 from onlstm_hf.fast.prpn import native as prpn
+from onlstm_hf.fast.recurrence.native_library import NativeOperator
 from onlstm_hf.fast.recurrence.tensor_tuples import flatten
 from tests.fast.test_fake_tensors import onlstm_inputs, prpn_inputs
 from tests.helpers.native_operators import needs_operator
+from tests.helpers.requirements import is_required
 
 NUM_PARTS = 3
 COMPUTE = "import sys; from tests.fast.test_native_team import compute; compute(sys.argv[1])"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the operators are built on Linux")
+@pytest.mark.skipif(shutil.which("c++") is None and not is_required("compiler"), reason="needs a C++ compiler")
+@pytest.mark.parametrize("operator", [onlstm.OPERATOR, prpn.OPERATOR], ids=lambda operator: operator.name)
+def test_operators_are_built_where_there_is_a_compiler_and_those_of_other_versions_are_not_used(operator):
+    assert NativeOperator(operator.name, operator.interface).library() is not None
+    assert NativeOperator(operator.name, operator.interface + 1).library() is None
 
 
 def compute(path: str) -> None:

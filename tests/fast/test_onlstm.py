@@ -8,7 +8,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.models.modeling_onlstm import cumax
-from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem, operator_call
+from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem, on_device
 from tests.helpers.recurrences import ordered_neurons
 
 
@@ -126,7 +126,7 @@ def test_only_the_gradients_that_are_asked_for_are_needed():
 @pytest.mark.parametrize("implementation", ["reference", "fused"])
 def test_a_gpu_computes_the_same(length, batch_size, num_chunks, chunk_size, padding, implementation):
     problem = make_problem(length, batch_size, num_chunks, chunk_size, padding=padding)
-    on_gpu = Problem(*(None if t is None else t.detach().cuda().requires_grad_(t.requires_grad) for t in problem))
+    on_gpu = on_device(problem, "cuda")
     outputs, expected = ordered_neurons(*on_gpu, implementation), ordered_neurons(*problem, "reference")
     for ours, theirs in zip(outputs, expected, strict=True):
         torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-10, atol=1e-10)
@@ -230,13 +230,6 @@ def test_cumax_rises_from_zero_to_one():
     torch.testing.assert_close(gate[:, -1], torch.ones(5, dtype=torch.float64))
 
 
-def test_distances_lie_between_zero_and_one():
-    outputs = ordered_neurons(*make_problem(20, 4, 5, 2))
-    for distances in (outputs.forget_distances, outputs.input_distances):
-        assert distances.shape == (20, 4)
-        assert ((distances >= 0) & (distances <= 1)).all()
-
-
 def test_arguments_are_not_changed():
     problem = make_problem(5, 3, 2, 2, padding="left")
     before = [tensor.detach().clone() for tensor in problem]
@@ -278,12 +271,6 @@ def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_
     assert all(map(torch.equal, kept, again))
 
 
-def test_auto_is_one_of_the_named_paths():
-    problem = make_problem(4, 2, 2, 2)
-    auto, fused = ordered_neurons(*problem), ordered_neurons(*problem, "fused")
-    assert all(map(torch.equal, auto, fused))
-
-
 def test_scan_is_differentiated_in_problems_of_all_sizes():
     for sizes in ((7, 3, 2, 3), (5, 2, 3, 4), (3, 4, 2, 5), (6, 1, 4, 3)):
         problem = make_problem(*sizes)
@@ -300,37 +287,16 @@ def test_an_unknown_path_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "message"),
+    ("name", "shape"),
     [
-        ("input_gates", (0, 2, 54), "T >= 1"),
-        ("input_gates", (2, 54), r"input_gates must be \[T, B, G\]"),
-        ("input_gates", (5, 2, 53), r"input_gates must be \[5, 2, 54\]"),
-        ("recurrent_weight", (54, 11), r"recurrent_weight must be \[54, 12\]"),
-        ("recurrent_weight", (12, 54), r"recurrent_weight must be \[54, 12\]"),
-        ("hidden", (1, 12), r"hidden must be \[2, 12\]"),
-        ("hidden", (2, 13), r"hidden must be \[2, 12\]"),
-        ("cell", (2, 12), r"the cell state must be \[B=2, C, K\]"),
-        ("cell", (3, 3, 4), r"the cell state must be \[B=2, C, K\]"),
-        ("cell", (2, 4, 3), r"must be .* for a cell state of \[2, 4, 3\]"),
-        ("mask", (2, 5), r"mask must be \[5, 2\]"),
-        ("mask", (5, 1), r"mask must be \[5, 2\]"),
+        ("input_gates", (5, 2, 53)),
+        ("recurrent_weight", (54, 11)),
+        ("hidden", (1, 12)),
+        ("cell", (3, 3, 4)),
+        ("mask", (5, 1)),
     ],
 )
-def test_shapes_that_do_not_fit_are_refused(name, shape, message):
+def test_shapes_that_do_not_fit_are_refused(name, shape):
     problem = make_problem(5, 2, 3, 4, padding="left")._replace(**{name: torch.ones(shape, dtype=torch.float64)})
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=r" must be \[.*\], not \["):
         ordered_neurons(*problem, "fused")
-
-
-def test_a_mask_that_is_not_boolean_is_refused():
-    problem = make_problem(5, 2, 3, 4)._replace(mask=torch.ones(5, 2, dtype=torch.long))
-    with pytest.raises(ValueError, match="mask must hold booleans, not torch.int64"):
-        ordered_neurons(*problem)
-
-
-@pytest.mark.parametrize("padding", [None, "left"])
-def test_the_fused_operator_keeps_the_rules_of_torch_compile(padding):
-    """Schema, the shapes that it promises the compiler, and its registration with autograd."""
-    problem = make_problem(3, 2, 2, 3, torch.float32, padding=padding)
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(*operator_call(problem, 1.0, "fused"), test_utils=checks)

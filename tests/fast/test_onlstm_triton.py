@@ -1,10 +1,10 @@
 """The Triton path: in Triton's interpreter and its compiler without a GPU, and everything with one (`-m gpu`)."""
 
 import copy
-import os
 import subprocess
 import sys
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,19 @@ import torch
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.fast.onlstm import triton as module
-from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
+from onlstm_hf.fast.recurrence.step_graphs import MAX_KEPT, KeptBuffers
+from tests.helpers import onlstm_problems
+from tests.helpers.fast_paths import compile_kernel, run_in_the_interpreter
+from tests.helpers.onlstm_problems import (
+    PADDINGS,
+    SHAPES,
+    STATES,
+    assert_near,
+    gradients,
+    in_float64,
+    make_problem,
+    on_device,
+)
 from tests.helpers.recurrences import ordered_neurons
 from tests.helpers.requirements import library
 
@@ -41,34 +53,13 @@ with warnings.catch_warnings(record=True) as caught:
 messages = [str(warning.message) for warning in caught]
 print("warnings:", sum("CUDA graphs could not be recorded" in message for message in messages))
 print("stream:", torch.cuda.current_stream() == stream)
-print("refused:", module.WORKSPACES.recorder.has_failed)
+print("refused:", module.KEPT.recorder.has_failed)
 """
-
-
-class OnGPU:
-    """Tests of this class need a GPU."""
-
-    pytestmark = gpu
 
 
 @pytest.mark.slow
 def test_the_kernels_are_right_in_the_interpreter():
-    library("triton", reason="Triton is not installed")
-    run = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            Path(__file__).parents[1] / "helpers" / "interpreted_triton.py",
-        ],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    run_in_the_interpreter("interpreted_triton.py")
 
 
 @pytest.mark.parametrize(
@@ -77,30 +68,21 @@ def test_the_kernels_are_right_in_the_interpreter():
 )
 def test_the_kernels_compile_without_a_gpu(capability, dtype, num_chunks, chunk_size, tmp_path, monkeypatch):
     triton = library("triton", reason="Triton is not installed")
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
-    from onlstm_hf.fast.onlstm import kernels as kernels
+    from onlstm_hf.fast.onlstm import kernels
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    row, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(chunk_size)
+    row = triton.next_power_of_2(num_chunks)
     constants = {
         "NUM_CHUNKS": num_chunks,
         "CHUNK_SIZE": chunk_size,
         "SEQUENCE": triton.language.float32 if dtype == "fp32" else triton.language.bfloat16,
         "ROW": row,
-        "CHUNKS": min(row, 16),
-        "UNITS": units,
+        "UNITS": triton.next_power_of_2(chunk_size),
     }
-    types = {"table": "*i64", "gates": f"*{dtype}", "hidden": f"*{dtype}", "carried": "*fp32"}
-    for kernel in (kernels._forward_kernel, kernels._backward_kernel):
-        if kernel is kernels._backward_kernel:
-            constants["CHUNKS"] = row
-        used = {name: value for name, value in constants.items() if name in kernel.arg_names}
-        signature = {name: "constexpr" if name in used else types.get(name, "i32") for name in kernel.arg_names}
-        places = {(kernel.arg_names.index(name),): value for name, value in used.items()}
-        compiled = triton.compile(ASTSource(kernel, signature, places), target=GPUTarget("cuda", capability, 32))
-        assert compiled.asm["cubin"]
+    numbers = dict.fromkeys(("offset", "batch_size", "gates_pitch", "hidden_pitch"), "i32")
+    types = {"table": "*i64", "gates": f"*{dtype}", "hidden": f"*{dtype}", "carried": "*fp32"} | numbers
+    for kernel, chunks in ((kernels._forward_kernel, min(row, 16)), (kernels._backward_kernel, row)):
+        compile_kernel(kernel, constants | {"CHUNKS": chunks}, types, capability)
 
 
 def test_it_says_why_it_cannot_run():
@@ -109,29 +91,8 @@ def test_it_says_why_it_cannot_run():
         ordered_neurons(*make_problem(1, 1, 1, 1, torch.float32), "triton")
 
 
-def on_gpu(problem):
-    return Problem(*(None if t is None else t.detach().cuda().requires_grad_(t.requires_grad) for t in problem))
-
-
-def in_float64(problem):
-    return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
-
-
-def assert_close(actual, expected, tolerance=1e-4):
-    """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
-    assert actual.shape == expected.shape
-    error = (actual.double() - expected.double()).norm()
-    assert error <= tolerance * expected.double().norm().clamp_min(expected.numel() ** 0.5 * 1e-3), error
-
-
-def check(problem, tolerance=1e-4, **options):
-    """Values and gradients of a problem on the CPU, computed on the GPU, against the reference in float64."""
-    wide, problem = in_float64(problem), on_gpu(problem)
-    expected = ordered_neurons(*wide, "reference")
-    for ours, theirs in zip(ordered_neurons(*problem, "triton", **options), expected, strict=True):
-        assert_close(ours.cpu(), theirs, tolerance)
-    for ours, theirs in zip(gradients(problem, "triton"), gradients(wide, "reference"), strict=True):
-        assert_close(ours.cpu(), theirs, tolerance)
+on_gpu = partial(on_device, device="cuda")
+check = partial(onlstm_problems.check, device="cuda")
 
 
 @pytest.fixture
@@ -146,11 +107,13 @@ def without_tf32():
 def graphs_work():
     """Falling back to single launches must not hide that recording fails."""
     yield
-    assert not module.WORKSPACES.recorder.has_failed
+    assert not module.KEPT.recorder.has_failed
 
 
 @pytest.mark.usefixtures("without_tf32", "graphs_work")
-class TestOnGPU(OnGPU):
+class TestOnGPU:
+    pytestmark = gpu
+
     @SHAPES
     @STATES
     @PADDINGS
@@ -173,15 +136,6 @@ class TestOnGPU(OnGPU):
         for length in (70, 67, 71, 16, 4, 5, 1, 3, 35, 70):
             check(make_problem(length, 3, 5, 4, torch.float32, padding=padding))
 
-    def test_recorded_steps_compute_what_single_launches_do(self, monkeypatch):
-        problem = on_gpu(make_problem(70, 20, 40, 10, torch.float32))
-        for _ in range(2):
-            recorded = [*ordered_neurons(*problem, "triton"), *gradients(problem, "triton")]
-        monkeypatch.setenv("ONLSTM_CUDA_GRAPHS", "0")
-        launched = [*ordered_neurons(*problem, "triton"), *gradients(problem, "triton")]
-        for ours, theirs in zip(recorded, launched, strict=True):
-            assert_close(ours, theirs, 1e-5)
-
     @pytest.mark.parametrize("input_dtype", [torch.float32, torch.bfloat16])
     @pytest.mark.parametrize(("num_chunks", "chunk_size"), [(115, 10), (4, 4), (33, 33)])
     def test_products_in_bfloat16_stay_close(self, input_dtype, num_chunks, chunk_size):
@@ -203,19 +157,6 @@ class TestOnGPU(OnGPU):
         assert max(errors[0], errors[2]) < 2e-6
         assert 10 * errors[0] < errors[1] < 5e-3
 
-    def test_layers_may_take_turns_and_gradients_be_computed_twice(self):
-        problems = [on_gpu(make_problem(39, 3, 5, 4, torch.float32, padding=padding)) for padding in (None, "left")]
-        expected = [gradients(problem, "reference", used=(0,)) for problem in problems]
-        outputs = [ordered_neurons(*problem, "triton").outputs for problem in problems]
-        generator = torch.Generator().manual_seed(0)  # the weights that `gradients` draws
-        weights = torch.randn(outputs[0].shape, generator=generator, dtype=torch.float64).to(outputs[0])
-        for problem, output, theirs in [*zip(problems, outputs, expected, strict=True)] * 2:
-            ours = torch.autograd.grad(
-                (weights.to(output) * output).sum(), problem.differentiable(), retain_graph=True
-            )
-            for our_gradient, their_gradient in zip(ours, theirs, strict=True):
-                assert_close(our_gradient, their_gradient)
-
     def test_other_streams_have_their_own_buffers(self):
         problem = on_gpu(make_problem(40, 3, 5, 4, torch.float32))
         expected = gradients(problem, "reference")
@@ -228,7 +169,7 @@ class TestOnGPU(OnGPU):
         torch.cuda.synchronize()
         for result in results:
             for ours, theirs in zip(result, expected, strict=True):
-                assert_close(ours, theirs)
+                assert_near(ours, theirs)
 
     def test_threads_do_not_disturb_each_other(self):
         problem = on_gpu(make_problem(40, 3, 5, 4, torch.float32))
@@ -246,9 +187,9 @@ class TestOnGPU(OnGPU):
         assert len(results) == 20
         for result in results:
             for ours, theirs in zip(result, expected, strict=True):
-                assert_close(ours, theirs)
+                assert_near(ours, theirs)
 
-    def test_it_may_be_recorded_as_part_of_a_larger_graph(self):
+    def test_it_may_be_recorded_as_part_of_a_larger_graph(self, monkeypatch):
         problem = on_gpu(make_problem(20, 3, 5, 4, torch.float32))
         gates = problem.input_gates.detach().clone()
         with torch.no_grad():
@@ -256,32 +197,19 @@ class TestOnGPU(OnGPU):
             graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(graph):
                 outputs = ordered_neurons(gates, *problem[1:], "triton")
-            module.WORKSPACES.clear()
+            monkeypatch.setattr(module, "KEPT", KeptBuffers())
             for factor in (0.5, 0.1):
                 gates.copy_(problem.input_gates * factor)
                 graph.replay()
                 for ours, theirs in zip(outputs, ordered_neurons(gates, *problem[1:], "reference"), strict=True):
-                    assert_close(ours, theirs)
-
-    def test_what_is_not_finite_does_not_stay_in_kept_buffers(self):
-        problem = make_problem(23, 2, 3, 2, torch.float32)
-        broken = on_gpu(problem)
-        broken = broken._replace(input_gates=(broken.input_gates.detach() * float("nan")).requires_grad_())
-        assert gradients(broken, "triton")[1].isnan().all()
-        check(problem)
-
-    def test_buffers_that_were_made_in_inference_mode_serve_training(self):
-        problem = make_problem(23, 7, 3, 2, torch.float32)
-        with torch.inference_mode():
-            ordered_neurons(*on_gpu(problem), "triton")
-        check(problem)
+                    assert_near(ours, theirs)
 
     def test_buffers_that_are_given_up_may_still_be_in_use(self):
         """More sizes than are kept, one after the other and without waiting for the GPU."""
-        problems = [make_problem(23, size, 3, 2, torch.float32) for size in range(1, 2 * module.MAX_KEPT_WORKSPACES)]
+        problems = [make_problem(23, size, 3, 2, torch.float32) for size in range(1, 2 * MAX_KEPT)]
         outputs = [ordered_neurons(*on_gpu(problem), "triton").outputs for _ in range(3) for problem in problems]
         for problem, output in zip(problems * 3, outputs, strict=True):
-            assert_close(output.cpu(), ordered_neurons(*in_float64(problem), "reference").outputs)
+            assert_near(output.cpu(), ordered_neurons(*in_float64(problem), "reference").outputs)
 
     def test_a_recording_that_fails_leaves_everything_right(self):
         """In a process of its own, whose memory allocator may not get over it."""
@@ -294,9 +222,9 @@ class TestOnGPU(OnGPU):
     @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
     def test_it_runs_on_a_device_that_is_not_the_current_one(self):
         problem = make_problem(39, 3, 5, 4, torch.float32)
-        other = Problem(*(None if t is None else t.detach().to("cuda:1").requires_grad_() for t in problem))
+        other = on_device(problem, "cuda:1")
         for ours, theirs in zip(gradients(other, "triton"), gradients(problem, "reference"), strict=True):
-            assert_close(ours.cpu(), theirs)
+            assert_near(ours.cpu(), theirs)
 
     @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
     @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
@@ -323,21 +251,6 @@ class TestOnGPU(OnGPU):
                 loss.backward()
                 losses.append(loss.detach().clone())
             tolerance = 1e-4 if precision == "float32" else 0.03
-            assert_close(losses[1], losses[0], tolerance)
+            assert_near(losses[1], losses[0], tolerance)
             for ours, theirs in zip(model.parameters(), reference.parameters(), strict=True):
-                assert_close(ours.grad, theirs.grad, 10 * tolerance if precision == "float32" else 0.1)
-
-
-class TestFallback(OnGPU):
-    def test_float64_runs_on_another_path(self):
-        problem = on_gpu(make_problem(5, 2, 3, 2))
-        assert "not in float64" in module.obstacle(problem.input_gates)
-        for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "reference"), strict=True):
-            torch.testing.assert_close(ours, theirs)
-
-    def test_without_triton_another_path_runs(self, monkeypatch):
-        monkeypatch.setattr(module, "forward_step", None)
-        problem = on_gpu(make_problem(5, 2, 3, 2, torch.float32))
-        assert "pip install triton" in module.obstacle(problem.input_gates)
-        for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "reference"), strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=2e-5, atol=2e-5)
+                assert_near(ours.grad, theirs.grad, 10 * tolerance if precision == "float32" else 0.1)

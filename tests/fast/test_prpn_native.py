@@ -1,23 +1,15 @@
 """The compiled operator of the reading network, for each instruction set that this CPU has, against the reference."""
 
-import shutil
-import sys
-
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf.fast.prpn import native as native
-from onlstm_hf.fast.prpn import operator as module
-from onlstm_hf.fast.prpn.contract import ReadingWeights
 from onlstm_hf.fast.recurrence.library_search import INSTRUCTION_SETS
-from onlstm_hf.fast.recurrence.native_library import NativeOperator
-from onlstm_hf.fast.recurrence.tensor_tuples import flatten
 from tests.helpers.native_operators import needs_operator, use_instruction_set
-from tests.helpers.reading_problems import arguments, leaves
+from tests.helpers.reading_problems import arguments, converted, leaves
 from tests.helpers.recurrences import read_sequence
-from tests.helpers.requirements import is_required
 
 OPERATOR = native.OPERATOR
 built = needs_operator(OPERATOR)
@@ -29,18 +21,6 @@ SHAPES = [(1, 1, 1, 2), (2, 3, 2, 3), (3, 7, 5, 17), (13, 5, 15, 33), (4, 9, 3, 
 @pytest.fixture(params=INSTRUCTION_SETS)
 def instruction_set(request, monkeypatch):
     use_instruction_set(OPERATOR, request.param, monkeypatch)
-
-
-def to_float(tensors):
-    """The same in float32, differentiable on their own."""
-
-    def convert(tensor):
-        return tensor.detach().float().requires_grad_()
-
-    return [
-        ReadingWeights(*map(convert, tensor)) if isinstance(tensor, ReadingWeights) else convert(tensor)
-        for tensor in tensors
-    ]
 
 
 def values_and_gradients(tensors, keep, implementation, upstream):
@@ -56,19 +36,13 @@ def assert_near_the_reference(tensors, keep, tolerance, precision=torch.float32)
     expected = values_and_gradients(tensors, keep, "reference", upstream)
     keep = [mask if mask is None else mask.float() for mask in keep]
     with torch.autocast("cpu", precision, enabled=precision != torch.float32):
-        actual = values_and_gradients(to_float(tensors), keep, "native", upstream)
+        actual = values_and_gradients(converted(tensors, "cpu"), keep, "native", upstream)
     for ours, theirs in zip(actual, expected, strict=True):
         assert ours.shape == theirs.shape
         if precision == torch.float32:
             assert (ours - theirs).abs().max() <= tolerance * max(1, theirs.abs().max())
         else:
             assert (ours - theirs).norm() <= tolerance * max(1, theirs.norm())
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the operator is built on Linux")
-@pytest.mark.skipif(shutil.which("c++") is None and not is_required("compiler"), reason="needs a C++ compiler")
-def test_the_operator_is_built_where_there_is_a_compiler():
-    assert OPERATOR.library() is not None
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -126,7 +100,7 @@ def test_any_shape_with_any_number_of_threads(batch_size, length, num_slots, siz
 @built
 def test_memories_that_need_no_gradient_change_no_other_gradient():
     tensors, keep = arguments(3, 5, 4, 6)
-    tensors, keep = to_float(tensors), [mask.float() for mask in keep]
+    tensors, keep = converted(tensors, "cpu"), [mask.float() for mask in keep]
     upstream = [torch.randn(3, 9, 6) for _ in range(2)]
     expected = values_and_gradients(tensors, keep, "native", upstream)[:-2]
     fixed = (*tensors[:-2], *(memories.detach() for memories in tensors[-2:]))
@@ -157,24 +131,5 @@ def test_what_it_cannot_do_is_refused_with_the_reason(monkeypatch):
         read_sequence(*tensors, implementation="native")
     monkeypatch.setattr(OPERATOR, "library", lambda: None)
     with pytest.raises(ValueError, match="its compiled operator is not installed"):
-        read_sequence(*to_float(tensors), implementation="native")
-    assert read_sequence(*to_float(tensors)).hidden_tape.isfinite().all()
-
-
-@built
-def test_an_operator_of_another_version_is_not_used():
-    assert NativeOperator(OPERATOR.name, OPERATOR.interface).library() is not None
-    assert NativeOperator(OPERATOR.name, OPERATOR.interface + 1).library() is None
-
-
-@built
-@pytest.mark.parametrize("masks", [False, True])
-def test_the_operator_keeps_the_rules_of_torch_compile(masks):
-    tensors, keep = arguments(2, 3, 2, 3, masks, dtype=torch.float32)
-    input_gates, _, weights, gates, *memories = tensors
-    keys, key = torch.randn(2, 3, 3, requires_grad=True), torch.randn(3, 3, requires_grad=True)
-    weights, memories = module.StepWeights(key, *weights[2:]), torch.stack(memories, dim=2)
-    inputs = module.Inputs(input_gates, keys, weights, gates, memories, module.ReadingMasks(*keep))
-    given = (*flatten(inputs, module.Options(product_in_bfloat16=False, memories_need_gradient=True)), "native")
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    torch.library.opcheck(module.RECURRENCE.forward_operator, given, test_utils=checks)
+        read_sequence(*converted(tensors, "cpu"), implementation="native")
+    assert read_sequence(*converted(tensors, "cpu")).hidden_tape.isfinite().all()

@@ -1,15 +1,11 @@
 """The PRPN's Triton path: in the interpreter and the compiler without a GPU, and everything with one (`-m gpu`)."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 
 from onlstm_hf import PRPNConfig, PRPNForCausalLM
 from onlstm_hf.fast.prpn import triton as module
+from tests.helpers.fast_paths import compile_kernel, run_in_the_interpreter
 from tests.helpers.reading_problems import arguments, check
 from tests.helpers.recurrences import read_sequence
 from tests.helpers.requirements import library
@@ -19,15 +15,7 @@ gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason
 
 @pytest.mark.slow
 def test_the_kernels_are_right_in_the_interpreter():
-    library("triton", reason="Triton is not installed")
-    tests = Path(__file__).parents[1] / "helpers" / "interpreted_triton_prpn.py"
-    run = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
+    run_in_the_interpreter("interpreted_triton_prpn.py")
 
 
 @pytest.mark.parametrize(
@@ -41,31 +29,24 @@ def test_the_kernels_are_right_in_the_interpreter():
 )
 def test_the_kernels_compile_without_a_gpu(capability, dtype, num_slots, size, has_mask, tmp_path, monkeypatch):
     triton = library("triton", reason="Triton is not installed")
-    from triton.backends.compiler import GPUTarget
-    from triton.compiler import ASTSource
-
     from onlstm_hf.fast.prpn import kernels
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     constants = {"HAS_MASK": has_mask, "EPSILON": 1e-6, "ATTENTION_EPSILON": 1e-8}
     constants["SLOTS"] = triton.next_power_of_2(num_slots)
-    numbers = {"step": "i32", "length": "i32", "num_slots": "i32", "size": "i32"}
-    in_products = {"product", "operand"}
+    if not has_mask:
+        constants |= {"newest_keep": None, "key_keep": None}
+    others = dict.fromkeys(("step", "length", "num_slots", "size"), "i32")
+    others |= dict.fromkeys(("product", "operand"), f"*{dtype}")
+    row = triton.next_power_of_2(size)
     for kernel, block in {
-        kernels._attention_kernel: min(256, triton.next_power_of_2(size)),
-        kernels._cell_kernel: triton.next_power_of_2(size),
-        kernels._cell_backward_kernel: triton.next_power_of_2(size),
-        kernels._attention_backward_kernel: min(256, triton.next_power_of_2(size)),
+        kernels._attention_kernel: min(256, row),
+        kernels._cell_kernel: row,
+        kernels._cell_backward_kernel: row,
+        kernels._attention_backward_kernel: min(256, row),
     }.items():
-        known = {**constants, "BLOCK": block}
-        if not has_mask:
-            known |= {"newest_keep": None, "key_keep": None}
-        used = {name: value for name, value in known.items() if name in kernel.arg_names}
-        pointers = {name: f"*{dtype}" if name in in_products else "*fp32" for name in kernel.arg_names}
-        types = {name: "constexpr" if name in used else numbers.get(name, pointers[name]) for name in kernel.arg_names}
-        places = {(kernel.arg_names.index(name),): value for name, value in used.items()}
-        compiled = triton.compile(ASTSource(kernel, types, places), target=GPUTarget("cuda", capability, 32))
-        assert compiled.asm["cubin"]
+        types = dict.fromkeys(kernel.arg_names, "*fp32") | others
+        compile_kernel(kernel, constants | {"BLOCK": block}, types, capability)
 
 
 def test_it_says_why_it_cannot_run():
@@ -86,8 +67,8 @@ class TestOnGPU:
     def test_a_recorded_sequence_computes_the_reference(self):
         for seed in range(module.RECORDED_AFTER + 4):
             check((8, 35, 15, 64), True, "cuda", seed, tolerance=2e-4)
-        assert not module.RECORDINGS.recorder.has_failed
-        assert module.RECORDINGS.num_recorded >= 2
+        assert not module.KEPT.recorder.has_failed
+        assert sum(recording.is_recorded for recording in module.KEPT._kept.values()) >= 2
 
     def test_training_has_the_losses_of_the_plain_path(self):
         config = PRPNConfig(vocab_size=50, embedding_size=16, hidden_size=24, num_slots=5)

@@ -5,7 +5,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from onlstm_hf.fast.recurrence.step_graphs import GraphRecorder, StepGraphs
+from onlstm_hf.fast.recurrence.step_graphs import MAX_KEPT, GraphRecorder, KeptBuffers, StepGraphs
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 
 
@@ -57,14 +57,6 @@ def test_a_few_recordings_serve_all_lengths(stand_in_graphs):  # noqa: F811
     assert recurrence.launched - launched == 70 % 4
 
 
-def test_nothing_is_recorded_where_graphs_are_switched_off(stand_in_graphs, monkeypatch):  # noqa: F811
-    monkeypatch.setenv("ONLSTM_CUDA_GRAPHS", "0")
-    recurrence = Recurrence(range(64))
-    StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder()).run(64)
-    assert recurrence.state.item() == recurrence.expected(64)
-    assert stand_in_graphs.recorded == 0
-
-
 def test_nothing_is_recorded_without_a_gpu():
     recurrence = Recurrence(range(64))
     StepGraphs(recurrence.run_steps, torch.device("cpu"), GraphRecorder()).run(64)
@@ -85,6 +77,28 @@ def test_a_recording_that_fails_is_warned_of_once_and_the_steps_are_launched_one
     assert recurrence.state.item() == recurrence.expected(150)
     assert other.state.item() == other.expected(64)
     assert (stand_in_graphs.recorded, stand_in_graphs.replayed) == (1, 0)
+
+
+def test_a_recording_that_fails_stops_only_its_own_recorder(stand_in_graphs):  # noqa: F811
+    stand_in_graphs.error = RuntimeError("not permitted")
+    failed, other = GraphRecorder(), GraphRecorder()
+    with pytest.warns(RuntimeWarning, match="not permitted"):
+        StepGraphs(lambda num_steps: None, torch.device("cpu"), failed).run(16)
+    stand_in_graphs.error = None
+    StepGraphs(lambda num_steps: None, torch.device("cpu"), other).run(32)
+    assert failed.has_failed and not other.has_failed
+    assert (stand_in_graphs.recorded, stand_in_graphs.replayed) == (2, 1)
+
+
+def test_buffers_are_kept_by_size_as_far_as_allowed_and_each_owner_has_its_own():
+    one, other, cpu = KeptBuffers(), KeptBuffers(), torch.device("cpu")
+    buffer = one.of(cpu, 3, object)
+    assert one.of(cpu, 3, object) is buffer
+    assert one.of(cpu, 4, object) is not buffer and other.of(cpu, 3, object) is not buffer
+    for size in range(2 * MAX_KEPT):
+        one.of(cpu, size, object)
+        assert one.of(cpu, 3, object) is buffer  # the others are given up, as it is used in between
+    assert len(one) == MAX_KEPT
 
 
 @pytest.mark.gpu

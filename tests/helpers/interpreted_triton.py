@@ -2,9 +2,9 @@
 own, as the interpreter has to be chosen before Triton is imported. It takes about 40 ms for one row of one step, there
 and back, whatever the sizes."""
 
-import math
 import os
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -12,8 +12,10 @@ import torch
 from onlstm_hf.fast.onlstm import operator as onlstm_module
 from onlstm_hf.fast.onlstm import triton as module
 from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
+from onlstm_hf.fast.recurrence.step_graphs import KeptBuffers
+from tests.helpers import onlstm_problems
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
-from tests.helpers.onlstm_problems import Problem, gradients, make_problem
+from tests.helpers.onlstm_problems import assert_near, gradients, in_float64, make_problem
 from tests.helpers.recurrences import ordered_neurons
 
 assert os.environ["TRITON_INTERPRET"] == "1"
@@ -23,27 +25,10 @@ assert os.environ["TRITON_INTERPRET"] == "1"
 def triton_on_the_cpu(monkeypatch):
     path = module.PATH._replace(obstacle=lambda sequence: None)
     monkeypatch.setitem(onlstm_module._PATHS, "triton", path)
-    module.WORKSPACES.clear()
+    monkeypatch.setattr(module, "KEPT", KeptBuffers())
 
 
-def in_float64(problem):
-    return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
-
-
-def assert_close(actual, expected, tolerance):
-    """By the relative error of the whole tensor, which does not hide in small entries or vanish in large ones."""
-    assert actual.shape == expected.shape
-    error = (actual.double() - expected).norm()
-    assert error <= tolerance * expected.norm().clamp_min(math.sqrt(expected.numel()) * 1e-3), error
-
-
-def check(problem, tolerance=5e-5, used=(0, 1, 2, 3)):
-    expected = in_float64(problem)
-    for ours, theirs in zip(ordered_neurons(*problem, "triton"), ordered_neurons(*expected, "reference"), strict=True):
-        assert_close(ours, theirs, tolerance)
-    ours, theirs = gradients(problem, "triton", used), gradients(expected, "reference", used)
-    for our_gradient, their_gradient in zip(ours, theirs, strict=True):
-        assert_close(our_gradient, their_gradient, tolerance)
+check = partial(onlstm_problems.check, tolerance=5e-5)
 
 
 @pytest.mark.parametrize(
@@ -96,7 +81,7 @@ def test_half_precision_sequences_are_computed_with_in_float32():
     problem = make_problem(40, 2, 4, 4, torch.bfloat16, padding="everywhere")
     outputs, expected = ordered_neurons(*problem, "triton"), ordered_neurons(*in_float64(problem), "reference")
     torch.testing.assert_close(outputs.outputs.double(), expected.outputs, rtol=2**-7, atol=1e-5)
-    assert_close(outputs.cell, expected.cell, 3e-6)
+    assert_near(outputs.cell, expected.cell, 3e-6)
 
 
 def test_the_factor_of_the_recurrent_weight_is_folded_in():
@@ -128,7 +113,7 @@ def test_recorded_steps_of_several_layers_may_take_turns(stand_in_graphs):  # no
         wide = in_float64(problem)
         reference = ordered_neurons(*wide, "reference").outputs
         (theirs,) = torch.autograd.grad(reference.square().sum(), wide.input_gates)
-        assert_close(ours, theirs, 5e-5)
+        assert_near(ours, theirs, 5e-5)
     assert stand_in_graphs.recorded == 4
 
 
@@ -155,14 +140,6 @@ def test_tried_on_a_tiny_problem_the_kernels_are_found_right(dtype, product_in_b
         assert checks.passes("triton", Setting(torch.device("cpu"), dtype, product_in_bfloat16))
     assert stand_in_graphs.recorded == 4  # two block sizes in two directions, and each was replayed
     assert stand_in_graphs.replayed >= 4
-
-
-def test_no_more_buffers_are_kept_than_allowed(monkeypatch):
-    monkeypatch.setattr(module, "forward_step", lambda *_: None)
-    for batch_size in range(1, 2 * module.MAX_KEPT_WORKSPACES):
-        with torch.no_grad():
-            ordered_neurons(*make_problem(4, batch_size, 1, 1, torch.float32), "triton")
-    assert len(module.WORKSPACES) == module.MAX_KEPT_WORKSPACES
 
 
 def test_arguments_are_not_changed():

@@ -9,6 +9,7 @@ import torch
 from onlstm_hf.fast.prpn import operator as operator_module
 from onlstm_hf.fast.prpn import triton as module
 from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
+from onlstm_hf.fast.recurrence.step_graphs import KeptBuffers
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 from tests.helpers.reading_problems import check
 
@@ -19,7 +20,7 @@ assert os.environ["TRITON_INTERPRET"] == "1"
 def triton_on_the_cpu(monkeypatch):
     path = module.PATH._replace(obstacle=lambda sequence: None)
     monkeypatch.setitem(operator_module._PATHS, "triton", path)
-    monkeypatch.setattr(module, "RECORDINGS", module.Recordings())
+    monkeypatch.setattr(module, "KEPT", KeptBuffers())
 
 
 @pytest.mark.parametrize("masks", [True, False])

@@ -5,8 +5,6 @@ from typing import NamedTuple
 import pytest
 import torch
 
-from onlstm_hf.fast.onlstm.operator import RECURRENCE
-from onlstm_hf.fast.recurrence.tensor_tuples import flatten
 from tests.helpers.recurrences import ordered_neurons
 
 
@@ -21,6 +19,23 @@ class Problem(NamedTuple):
 
     def differentiable(self) -> tuple[torch.Tensor, ...]:
         return self[:4]
+
+
+def in_float64(problem: Problem) -> Problem:
+    """The same problem in float64, differentiable on its own."""
+    return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
+
+
+def on_device(problem: Problem, device: str) -> Problem:
+    return Problem(*(None if t is None else t.detach().to(device).requires_grad_(t.requires_grad) for t in problem))
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-4) -> None:
+    """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
+    assert actual.shape == expected.shape
+    actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
+    error = (actual - expected).norm()
+    assert error <= tolerance * expected.norm().clamp_min(expected.numel() ** 0.5 * 1e-3), error
 
 
 def make_problem(length, batch_size, num_chunks, chunk_size, dtype=torch.float64, state="random", padding=None):
@@ -56,19 +71,21 @@ def make_mask(padding, length, batch_size):
     return real
 
 
+def check(problem: Problem, device: str = "cpu", tolerance: float = 1e-4, used=(0, 1, 2, 3)) -> None:
+    """Values and gradients by Triton on a device, against the reference in float64."""
+    wide, problem = in_float64(problem), on_device(problem, device)
+    for ours, theirs in zip(ordered_neurons(*problem, "triton"), ordered_neurons(*wide, "reference"), strict=True):
+        assert_near(ours, theirs, tolerance)
+    for ours, theirs in zip(gradients(problem, "triton", used), gradients(wide, "reference", used), strict=True):
+        assert_near(ours, theirs, tolerance)
+
+
 SHAPES = pytest.mark.parametrize(
     ("length", "batch_size", "num_chunks", "chunk_size"),
     [(1, 1, 1, 1), (1, 2, 3, 2), (4, 3, 1, 5), (5, 2, 6, 1), (7, 4, 3, 4), (13, 1, 2, 3)],
 )
 STATES = pytest.mark.parametrize("state", ["random", "zero"])
 PADDINGS = pytest.mark.parametrize("padding", [None, "left", "right", "everywhere"])
-
-
-def operator_call(problem: Problem, recurrent_scale: float, implementation: str):
-    """The operator that compiled code calls, and its arguments."""
-    options = RECURRENCE.Options(recurrent_scale, product_in_bfloat16=False, save_for_backward=True)
-    inputs = RECURRENCE.Inputs(recurrent_mask=None, **problem._asdict())
-    return RECURRENCE.forward_operator, (*flatten(inputs, options), implementation)
 
 
 def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), **options):

@@ -3,6 +3,7 @@
 import torch
 
 from onlstm_hf.fast.prpn.contract import ReadingWeights
+from tests.helpers.onlstm_problems import assert_near
 from tests.helpers.recurrences import read_sequence
 
 INPUT_SIZE = 5
@@ -48,13 +49,6 @@ def converted(tensors, device, dtype=torch.float32):
     )
 
 
-def assert_close(actual, expected, tolerance):
-    """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
-    assert actual.shape == expected.shape
-    error = (actual.detach().cpu().double() - expected.detach()).norm()
-    assert error <= tolerance * expected.norm().clamp_min(expected.numel() ** 0.5 * 1e-3), error
-
-
 def check(sizes, masks, device, seed=0, tolerance=2e-4, implementation="triton"):
     """Values and all gradients of one problem of (batch size, length, slots, units)."""
     tensors, keep = arguments(*sizes, masks)
@@ -69,9 +63,9 @@ def check(sizes, masks, device, seed=0, tolerance=2e-4, implementation="triton")
     expected = read_sequence(*tensors, *keep, implementation="reference")
     output = read_sequence(*narrow, *narrow_keep, implementation=implementation)
     for ours, theirs in zip(output, expected, strict=True):
-        assert_close(ours, theirs, tolerance)
+        assert_near(ours, theirs, tolerance)
     upstream = [torch.randn_like(tape) for tape in expected[:2]]
     theirs = torch.autograd.grad(expected[:2], leaves(tensors), upstream)
     ours = torch.autograd.grad(output[:2], leaves(narrow), [gradient.to(device).float() for gradient in upstream])
     for our_gradient, their_gradient in zip(ours, theirs, strict=True):
-        assert_close(our_gradient, their_gradient, tolerance)
+        assert_near(our_gradient, their_gradient, tolerance)

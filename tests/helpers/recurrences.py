@@ -68,8 +68,8 @@ def read_sequence(
             *prpn.read_sequence(input_gates, key_inputs, weights, *others, implementation)
         )
     layer = reading_layer(weights)
-    outputs = layer.run_loop(input_gates, key_inputs, *others, LOOPS[implementation])
-    return modeling_prpn.ReadingLayerOutput(*outputs)
+    layer.implementation = implementation
+    return modeling_prpn.ReadingLayerOutput(*layer.run_loop(input_gates, key_inputs, *others))
 
 
 def reading_layer(weights: ReadingWeights) -> modeling_prpn.ReadingLayer:

@@ -67,20 +67,6 @@ def test_a_single_token_has_no_temporal_penalty(kind):
     assert outputs.loss.isfinite()
 
 
-@SIDES
-def test_penalties_leave_padding_out(kind, rows, side):
-    model = kind.make().train()
-    seen = {}
-    model.model.output_dropout.register_forward_hook(lambda _, inputs, output: seen.update(raw=inputs[0], out=output))
-    input_ids, mask, places = pad(rows, side)
-    outputs = model(input_ids, attention_mask=mask, labels=input_ids.masked_fill(mask == 0, -100))
-    real = [(seen["raw"][place, index], seen["out"][place, index]) for index, place in enumerate(places)]
-    squares = torch.cat([out[:-1].pow(2) for _, out in real])
-    changes = torch.cat([raw.diff(dim=0).pow(2) for raw, _ in real])
-    torch.testing.assert_close(outputs.activation_penalty, 2 * squares.mean())
-    torch.testing.assert_close(outputs.temporal_activation_penalty, changes.mean())
-
-
 @pytest.mark.parametrize("shifted", [False, True])
 def test_batches_of_unlike_lengths_add_up_to_the_update_of_one_batch(kind, shifted):
     torch.manual_seed(0)

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 from transformers import AutoConfig
 
@@ -37,18 +35,16 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        *[({name: 0}, f"{name} must be a positive integer, not 0") for name in ("vocab_size", "embedding_size")],
-        *[({name: -3}, f"{name} must be a positive integer, not -3") for name in ("hidden_size", "num_hidden_layers")],
-        ({"chunk_size": 0}, "chunk_size must be a positive integer"),
-        ({"chunk_size": True}, "chunk_size"),
-        ({"vocab_size": 10.5}, "vocab_size"),
-        ({"hidden_size": "1150"}, "hidden_size"),
+        *[
+            ({name: value}, f"{name} must be a positive integer, not {value!r}")
+            for name in ("vocab_size", "hidden_size", "num_hidden_layers", "chunk_size", "num_softmaxes")
+            for value in (0, -3, True, 10.5, "1150")
+        ],
         ({"hidden_size": 1155}, "chunk_size=10 must divide the size of every layer, but layer 0 has 1155"),
         ({"embedding_size": 405}, "layer 2 has 405"),
         ({"layer_sizes": [1150, 7, 400]}, "layer 1 has 7"),
         ({"layer_sizes": [1150, 0, 400]}, "layer 1 has 0"),
         ({"layer_sizes": [1150, 400]}, "layer_sizes must have num_hidden_layers=3 entries"),
-        ({"layer_sizes": []}, "layer_sizes must have num_hidden_layers=3 entries"),
         ({"layer_sizes": [1150, 1150, 500]}, "tied embeddings need a last layer of embedding_size=400 units"),
         (
             {"hidden_size": 30, "layer_sizes": [20, 20, 400]},
@@ -65,7 +61,6 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
         ],
         ({"weight_dropout": "0.45"}, "weight_dropout"),
         ({"activation_regularization": -1.0}, "activation_regularization must be a number"),
-        ({"temporal_activation_regularization": -1.0}, "temporal_activation_regularization must be a number"),
         ({"initializer_range": float("nan")}, "initializer_range must be a number that is not negative"),
     ],
 )
@@ -95,20 +90,6 @@ def test_saving_and_loading_keeps_every_field(unusual_config, tmp_path):
     for loaded in (ONLSTMConfig.from_pretrained(tmp_path), AutoConfig.from_pretrained(tmp_path)):
         assert type(loaded) is ONLSTMConfig
         assert {**loaded.to_dict(), "_name_or_path": ""} == unusual_config.to_dict()
-
-
-def test_json_round_trip_keeps_every_field(unusual_config):
-    fields = json.loads(unusual_config.to_json_string(use_diff=False))
-    assert fields["model_type"] == "onlstm"
-    assert ONLSTMConfig.from_dict(fields).to_dict() == unusual_config.to_dict()
-
-
-def test_a_file_that_was_edited_is_checked_when_it_is_loaded(unusual_config, tmp_path):
-    unusual_config.save_pretrained(tmp_path)
-    path = tmp_path / "config.json"
-    path.write_text(path.read_text().replace('"chunk_size": 4', '"chunk_size": 5'))
-    with pytest.raises(ValueError, match="chunk_size=5 must divide"):
-        ONLSTMConfig.from_pretrained(tmp_path)
 
 
 @pytest.mark.parametrize(

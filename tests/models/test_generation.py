@@ -6,7 +6,6 @@ from itertools import product
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers.generation.streamers import BaseStreamer
 
 from onlstm_hf.models.state import ModelState
 from tests.helpers.tiny_models import KINDS, assert_same_state
@@ -76,19 +75,6 @@ def beam_search(model, prompt: torch.Tensor, num_beams: int, state: ModelState |
 
 def new_tokens(output: torch.Tensor, prompt_length: int) -> list[list[int]]:
     return output[:, prompt_length:].tolist()
-
-
-class RecordingStreamer(BaseStreamer):
-    """Keeps what `generate` sends it."""
-
-    def __init__(self):
-        self.received, self.ended = [], False
-
-    def put(self, value):
-        self.received.append(value.tolist())
-
-    def end(self):
-        self.ended = True
 
 
 @pytest.fixture
@@ -222,13 +208,6 @@ def test_embeddings_in_the_place_of_ids_give_the_same_continuation(model, prompt
     assert output.tolist() == new_tokens(expected, 4)
 
 
-def test_a_streamer_gets_the_prompt_and_then_every_token(model, prompts):
-    streamer, prompt = RecordingStreamer(), prompts[0]
-    model.generate(prompt.unsqueeze(0), max_new_tokens=NEW_TOKENS, do_sample=False, streamer=streamer)
-    assert streamer.received == [[prompt.tolist()], *([token] for token in greedy(model, prompt))]
-    assert streamer.ended
-
-
 @USE_CACHE
 def test_scores_and_logits_of_every_step_are_returned(model, prompts, use_cache):
     prompt = prompts[0]
@@ -296,14 +275,3 @@ def test_the_returned_state_continues_the_text(model, prompts):
     state = first.get("cache") or first.past_key_values  # its name before Transformers 5.24
     second = model.generate(first.sequences[:, -1:], state=state, max_new_tokens=NEW_TOKENS - 3, do_sample=False)
     assert first.sequences[0, len(prompt) :].tolist() + second[0, 1:].tolist() == greedy(model, prompt)
-
-
-def test_a_state_of_another_batch_is_refused(model, batch, read_before):
-    _, state = read_before
-    with pytest.raises(ValueError, match="the state does not fit this model and batch"):
-        model.generate(**batch, state=state.index_select(torch.tensor([0])), max_new_tokens=2)
-
-
-def test_prompts_outside_the_vocabulary_are_refused(model):
-    with pytest.raises(ValueError, match="outside the vocabulary of 5"):
-        model.generate(torch.tensor([[2, VOCAB_SIZE]]), max_new_tokens=2)

@@ -1,51 +1,33 @@
 """The numbers of the authors' own code (`golden/` of the reference data)."""
 
 import copy
-import json
-from typing import NamedTuple
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.nn import functional as F
 
-from onlstm_hf import ONLSTMForCausalLM, convert_original_state_dict, tree_from_distances
+from onlstm_hf import convert_original_state_dict, tree_from_distances
 from onlstm_hf.models.dropout import LockedDropout
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.models.state import RecurrentState
-
-
-class Golden(NamedTuple):
-    """A golden file: its tensors (time first), its description, and what goes into our model (batch first)."""
-
-    tensors: dict[str, torch.Tensor]
-    description: dict
-    model: ONLSTMForCausalLM
-    input_ids: torch.Tensor
-    labels: torch.Tensor
-    state: RecurrentState
+from tests.helpers.golden_files import Golden, load_golden
 
 
 @pytest.fixture(scope="module", params=["onlstm_small", "onlstm_chunk1"])
 def golden(request, shared_dir) -> Golden:
-    path = shared_dir / "golden" / request.param
-    tensors = load_file(path.with_suffix(".safetensors"))
-    description = json.loads(path.with_suffix(".json").read_text())
-    weights = {name.removeprefix("weight."): t for name, t in tensors.items() if name.startswith("weight.")}
-    model = convert_original_state_dict(weights, weight_dropout=description["config"]["wdrop"])
-    state = RecurrentState(
-        tuple(
-            (tensors[f"initial.{layer}.hidden"], tensors[f"initial.{layer}.cell"])
-            for layer in range(description["config"]["nlayers"])
-        )
-    )
-    return Golden(tensors, description, model, tensors["input_ids"].t(), tensors["labels"].t(), state)
+    return load_golden(shared_dir / "golden" / request.param, "onlstm", weight_dropout="wdrop")
 
 
 @pytest.fixture(scope="module")
-def evaluated(golden):
+def state(golden) -> RecurrentState:
+    layers, tensors = range(golden.model.config.num_hidden_layers), golden.tensors
+    return RecurrentState(tuple((tensors[f"initial.{i}.hidden"], tensors[f"initial.{i}.cell"]) for i in layers))
+
+
+@pytest.fixture(scope="module")
+def evaluated(golden, state):
     with torch.no_grad():
-        return golden.model(golden.input_ids, shift_labels=golden.labels, state=golden.state, output_distances=True)
+        return golden.model(golden.input_ids, shift_labels=golden.labels, state=state, output_distances=True)
 
 
 def assert_close(ours: torch.Tensor, theirs: torch.Tensor):
@@ -86,7 +68,7 @@ def test_trees_are_equal(golden, evaluated):
         assert tree_from_distances(distances.tolist(), words).to_nested() == case["tree"]
 
 
-def test_training_losses_and_every_gradient(golden):
+def test_training_losses_and_every_gradient(golden, state):
     model, tensors = copy.deepcopy(golden.model).train(), golden.tensors
     for module in model.modules():
         if isinstance(module, LockedDropout):
@@ -99,7 +81,7 @@ def test_training_losses_and_every_gradient(golden):
     # row gets its gradient from the tied decoder alone. Embedding the words here also leaves out dropping whole words.
     weight = model.model.embeddings.weight
     inputs_embeds = F.embedding(golden.input_ids, weight, padding_idx=len(weight) - 1)
-    outputs = model(inputs_embeds=inputs_embeds, shift_labels=golden.labels, state=golden.state)
+    outputs = model(inputs_embeds=inputs_embeds, shift_labels=golden.labels, state=state)
     outputs.loss.backward()
 
     assert_close(outputs.cross_entropy, tensors["train.cross_entropy"])

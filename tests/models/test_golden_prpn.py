@@ -1,44 +1,26 @@
 """The numbers of the authors' own code (`golden/` of the reference data)."""
 
 import copy
-import json
 from collections.abc import Iterable
 from typing import NamedTuple
 
 import pytest
 import torch
-from safetensors.torch import load_file
 from torch.nn import functional as F
 
 from onlstm_hf import PRPNForCausalLM, convert_original_state_dict, tree_from_distances
 from onlstm_hf.fast.prpn import native as native
 from onlstm_hf.models.modeling_prpn import ElementDropout
+from tests.helpers.golden_files import Golden, load_golden
 from tests.helpers.native_operators import needs_operator
 
 built = needs_operator(native.OPERATOR)
 
 
-class Golden(NamedTuple):
-    """A golden file: its tensors (time first), its description, and what goes into our model (batch first)."""
-
-    tensors: dict[str, torch.Tensor]
-    description: dict
-    model: PRPNForCausalLM
-    input_ids: torch.Tensor
-    labels: torch.Tensor
-
-
 @pytest.fixture(scope="module", params=["prpn_hard", "prpn_soft_residual"])
 def golden(request, shared_dir) -> Golden:
-    path = shared_dir / "golden" / request.param
-    tensors = load_file(path.with_suffix(".safetensors"))
-    description = json.loads(path.with_suffix(".json").read_text())
-    weights = {name.removeprefix("weight."): t for name, t in tensors.items() if name.startswith("weight.")}
-    theirs = description["config"]
-    model = convert_original_state_dict(
-        weights, "prpn", num_slots=theirs["nslots"], resolution=theirs["resolution"], hard=theirs["hard"]
-    )
-    return Golden(tensors, description, model, tensors["input_ids"].t(), tensors["labels"].t())
+    options = {"num_slots": "nslots", "resolution": "resolution", "hard": "hard"}
+    return load_golden(shared_dir / "golden" / request.param, "prpn", **options)
 
 
 def computed_by(implementation: str, model: PRPNForCausalLM) -> PRPNForCausalLM:

@@ -11,29 +11,18 @@ from onlstm_hf.models.modeling_rnn import RNNLayer, in_one_buffer
 each_cell = pytest.mark.parametrize("cell_type", CELL_TYPES)
 
 
-def step(cell_type, input_gates, recurrent_gates, hidden, cell=None):
-    """One step of the equations of Hochreiter & Schmidhuber (with forget gates), Cho et al. and Elman."""
-    if cell_type == "lstm":
-        input_gate, forget_gate, candidate, output_gate = (input_gates + recurrent_gates).chunk(4, dim=-1)
-        cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * candidate.tanh()
-        return output_gate.sigmoid() * cell.tanh(), cell
-    if cell_type == "gru":
-        (reset, update, candidate), (reset_r, update_r, candidate_r) = (
-            input_gates.chunk(3, -1),
-            recurrent_gates.chunk(3, -1),
-        )
-        update = (update + update_r).sigmoid()
-        candidate = (candidate + (reset + reset_r).sigmoid() * candidate_r).tanh()
-        return ((1 - update) * candidate + update * hidden,)
-    return ((input_gates + recurrent_gates).tanh(),)
+STEPS = {"lstm": torch.lstm_cell, "gru": torch.gru_cell, "rnn": torch.rnn_tanh_cell}
 
 
 def plain_loop(layer, recurrent_weight, inputs, state, mask=None):
-    """Outputs and last state of a layer, one step after the other; padding leaves the state as it is."""
+    """Outputs and last state of a layer by PyTorch's cells, step by step; padding leaves the state as it is."""
+    projection = layer.input_projection
+    weights = projection.weight, recurrent_weight, projection.bias, layer.recurrent_projection.bias
     outputs = []
     for time, step_inputs in enumerate(inputs):
-        recurrent_gates = state[0] @ recurrent_weight.T + layer.recurrent_projection.bias
-        next_state = step(layer.cell_type, layer.input_projection(step_inputs), recurrent_gates, *state)
+        is_lstm = layer.cell_type == "lstm"
+        next_state = STEPS[layer.cell_type](step_inputs, tuple(state) if is_lstm else state[0], *weights)
+        next_state = next_state if is_lstm else (next_state,)
         if mask is not None:
             real = mask[time].unsqueeze(-1)
             next_state = [torch.where(real, new, old) for new, old in zip(next_state, state, strict=True)]
@@ -75,14 +64,8 @@ def test_a_layer_and_its_gradients_are_those_of_a_loop_in_float64(make_layer, ce
         double_layer, double_layer.recurrent_projection.weight, double_inputs, double_state, mask
     )
     if precision == "float64":
-        layer, inputs, state = (
-            layer.double(),
-            *(
-                [inputs.detach().double().requires_grad_()],
-                [tensor.detach().double().requires_grad_() for tensor in state],
-            ),
-        )
-        inputs = inputs[0]
+        layer.double()
+        inputs, *state = (tensor.detach().double().requires_grad_() for tensor in (inputs, *state))
     with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16 autocast"):
         output = layer(inputs, *state, mask)
     last_state = output.state

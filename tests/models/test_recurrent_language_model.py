@@ -127,55 +127,33 @@ def test_inputs_embeds_take_the_place_of_input_ids(model, input_ids):
     assert torch.equal(model.model(inputs_embeds=embedded).last_hidden_state, model.model(input_ids).last_hidden_state)
 
 
-@pytest.mark.parametrize("inputs", [{}, {"input_ids": torch.ones(1, 2).long(), "inputs_embeds": torch.ones(1, 2, 8)}])
-def test_exactly_one_kind_of_input_is_needed(kind, model, inputs):
-    with pytest.raises(ValueError, match="exactly one of input_ids and inputs_embeds"):
-        model(**inputs)
+IDS, EMBEDS = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 3, 8)
 
 
 @pytest.mark.parametrize(
-    "inputs", [{"input_ids": torch.ones(2, 0).long()}, {"inputs_embeds": torch.ones(2, 0, 8)}], ids=["ids", "embeds"]
+    ("inputs", "message"),
+    [
+        ({}, "exactly one of input_ids and inputs_embeds"),
+        ({"input_ids": IDS, "inputs_embeds": EMBEDS}, "exactly one of input_ids and inputs_embeds"),
+        ({"input_ids": IDS[:, :0]}, "the input is empty"),
+        ({"inputs_embeds": EMBEDS[:, :0]}, "the input is empty"),
+        ({"input_ids": IDS[0]}, r"input_ids must be \[batch_size, sequence_length\]"),
+        ({"inputs_embeds": EMBEDS[..., 1:]}, r"inputs_embeds must be \[batch_size, sequence_length, 8\]"),
+        ({"inputs_embeds": EMBEDS[0]}, r"inputs_embeds must be \[batch_size, sequence_length, 8\]"),
+        ({"input_ids": IDS * VOCAB_SIZE}, "input_ids hold the id 13, which is outside the vocabulary of 13"),
+        ({"input_ids": -IDS}, "input_ids hold the id -1, which is outside the vocabulary of 13"),
+        (
+            {"input_ids": IDS, "attention_mask": IDS[:, :1]},
+            r"attention_mask must have the shape of the input, \[2, 3\]",
+        ),
+        ({"input_ids": IDS, "labels": IDS[:, 1:]}, r"labels must be \[2, 3\]"),
+        ({"input_ids": IDS, "labels": IDS * VOCAB_SIZE}, "labels hold the id 13"),
+        ({"input_ids": IDS, "skip_logits": True}, "needs labels or shift_labels"),
+    ],
 )
-def test_an_empty_sequence_is_refused(model, inputs):
-    with pytest.raises(ValueError, match="the input is empty"):
+def test_inputs_that_do_not_fit_are_refused(model, inputs, message):
+    with pytest.raises(ValueError, match=message):
         model(**inputs)
-
-
-@pytest.mark.parametrize("shape", [(5,), (0,), (1, 2, 3)])
-def test_input_ids_that_are_not_a_batch_of_sequences_are_refused(model, shape):
-    with pytest.raises(ValueError, match=r"input_ids must be \[batch_size, sequence_length\]"):
-        model(torch.ones(shape, dtype=torch.long))
-
-
-@pytest.mark.parametrize("shape", [(2, 8), (2, 3, 7)])
-def test_inputs_embeds_of_another_size_are_refused(model, shape):
-    with pytest.raises(ValueError, match=r"inputs_embeds must be \[batch_size, sequence_length, 8\]"):
-        model(inputs_embeds=torch.ones(shape))
-
-
-@pytest.mark.parametrize("token", [VOCAB_SIZE, -1, 10**6])
-def test_ids_outside_the_vocabulary_are_refused(model, input_ids, token):
-    input_ids[1, 2] = token
-    with pytest.raises(ValueError, match=f"input_ids hold the id {token}, which is outside the vocabulary of 13"):
-        model(input_ids)
-
-
-@pytest.mark.parametrize("shape", [(3, 5), (6, 3), (6,), (3, 1)])
-def test_a_mask_of_another_shape_is_refused(model, input_ids, shape):
-    with pytest.raises(ValueError, match=r"attention_mask must have the shape of the input, \[3, 6\]"):
-        model(input_ids, attention_mask=torch.ones(shape))
-
-
-def test_labels_of_another_shape_are_refused(model, input_ids):
-    with pytest.raises(ValueError, match=r"labels must be \[3, 6\]"):
-        model(input_ids, labels=input_ids[:, 1:])
-
-
-def test_labels_outside_the_vocabulary_are_refused(model, input_ids):
-    labels = input_ids.clone()
-    labels[1, 2] = VOCAB_SIZE
-    with pytest.raises(ValueError, match="labels hold the id 13"):
-        model(input_ids, labels=labels)
 
 
 def test_what_was_not_asked_for_is_not_returned(model, input_ids):
@@ -246,11 +224,6 @@ def test_the_loss_without_logits_is_that_with_them(kind, rows, padded, training)
     torch.testing.assert_close(gradients, expected_gradients)
 
 
-def test_skipping_the_logits_without_labels_is_refused(model, input_ids):
-    with pytest.raises(ValueError, match="needs labels or shift_labels"):
-        model(input_ids, skip_logits=True)
-
-
 @pytest.mark.parametrize(
     "unknown",
     [
@@ -298,18 +271,6 @@ def test_a_loss_function_of_the_user_takes_the_place_of_the_own_one(model, input
     assert seen[0][0] is input_ids and seen[0][1:] == (VOCAB_SIZE, ["num_items_in_batch", "shift_labels"])
 
 
-def test_the_mean_over_no_labels_is_not_a_number(model, input_ids):
-    nothing = torch.full_like(input_ids, -100)
-    for skip_logits in (False, True):
-        assert model(input_ids, labels=nothing, skip_logits=skip_logits).loss.isnan()
-        assert model(input_ids, labels=nothing, skip_logits=skip_logits, num_items_in_batch=5).loss == 0
-
-
-def test_model_and_head_agree(model, input_ids):
-    base = model.model(input_ids)
-    torch.testing.assert_close(model.lm_head(base.last_hidden_state), model(input_ids).logits)
-
-
 def test_labels_are_shifted_and_shift_labels_are_not(model, input_ids):
     logits = model(input_ids).logits
     expected = F.cross_entropy(logits[:, :-1].flatten(0, 1), input_ids[:, 1:].flatten())
@@ -319,21 +280,6 @@ def test_labels_are_shifted_and_shift_labels_are_not(model, input_ids):
     torch.testing.assert_close(
         model(input_ids, shift_labels=input_ids).loss, F.cross_entropy(logits.flatten(0, 1), input_ids.flatten())
     )
-
-
-@ROWS_ON_THEIR_OWN
-def test_accumulated_gradients_equal_those_of_the_whole_batch(kind, input_ids):
-    """With `num_items_in_batch` as `Trainer` gives it, halves of a batch add up to the batch, penalties included."""
-    model = kind.make(**kind.no_dropout).train()
-    input_ids = torch.cat([input_ids, input_ids.flip(0)])[:4]
-    expected = model(input_ids, labels=input_ids).loss
-    num_items = torch.tensor(4 * 5)
-    halves = [model(half, labels=half, num_items_in_batch=num_items).loss for half in input_ids.split(2)]
-    torch.testing.assert_close(sum(halves), expected)
-    for ours, theirs in zip(
-        *(torch.autograd.grad(loss, list(model.parameters())) for loss in (sum(halves), expected)), strict=True
-    ):
-        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("padded", [False, True])

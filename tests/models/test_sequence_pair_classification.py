@@ -7,7 +7,7 @@ from torch.nn import functional as F
 from transformers import AutoModelForSequenceClassification
 
 from onlstm_hf import RNNConfig
-from onlstm_hf.models.pairs import PairClassifier
+from onlstm_hf.models.heads import PairClassifier
 from tests.helpers.tiny_models import KINDS, PAD, pad, random_rows
 
 LABELS = ["<", ">", "=", "^", "|", "#", "v"]
@@ -126,14 +126,6 @@ def test_a_problem_that_is_no_choice_of_one_label_is_refused(model, options):
         type(model)(config)
 
 
-def test_dropout_is_for_training_only(make_model, sides):
-    model, inputs = make_model(classifier_dropout=0.5), as_inputs(sides)
-    with torch.no_grad():
-        assert torch.equal(model(**inputs).logits, model(**inputs).logits)
-        model.train()
-        assert not torch.equal(model(**inputs).logits, model(**inputs).logits)
-
-
 def test_hidden_layer_of_the_classifier_drops_before_both_maps():
     classifier = PairClassifier(50, RNNConfig(num_labels=2, classifier_dropout=0.5))
     nn.init.ones_(classifier.hidden.weight)
@@ -160,13 +152,6 @@ def test_saving_and_loading_keeps_weights_and_labels(model, sides, tmp_path):
             torch.testing.assert_close(loaded(**as_inputs(sides)).logits, model(**as_inputs(sides)).logits)
 
 
-def test_weights_of_the_classifier_are_initialised_by_their_inputs(model):
-    fresh = type(model)(model.config)
-    for linear in (fresh.classifier.hidden, fresh.classifier.output):
-        bound = linear.in_features**-0.5
-        assert 0.8 * bound < linear.weight.abs().max() <= bound
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -178,8 +163,7 @@ def test_weights_of_the_classifier_are_initialised_by_their_inputs(model):
         ({"input_ids_pair": torch.zeros(2, 4, dtype=torch.long)}, "with the same batch_size"),
         ({"attention_mask": torch.ones(3, 1)}, "a mask must have the shape of its input"),
         ({"input_ids": torch.full((3, 6), 99)}, "outside the vocabulary"),
-        ({"labels": torch.tensor([0, 1])}, r"labels must be \[batch_size=3\]"),
-        ({"labels": torch.tensor([0, 1, 7])}, "labels must lie between 0 and 6"),
+        ({"labels": torch.tensor([0, 1])}, r"batch_size \(3\)"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(model, sides, change, message):

@@ -8,12 +8,8 @@ tensors. `forward_step` and `backward_step` list their tables; sequences are flo
 """
 
 import torch
-
-try:
-    import triton
-    import triton.language as tl
-except ImportError as error:
-    raise ImportError("the kernels of the recurrence need the package triton") from error
+import triton
+import triton.language as tl
 
 TABLE_SIZE = 10
 

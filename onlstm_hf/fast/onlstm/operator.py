@@ -39,17 +39,11 @@ def ordered_neurons(
     differentiated twice.
 
     Args:
-        input_gates: `[T, B, G]`, the affine map of the layer's input, with both biases in it.
-        recurrent_weight: `[G, H]`, the map of the previous hidden state.
-        hidden: `[B, H]`, the hidden state before the first step.
-        cell: `[B, C, K]`, the cell state before the first step; its shape says how many chunks there are.
-        mask: optional `[T, B]` booleans, `False` where a step must leave the state as it is (padding).
+        input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask: see `Inputs` in `contract.py`.
         implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"native"`, the
             compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`, the fastest one
             that fits the tensors.
-        recurrent_scale: factor of `recurrent_weight`, folded into it once per sequence.
-        recurrent_mask: optional `[G, H]` booleans, `False` where drop-connect leaves out an entry of
-            `recurrent_weight`; folded into it as well.
+        recurrent_scale: factor of `recurrent_weight`; like the mask it is folded into it once per sequence.
 
     Returns:
         The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in the precision that it was computed in, and
@@ -58,10 +52,9 @@ def ordered_neurons(
     Raises:
         ValueError: if the shapes do not fit together, the implementation is unknown, or the tensors do not fit it.
     """
-    inputs = Inputs(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask)
-    _check_shapes(inputs)
     if implementation != "auto" and implementation not in PATHS:
         raise ValueError(f"implementation must be one of auto, {', '.join(PATHS)}, not {implementation!r}")
+    _check_shapes(Inputs(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask))
     input_dtype, dtype = input_gates.dtype, torch.promote_types(input_gates.dtype, torch.float32)
     product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
     if input_dtype != torch.bfloat16:
@@ -81,29 +74,15 @@ def _product_dtype(tensor: torch.Tensor, state_dtype: torch.dtype) -> torch.dtyp
 
 
 def _check_shapes(inputs: Inputs) -> None:
-    input_gates, cell = inputs.input_gates, inputs.cell
-    if input_gates.dim() != 3 or input_gates.shape[0] == 0:
-        raise ValueError(f"input_gates must be [T, B, G] with T >= 1, not {list(input_gates.shape)}")
-    length, batch_size, num_gates = input_gates.shape
-    if cell.dim() != 3 or cell.shape[0] != batch_size:
-        raise ValueError(f"the cell state must be [B={batch_size}, C, K], not {list(cell.shape)}")
-    size = cell.shape[1] * cell.shape[2]
-    expected = {
-        "input_gates": [length, batch_size, 2 * cell.shape[1] + 4 * size],
-        "recurrent_weight": [num_gates, size],
-        "hidden": [batch_size, size],
-        "mask": [length, batch_size],
-        "recurrent_mask": [num_gates, size],
-    }
-    for name, shape in expected.items():
-        tensor = getattr(inputs, name)
-        if tensor is not None and list(tensor.shape) != shape:
-            raise ValueError(
-                f"{name} must be {shape} for a cell state of {list(cell.shape)}, not {list(tensor.shape)}"
-            )
-    for name, booleans in (("mask", inputs.mask), ("recurrent_mask", inputs.recurrent_mask)):
-        if booleans is not None and booleans.dtype != torch.bool:
-            raise ValueError(f"{name} must hold booleans, not {booleans.dtype}")
+    """The compiled operator is given addresses alone, and would read beyond the end of smaller tensors."""
+    (length, batch_size, num_gates), (_, num_chunks, chunk_size) = inputs.input_gates.shape, inputs.cell.shape
+    size = num_chunks * chunk_size
+    weight = num_gates, size
+    gates, state = (length, batch_size, 2 * num_chunks + 4 * size), (batch_size, num_chunks, chunk_size)
+    expected = Inputs(gates, weight, weight, (batch_size, size), state, (length, batch_size))
+    for name, tensor, shape in zip(Inputs._fields, inputs, expected, strict=True):
+        if tensor is not None and tensor.shape != shape:
+            raise ValueError(f"{name} must be {list(shape)}, not {list(tensor.shape)}")
 
 
 class _OrderedNeurons(Recurrence):

@@ -4,15 +4,13 @@ The product with the recurrent weight stays with the matrix library, on tensor c
 use them; the kernels of `kernels.py` do everything else of a step, in float32.
 """
 
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 
 import torch
 
 from ..recurrence.fast_path import FastPath
 from ..recurrence.gpu import obstacle as gpu_obstacle
-from ..recurrence.step_graphs import GraphRecorder, StepGraphs
+from ..recurrence.step_graphs import KeptBuffers, StepGraphs
 from .contract import Gradients, Inputs, Options, Trace
 
 try:
@@ -20,8 +18,6 @@ try:
 except ImportError:  # Triton is not installed
     forward_step = None
 
-# Number of workspaces that are kept; each has a copy of a recurrent weight and the buffers of one step.
-MAX_KEPT_WORKSPACES = 8
 # Shorter sequences, one-token decoding above all, gain nothing from a copy of the weight and from recorded steps.
 MIN_KEPT_LENGTH = 4
 # Rows are padded to a multiple of this many entries: tensor cores read fastest where every row starts at a multiple of
@@ -71,74 +67,36 @@ class _Workspace:
         self.table[:1].sub_(num_steps)
 
 
-class Workspaces:
-    """All that this path keeps from one sequence to the next: buffers, and the graphs of steps that use them.
-
-    Attributes:
-        launching: must be held while a sequence uses a workspace: its launches must not come between those of another
-            sequence with the same buffers, and gradients are computed in threads of their own.
-        recorder: what records the steps of all workspaces.
-    """
-
-    def __init__(self):
-        self.launching = threading.Lock()
-        self.recorder = GraphRecorder()
-        self._kept: OrderedDict[Hashable, tuple[_Workspace, StepGraphs, StepGraphs]] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._kept)
-
-    def clear(self) -> None:
-        """Forgets everything."""
-        with self.launching:
-            self._kept.clear()
-            self.recorder = GraphRecorder()
-
-    def workspace(
-        self, length: int, trace: Trace, inputs: Inputs, options: Options
-    ) -> tuple[_Workspace, Callable[[int], None], Callable[[int], None]]:
-        """A workspace that holds the weight, and the functions that run a number of its steps forward and backward."""
-        device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
-        sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
-        weight, scale, on_gpu = inputs.kept_weight, options.recurrent_scale, device.type == "cuda"
-        # A CUDA graph that the caller is recording must own all the memory that it uses.
-        if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
-            workspace = _Workspace(device, *sizes_and_dtypes)
-            workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
-            return workspace, workspace.forward_steps, workspace.backward_steps
-        workspace, forward_graphs, backward_graphs = self._keep(device, sizes_and_dtypes)
-        rows, columns = weight.shape
-        torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
-        # Values that another sequence left in the padding, such as NaN, would reach the products.
-        workspace.hidden.zero_()
-        workspace.gates.zero_()
-        return workspace, forward_graphs.run, backward_graphs.run
-
-    def _keep(self, device: torch.device, sizes_and_dtypes: tuple) -> tuple[_Workspace, StepGraphs, StepGraphs]:
-        """The workspace for all sequences of these sizes on the current stream, and the graphs of its steps.
-
-        Work on one stream is done in order, so the next sequence may use the same buffers. Recorded products keep the
-        precision that was set for float32 when they were recorded.
-        """
-        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
-        key = device, stream, torch.backends.cuda.matmul.fp32_precision, sizes_and_dtypes
-        if key not in self._kept:
-            with torch.inference_mode(False):  # buffers made in inference mode could not be written to outside of it
-                workspace = _Workspace(device, *sizes_and_dtypes, pitch=PITCH)
-                rows, columns = workspace.gates.shape[1], workspace.hidden.shape[1]
-                workspace.weight = torch.zeros(rows, columns, dtype=workspace.gates.dtype, device=device)
-            graphs = (
-                StepGraphs(run_steps, device, self.recorder)
-                for run_steps in (workspace.forward_steps, workspace.backward_steps)
-            )
-            self._kept[key] = workspace, *graphs
-            while len(self._kept) > MAX_KEPT_WORKSPACES:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
+KEPT = KeptBuffers()
 
 
-WORKSPACES = Workspaces()
+def _workspace(
+    length: int, trace: Trace, inputs: Inputs, options: Options
+) -> tuple[_Workspace, Callable[[int], None], Callable[[int], None]]:
+    """A workspace that holds the weight, and the functions that run a number of its steps forward and backward."""
+    device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
+    sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
+    weight, scale, on_gpu = inputs.kept_weight, options.recurrent_scale, device.type == "cuda"
+
+    def make() -> tuple[_Workspace, StepGraphs, StepGraphs]:
+        workspace = _Workspace(device, *sizes_and_dtypes, pitch=PITCH)
+        rows, columns = workspace.gates.shape[1], workspace.hidden.shape[1]
+        workspace.weight = torch.zeros(rows, columns, dtype=product_dtype, device=device)
+        runs = workspace.forward_steps, workspace.backward_steps
+        return workspace, *(StepGraphs(run_steps, device, KEPT.recorder) for run_steps in runs)
+
+    # A CUDA graph that the caller is recording must own all the memory that it uses.
+    if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
+        workspace = _Workspace(device, *sizes_and_dtypes)
+        workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
+        return workspace, workspace.forward_steps, workspace.backward_steps
+    workspace, forward_graphs, backward_graphs = KEPT.of(device, sizes_and_dtypes, make)
+    rows, columns = weight.shape
+    torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
+    # Values that another sequence left in the padding, such as NaN, would reach the products.
+    workspace.hidden.zero_()
+    workspace.gates.zero_()
+    return workspace, forward_graphs.run, backward_graphs.run
 
 
 @torch.no_grad()
@@ -147,8 +105,8 @@ def forward(inputs: Inputs, options: Options) -> Trace:
     trace = Trace.empty(inputs, options)
     length, batch_size, size = trace.outputs.shape
     input_gates, mask = _contiguous(inputs.input_gates, inputs.mask)
-    with torch.cuda.device_of(input_gates), WORKSPACES.launching:
-        workspace, run, _ = WORKSPACES.workspace(length, trace, inputs, options)
+    with torch.cuda.device_of(input_gates), KEPT.launching:
+        workspace, run, _ = _workspace(length, trace, inputs, options)
         workspace.hidden[:, :size].copy_(inputs.hidden)
         workspace.carried[0, 0].copy_(inputs.cell.reshape(batch_size, size))
         workspace.carried[1, 0].copy_(inputs.hidden)
@@ -168,8 +126,8 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         grad_trace.outputs, grad_trace.distances, trace.cells, trace.softmaxes, trace.activations, trace.last_cell,
         inputs.mask,
     )  # fmt: skip
-    with torch.cuda.device_of(trace.outputs), WORKSPACES.launching:
-        workspace, _, run = WORKSPACES.workspace(length, trace, inputs, options)
+    with torch.cuda.device_of(trace.outputs), KEPT.launching:
+        workspace, _, run = _workspace(length, trace, inputs, options)
         workspace.carried.zero_()
         if grad_trace.last_cell is not None:
             workspace.carried[0, length % 2].copy_(grad_trace.last_cell.reshape(batch_size, size))

@@ -15,15 +15,11 @@ ATTENTION_EPSILON = 1e-8
 class ReadingWeights(NamedTuple):
     """The weights of one layer of the reading network, but for its map of the layer's input to the gates.
 
-    Attributes:
-        key: `[H, I + H]`, map of the layer's input and the newest hidden state to the key of the attention.
-        key_bias: `[H]`, its bias.
-
-    All others are those of `StepWeights`.
+    After the first two they are those of `StepWeights`.
     """
 
-    key: torch.Tensor
-    key_bias: torch.Tensor
+    key: torch.Tensor  # [H, I + H], map of the layer's input and the newest hidden state to the key of the attention
+    key_bias: torch.Tensor  # [H]
     recurrent: torch.Tensor
     recurrent_bias: torch.Tensor
     gates_gain: torch.Tensor

@@ -5,11 +5,8 @@ one row of the batch. With `B` rows, `T` steps, `S` memory slots and `H` units a
 float32, but for the operands of products, which are in the product's dtype.
 """
 
-try:
-    import triton
-    import triton.language as tl
-except ImportError as error:
-    raise ImportError("the kernels of the reading network need the package triton") from error
+import triton
+import triton.language as tl
 
 from .contract import ATTENTION_EPSILON
 from .deviation_norm import EPSILON

@@ -41,16 +41,11 @@ def read_sequence(
     autocast products with weights are in bfloat16. The paths cannot be differentiated twice.
 
     Args:
-        input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
+        input_gates, gates: see `Inputs` in `contract.py`.
         key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
         weights: the layer's, in the order of `ReadingWeights`.
-        gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
-        hidden_memories: `[B, S, H]`, the hidden states before the first step, oldest first.
-        cell_memories: `[B, S, H]`, the cell states before the first step.
-        newest_keep: optional `[B, T, H]`, dropout mask of the newest hidden state where the key is made of it.
-        key_keep: optional `[B, T, H]`, dropout mask of the key.
-        summary_keep: optional `[H]`, dropout mask of the summarised hidden state, the same at every step and in every
-            row.
+        hidden_memories, cell_memories: `[B, S, H]`, the states before the first step, oldest first.
+        newest_keep, key_keep, summary_keep: see `ReadingMasks`.
         implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"triton"`, kernels on
             a GPU; `"native"`, the compiled CPU operator; or `"auto"`, the fastest one that fits the tensors.
 

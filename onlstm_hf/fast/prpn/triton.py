@@ -6,16 +6,14 @@ that are met once, as in parsing, launch their steps one by one.
 """
 
 import math
-import threading
-from collections import OrderedDict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
 from ..recurrence.fast_path import FastPath
 from ..recurrence.gpu import obstacle as gpu_obstacle
-from ..recurrence.step_graphs import GraphRecorder
+from ..recurrence.step_graphs import KeptBuffers
 from ..recurrence.tensor_tuples import Layout, flatten
 from .contract import Gradients, Inputs, Options, Trace
 
@@ -24,11 +22,9 @@ try:
 except ImportError:  # Triton is not installed
     attention_step = None
 
-Tensors = list[torch.Tensor | None]
+Tensors = Sequence[torch.Tensor | None]
 # Sizes that came this often are recorded: a recording costs as much as many runs.
 RECORDED_AFTER = 3
-# Graphs and buffers of so many sizes are kept.
-MAX_KEPT = 8
 
 
 def obstacle(sequence: torch.Tensor) -> str | None:
@@ -60,8 +56,8 @@ class BackwardBuffers(NamedTuple):
     normalized_cells: torch.Tensor
 
 
-class ForwardWork(NamedTuple):
-    """Operands and results of the products of one step forwards, in the product's dtype.
+class Work(NamedTuple):
+    """Operands and results of the products of one step, or their gradients, in the product's dtype.
 
     Attributes:
         newest: `[B, H]`, the newest memory, times its mask.
@@ -76,16 +72,7 @@ class ForwardWork(NamedTuple):
     recurrent: torch.Tensor
 
 
-class BackwardWork(NamedTuple):
-    """The same for the gradients of one step backwards."""
-
-    newest: torch.Tensor
-    key: torch.Tensor
-    summary: torch.Tensor
-    recurrent: torch.Tensor
-
-
-def _forward_steps(inputs: Inputs, trace: Trace, work: ForwardWork) -> None:
+def _forward_steps(inputs: Inputs, trace: Trace, work: Work) -> None:
     """Fills the trace, whose tape begins with the memories. `inputs` are prepared (see `_prepared`)."""
     weights, masks = inputs.weights, inputs.masks
     for step in range(inputs.gates.shape[1]):
@@ -95,7 +82,7 @@ def _forward_steps(inputs: Inputs, trace: Trace, work: ForwardWork) -> None:
         cell_step(step, inputs.input_gates, work.recurrent, weights, masks.newest, trace, work.newest)
 
 
-def _backward_steps(inputs: Inputs, trace: Trace, buffers: BackwardBuffers, work: BackwardWork) -> None:
+def _backward_steps(inputs: Inputs, trace: Trace, buffers: BackwardBuffers, work: Work) -> None:
     """Fills the buffers. `work.newest` is left with what the first step's key gives back to the memory before it."""
     weights, masks = inputs.weights, inputs.masks
     for step in reversed(range(inputs.gates.shape[1])):
@@ -106,8 +93,8 @@ def _backward_steps(inputs: Inputs, trace: Trace, buffers: BackwardBuffers, work
 
 
 _INPUTS = Layout(Inputs)
-_FORWARD = Layout(Inputs, Trace, ForwardWork)
-_BACKWARD = Layout(Inputs, Trace, BackwardBuffers, BackwardWork)
+_FORWARD = Layout(Inputs, Trace, Work)
+_BACKWARD = Layout(Inputs, Trace, BackwardBuffers, Work)
 
 
 class _Recording:
@@ -126,12 +113,12 @@ class _Recording:
     def is_recorded(self) -> bool:
         return self._graph is not None
 
-    def run(self, read: Tensors, changed: Tensors, written: Tensors, device: torch.device, recorder: GraphRecorder):
+    def run(self, read: Tensors, changed: Tensors, written: Tensors) -> None:
         """Runs the steps on tensors that they only read, that they read and change, and that they only write."""
         tensors = [*read, *changed, *written]
         self._uses += 1
         if not self.is_recorded and self._uses > RECORDED_AFTER:
-            self._record(tensors, device, recorder)
+            self._record(tensors)
         if not self.is_recorded:
             self._launch(tensors)
             return
@@ -143,46 +130,26 @@ class _Recording:
         for ours, theirs in zip(self._buffers[num_read:], tensors[num_read:], strict=True):
             theirs.copy_(ours)
 
-    def _record(self, tensors: Tensors, device: torch.device, recorder: GraphRecorder) -> None:
+    def _record(self, tensors: Tensors) -> None:
+        device = tensors[-1].device
         # A CUDA graph that the caller is recording must own all the memory that it uses.
-        if recorder.may_record(device) and not (device.type == "cuda" and torch.cuda.is_current_stream_capturing()):
+        is_recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+        if KEPT.recorder.may_record(device) and not is_recording:
             with torch.inference_mode(False):
                 self._buffers = [None if tensor is None else torch.empty_like(tensor) for tensor in tensors]
-            self._graph = recorder.record(lambda: self._launch(self._buffers), device)
+            self._graph = KEPT.recorder.record(lambda: self._launch(self._buffers), device)
 
 
-class Recordings:
-    """Graphs and buffers that are kept from one sequence to the next.
-
-    Attributes:
-        launching: must be held while a recording is used, as gradients are computed in threads of their own.
-        recorder: what records the graphs.
-    """
-
-    def __init__(self):
-        self.launching = threading.Lock()
-        self.recorder = GraphRecorder()
-        self._kept: OrderedDict[Hashable, _Recording] = OrderedDict()
-
-    def of(self, key: Hashable, tensors: Tensors, launch: Callable[[Tensors], None]) -> _Recording:
-        """The recording for tensors of these sizes on the current stream."""
-        device = tensors[-1].device
-        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
-        kinds = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors)
-        key = key, device, stream, torch.backends.cuda.matmul.fp32_precision, kinds
-        if key not in self._kept:
-            self._kept[key] = _Recording(launch)
-            while len(self._kept) > MAX_KEPT:
-                self._kept.popitem(last=False)
-        self._kept.move_to_end(key)
-        return self._kept[key]
-
-    @property
-    def num_recorded(self) -> int:
-        return sum(recording.is_recorded for recording in self._kept.values())
+KEPT = KeptBuffers()
 
 
-RECORDINGS = Recordings()
+def _run(launch: Callable[[Tensors], None], read: Tensors, changed: Tensors = (), written: Tensors = ()) -> None:
+    """Launches or replays the steps of a sequence; see `_Recording.run`."""
+    tensors = [*read, *changed, *written]
+    device = tensors[-1].device
+    kinds = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors)
+    with torch.cuda.device_of(tensors[-1]), KEPT.launching:
+        KEPT.of(device, (launch, kinds), lambda: _Recording(launch)).run(read, changed, written)
 
 
 def _launch_forward(tensors: Tensors) -> None:
@@ -203,14 +170,11 @@ def forward(inputs: Inputs, options: Options) -> Trace:
     prepared = _prepared(inputs, options)
     prepared = prepared._replace(input_keys=prepared.input_keys / math.sqrt(size))
     newest = trace.tape[:, num_slots - 1, 0]
-    work = ForwardWork(
+    work = Work(
         (newest if masks.newest is None else newest * masks.newest[:, 0]).to(dtype, copy=True).contiguous(),
         *(trace.keys.new_empty(batch_size, width * size, dtype=dtype) for width in (1, 1, 4)),
     )
-    read, changed, written = flatten(prepared), flatten(trace, work), []
-    with torch.cuda.device_of(trace.tape), RECORDINGS.launching:
-        recording = RECORDINGS.of("forward", [*read, *changed], _launch_forward)
-        recording.run(read, changed, written, trace.tape.device, RECORDINGS.recorder)
+    _run(_launch_forward, read=flatten(prepared), changed=flatten(trace, work))
     return trace
 
 
@@ -231,11 +195,8 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         torch.empty_like(trace.keys),
     )
     dtype = _product_dtype(options)
-    work = BackwardWork(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
-    read, written = [*flatten(prepared, trace), buffers.tape], [*buffers[1:], *work]
-    with torch.cuda.device_of(trace.tape), RECORDINGS.launching:
-        recording = RECORDINGS.of("backward", [*read, *written], _launch_backward)
-        recording.run(read, [], written, trace.tape.device, RECORDINGS.recorder)
+    work = Work(*(trace.keys.new_zeros(batch_size, width * size, dtype=dtype) for width in (1, 1, 1, 4)))
+    _run(_launch_backward, read=[*flatten(prepared, trace), buffers.tape], written=[*buffers[1:], *work])
 
     grad_input_gates = buffers.activations.flatten(2)
     grad_memories = torch.zeros_like(trace.tape[:, :num_slots])

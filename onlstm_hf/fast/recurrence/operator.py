@@ -44,7 +44,6 @@ class Recurrence:
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
         self.checks = PathChecks(self.solve_tiny_problem)
-        self.implementations = ("auto", *paths)
         self.input_layout, self._saved = Layout(self.Inputs), Layout(self.Trace, self.Inputs)
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
 

@@ -3,16 +3,18 @@
 A graph replays its kernels with the arguments that they were recorded with. Here these are the same for every block of
 steps: where in the sequence a block starts, and where the sequence's tensors lie, is kept in the GPU's memory. So a
 few graphs of fixed numbers of steps serve every length, every position and every tensor.
-
-The environment variable `ONLSTM_CUDA_GRAPHS=0` switches graphs off.
 """
 
-import os
+import threading
 import warnings
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import TypeVar
 
 import torch
 
+Kept = TypeVar("Kept")
+MAX_KEPT = 8  # sizes of sequences whose buffers and graphs a path keeps
 BLOCK_SIZES = (16, 4)  # longest first; the last few steps are launched one by one
 GRAPH_DEVICES = ("cuda",)
 
@@ -31,8 +33,7 @@ class GraphRecorder:
 
     def may_record(self, device: torch.device) -> bool:
         """Returns whether steps on this device are worth a recording."""
-        switched_off = os.environ.get("ONLSTM_CUDA_GRAPHS") == "0"
-        return device.type in GRAPH_DEVICES and not self.has_failed and not switched_off
+        return device.type in GRAPH_DEVICES and not self.has_failed
 
     def record(self, run_steps: Callable[[], None], device: torch.device) -> "torch.cuda.CUDAGraph | None":
         """A graph of what `run_steps` launches, which is not run; `None` and a warning if it cannot be recorded."""
@@ -51,6 +52,40 @@ class GraphRecorder:
             warnings.warn(message, RuntimeWarning, stacklevel=2)
             return None
         return graph
+
+
+class KeptBuffers:
+    """Buffers, and graphs that use them, which a path keeps from one sequence to the next.
+
+    Attributes:
+        launching: must be held while they are used: the launches of two sequences with the same buffers must not mix,
+            and gradients are computed in threads of their own.
+        recorder: what records the graphs.
+    """
+
+    def __init__(self):
+        self.launching = threading.Lock()
+        self.recorder = GraphRecorder()
+        self._kept: OrderedDict[Hashable, object] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def of(self, device: torch.device, sizes: Hashable, make: Callable[[], Kept]) -> Kept:
+        """What is kept for sequences of these sizes on the current stream; what was not used for longest is given up.
+
+        Work on one stream is done in order, so the next sequence may use the same buffers. Recorded products keep the
+        precision that was set for float32 when they were recorded.
+        """
+        stream = torch.cuda.current_stream(device) if device.type == "cuda" else None
+        key = device, stream, torch.backends.cuda.matmul.fp32_precision, sizes
+        if key not in self._kept:
+            with torch.inference_mode(False):  # buffers made in inference mode could not be written to outside of it
+                self._kept[key] = make()
+            while len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        self._kept.move_to_end(key)
+        return self._kept[key]
 
 
 class StepGraphs:
