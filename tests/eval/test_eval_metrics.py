@@ -1,7 +1,11 @@
 import copy
 import doctest
 import gzip
+import importlib.util
 import json
+import py_compile
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -183,6 +187,11 @@ def test_perplexity_is_that_of_all_tokens(perplexity, log_probabilities):
     assert scores["num_tokens"] == 308
 
 
+def test_parts_of_a_stream_do_not_matter(perplexity, log_probabilities):
+    whole = perplexity.compute(predictions=[[value for part in log_probabilities for value in part]])
+    assert perplexity.compute(predictions=log_probabilities) == pytest.approx(whole)
+
+
 def test_sentence_protocol_adds_the_mean_over_sentences(perplexity, log_probabilities):
     scores = perplexity.compute(predictions=log_probabilities, protocol="sentence")
     expected = [np.exp(-np.mean(sequence)) for sequence in log_probabilities]
@@ -196,6 +205,11 @@ def test_perplexity_per_word_and_bits_per_character(perplexity, log_probabilitie
     scores = perplexity.compute(predictions=log_probabilities, num_words=[3, 1, 80], num_characters=[20, 5, 400])
     assert scores["word_perplexity"] == pytest.approx(np.exp(-total / 84))
     assert scores["bits_per_character"] == pytest.approx(-total / 425 / np.log(2))
+
+
+def test_uniform_model_has_the_perplexity_of_its_vocabulary(perplexity):
+    scores = perplexity.compute(predictions=np.full((4, 25), -np.log(10_000)).astype(np.float32))
+    assert scores["perplexity"] == pytest.approx(10_000, rel=1e-5)
 
 
 @pytest.mark.parametrize("protocol", ["stream", "sentence"])
@@ -364,3 +378,39 @@ def test_examples_of_the_inputs_description_run(name):
     runner = doctest.DocTestRunner()
     runner.run(doctest.DocTestParser().get_doctest(text, {}, name, None, None))
     assert runner.summarize().attempted > 2 and runner.summarize().failed == 0
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_card_names_the_page_that_a_space_starts(name, project_root):
+    front_matter = (project_root / "eval" / name / "README.md").read_text(encoding="utf-8").split("---\n")[1]
+    assert "sdk: gradio\n" in front_matter and "app_file: app.py\n" in front_matter and "- metric\n" in front_matter
+    requirements = (project_root / "eval" / name / "requirements.txt").read_text(encoding="utf-8").split()
+    module = (project_root / "eval" / name / f"{name}.py").read_text(encoding="utf-8")
+    assert "evaluate>=0.4.6" in requirements
+    assert ("onlstm_hf" in requirements) == ("from onlstm_hf" in module)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_web_page_compiles(name, project_root, tmp_path):
+    py_compile.compile(str(project_root / "eval" / name / "app.py"), str(tmp_path / "app.pyc"), doraise=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "key"),
+    [
+        ("parsing_f1", ("((the (old cat)) ((sat on) it))\n\n(yes)", f"{GOLD}\n(UH Yes)\n"), "sentence_f1"),
+        ("perplexity", ("-1 -2\n\n-3.5", "sentence"), "mean_perplexity"),
+        ("logical_inference", ("< < 1\n\n# v 2",), "accuracy"),
+        ("minimal_pairs", ("-1 -2\n\n-3.5 -3", ""), "accuracy"),
+    ],
+)
+def test_function_behind_the_web_page(monkeypatch, project_root, name, arguments, key):
+    gradio = types.ModuleType("gradio")
+    gradio.Error = RuntimeError
+    monkeypatch.setitem(sys.modules, "gradio", gradio)
+    spec = importlib.util.spec_from_file_location(f"{name}_app", project_root / "eval" / name / "app.py")
+    app = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(app)
+    assert 0 < app.score(*arguments)[key] < 100
+    with pytest.raises(RuntimeError):
+        app.score("(", *arguments[1:])
