@@ -3,10 +3,12 @@
 import io
 import math
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr
-from itertools import chain, islice, repeat
+from itertools import chain, count, islice, repeat
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from accelerate.state import AcceleratorState, GradientState
@@ -83,3 +85,38 @@ def largest_relative_difference(losses: Sequence[float], expected: Sequence[floa
     """The largest difference of two loss curves at the same step, as a share of the expected loss; NaN if any is."""
     differences = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(losses, expected, strict=True)]
     return math.nan if any(map(math.isnan, differences)) else max(differences)
+
+
+class Training(NamedTuple):
+    """Updates of a run until its time was over.
+
+    Attributes:
+        losses: the cross-entropy of each update, in nats.
+        tokens_per_second: without the first updates, which compile kernels and record graphs.
+    """
+
+    losses: list[float]
+    tokens_per_second: float
+
+
+def train_for(run: TrainingRun, seconds: float, num_warm_up: int = 10) -> Training:
+    """Makes updates of a run for so many seconds, and a few at least.
+
+    Args:
+        run: a new one.
+        seconds: how long.
+        num_warm_up: updates that do not count for the speed.
+    """
+    losses: list[torch.Tensor] = []
+    run.log.add = lambda of_update, num_items: losses.append(of_update["loss"])
+    device, begin, start, counted = run.accelerator.device, time.perf_counter(), 0.0, 0
+    epochs = chain.from_iterable(run.batches.batches(epoch) for epoch in count())
+    for number, batch in enumerate(epochs, start=1):
+        run.update([batch])
+        counted += batch.input_ids.numel() if number > num_warm_up else 0
+        if number % num_warm_up == 0:
+            if device.type == "cuda":
+                torch.cuda.synchronize(device)  # the GPU may be far behind
+            start = start or time.perf_counter()
+            if number > num_warm_up and time.perf_counter() - begin >= seconds:
+                return Training([loss.item() for loss in losses], counted / (time.perf_counter() - start))

@@ -21,7 +21,7 @@ from accelerate.state import AcceleratorState, GradientState
 from pyarrow import parquet
 from transformers import AutoModelForCausalLM, AutoTokenizer, GPT2Config, GPT2LMHeadModel
 
-from eval import benchmark_speed, compare_page, time_page
+from eval import benchmark_speed, check_gpu, compare_page, time_page
 from onlstm_hf import __version__, build_word_tokenizer, generate_logic_pairs
 from onlstm_hf.cli import main as command_line
 from onlstm_hf.hub.export import export_checkpoint
@@ -74,6 +74,7 @@ PARSERS = {
     "onlstm-hf convert": command_line.build_parser,
     "onlstm-hf parse-corpus": command_line.build_parser,
     "python eval/benchmark_speed.py": benchmark_speed.build_parser,
+    "python eval/check_gpu.py": check_gpu.build_parser,
 }
 
 

@@ -1,0 +1,106 @@
+"""The script that checks a GPU, tried on a CPU."""
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from eval import check_gpu
+from eval.speed.training import Training
+
+QUICK = ["--device", "cpu", "--quick"]
+# Libraries that a machine with a GPU may lack.
+WITHOUT = """
+from importlib.machinery import PathFinder
+
+MISSING = ("datasets", "evaluate", "nltk", "hypothesis", "matplotlib")
+find = PathFinder.find_spec
+
+class Finder(PathFinder):
+    @classmethod
+    def find_spec(cls, name, *others):
+        return None if name.partition(".")[0] in MISSING else find(name, *others)
+
+PathFinder.find_spec = Finder.find_spec
+"""
+GPU_TESTS = """
+import pytest
+
+@pytest.mark.gpu
+def test_that_passes():
+    pass
+
+@pytest.mark.gpu
+def test_that_fails():
+    assert False
+
+@pytest.mark.gpu
+def test_that_is_skipped():
+    pytest.skip("not here")
+
+def test_for_a_cpu():
+    assert False
+"""
+
+
+def test_without_a_gpu_it_says_so_in_one_line(capsys, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert check_gpu.main([]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    (line,) = captured.err.splitlines()
+    assert "no CUDA GPU" in line
+
+
+def test_its_files_name_the_tests_that_failed(capsys, tmp_path, monkeypatch):
+    tests = {"files": ["tests/some.py"], "passed": 3, "skipped": 0, "failed": ["test_that_fails"]}
+    monkeypatch.setattr(check_gpu, "run_tests", lambda files: tests)
+    files = ["--output", str(tmp_path / "check.json"), "--markdown", str(tmp_path / "check.md")]
+    assert check_gpu.main([*QUICK, *files]) == 1
+    assert "test_that_fails" in capsys.readouterr().err
+    results = json.loads((tmp_path / "check.json").read_text())
+    assert results["tests"] == tests
+    training = results["training"]["cpu"]
+    assert training["tokens_per_second"] > 0
+    assert statistics.fmean(training["losses"][-10:]) < training["losses"][0]
+    lines = (tmp_path / "check.md").read_text().splitlines()
+    assert f"cpu: {results['machine']['cpu']}" in lines[0]
+    assert [line.split(" | ")[-1] for line in lines[6:]] == [f"{row['spread']} |" for row in results["rows"]]
+
+
+def test_tests_are_counted_and_those_that_fail_are_named(tmp_path):
+    path = tmp_path / "test_of_gpu.py"
+    path.write_text(GPU_TESTS)
+    counts = check_gpu.run_tests([str(path)])
+    assert counts == {"files": [str(path)], "passed": 1, "skipped": 1, "failed": ["test_that_fails"]}
+
+
+def test_losses_are_compared_where_the_slower_device_ended():
+    trained = {"cuda": Training([5.0, 4.0, 3.0, 2.0], 10.0), "cpu": Training([5.5, 4.5], 1.0)}
+    figures = {row.figure: row.rounds[0] for row in check_gpu.training_rows(trained)}
+    assert figures == {
+        "cuda, tokens a second": 10.0,
+        "cuda, loss after 2 updates": 4.0,
+        "cuda, loss after 4 updates": 2.0,
+        "cpu, tokens a second": 1.0,
+        "cpu, loss after 2 updates": 4.5,
+    }
+
+
+@pytest.mark.slow
+def test_it_runs_where_libraries_for_data_and_metrics_are_missing(tmp_path, project_root):
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(project_root)])}
+    run = subprocess.run(
+        [sys.executable, "eval/check_gpu.py", *QUICK],
+        cwd=project_root,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert "tokens a second" in run.stdout
