@@ -132,7 +132,8 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
 
     lm, parsed = of(LANGUAGE_MODELLING), of(PARSING)
     by_language = {name: results for name, results in parsed.items() if sections.is_by_language(results)}
-    english = {name: results for name, results in parsed.items() if name not in by_language}
+    by_genre = {name: results for name, results in parsed.items() if "by_file" in results}
+    english = {name: results for name, results in parsed.items() if name not in by_language | by_genre}
     trained = sections.read_training_runs(folder / "eval" / "results")
     tables = {name: table(of(task)) for name, (task, table) in BY_TASK.items() if of(task)}
     tables |= {
@@ -145,6 +146,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
         "unread-sentences": english and sections.unread_sentences(english),
         "label-recall": english and sections.label_recall(english),
         "by-length": english and sections.by_length(english),
+        "by-genre": by_genre and sections.by_genre(by_genre),
         "agreement": english and sections.agreement(english),
         "languages": by_language and sections.languages(by_language),
         "released-models": sections.released_models(folder / "model_cards"),

@@ -255,20 +255,44 @@ def label_recall(files: Results) -> Table:
 
 
 def by_length(files: Results) -> Table:
-    """Sentence F1 by length: models by both rules, then baselines, which are the same by both."""
-    rows: dict[str, dict[str, str]] = {}
+    """Sentence F1 by length, by both rules."""
+    return _by_group(files, "by_length", "words")
+
+
+def by_genre(files: Results) -> Table:
+    """Sentence F1 of each file of a treebank, by both rules, and the mean of the files."""
+    return _by_group(files, "by_file", "genre")
+
+
+def _by_group(files: Results, kind: str, heading: str) -> Table:
+    """Sentence F1 by group of sentences: models by both rules, then baselines, which are the same by both.
+
+    Args:
+        files: results.
+        kind: a key of `GROUPS`.
+        heading: of the first column.
+    """
+    groups: dict[str, str] = {}
+    columns: dict[str, list[dict[str, Mapping]]] = {}
+    baselines: dict[str, list[dict[str, Mapping]]] = {}
     for results in sorted(files.values(), key=lambda results: results["protocol"]["branching_bias"] == "none"):
-        for length, group in results.get("by_length", {}).items():
-            row = rows.setdefault(length, {"words": length, "sentences": str(group["num_sentences"])})
-            for trees, scores in group["summary"].items():
-                f1 = _f1(scores["sentence_f1"])
-                if models := _models_of(trees, results):
-                    name = f"{_names(models)}, {trees}"
-                    row[name] = f"{row[name]} / {f1}" if name in row else f1
-                elif trees in ("right branching", "balanced"):
-                    row[trees] = f1
-    header = [*dict.fromkeys(name for row in rows.values() for name in row)]
-    return header, _in_columns(header, list(rows.values()))
+        found = results.get(kind, {})
+        groups |= {group: str(content["num_sentences"]) for group, content in found.items()}
+        for trees in next(iter(found.values()), {"summary": {}})["summary"]:
+            scores = {group: content["summary"][trees]["sentence_f1"] for group, content in found.items()}
+            if models := _models_of(trees, results):
+                columns.setdefault(f"{_names(models)}, {trees}", []).append(scores)
+            elif trees in ("right branching", "balanced"):
+                baselines[trees] = [scores]
+    columns |= baselines
+    rows = [
+        [group, count, *(" / ".join(_f1(scores[group]) for scores in rules) for rules in columns.values())]
+        for group, count in groups.items()
+    ]
+    if kind == "by_file" and rows:
+        f1 = [[[figure["mean"] for figure in scores.values()] for scores in rules] for rules in columns.values()]
+        rows.append(["mean", "", *(" / ".join(per_cent(mean(values)) for values in rules) for rules in f1)])
+    return [heading, "sentences", *columns], rows
 
 
 def _models_of(trees: str, results: Mapping) -> list[dict]:
