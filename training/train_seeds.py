@@ -27,7 +27,7 @@ from training.loop.processes import locked_folder
 
 SCRIPT = Path(__file__).resolve().with_name("train_lm.py")
 SECONDS_BETWEEN_LOOKS = 0.5
-SECONDS_BETWEEN_LINES = 60.0
+SECONDS_BETWEEN_LINES = 60
 
 
 class SeedRun:
