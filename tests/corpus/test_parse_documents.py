@@ -35,9 +35,8 @@ def test_trees_and_numbers_are_those_of_parse_and_score(checkpoint, model, token
     trees = model.parse(sentences, tokenizer, **options)
     for row, sentence, tree in zip(table, sentences, trees, strict=True):
         record = tree.to_record(sentence)
-        assert {name: row[name] for name in ("text", "words", "offsets", "unknown")} == {
-            name: record[name] for name in ("text", "words", "offsets", "unknown")
-        }
+        names = ("text", "words", "offsets", "unknown")
+        assert [row[name] for name in names] == [record[name] for name in names]
         assert [span | {"text": sentence[span["start"] : span["end"]]} for span in row["spans"]] == record["spans"]
     for row, tree, score in zip(table, trees, score_sentences(model, tokenizer, sentences), strict=True):
         assert row["distances"] == pytest.approx(tree.distances, abs=1e-5)
@@ -46,9 +45,8 @@ def test_trees_and_numbers_are_those_of_parse_and_score(checkpoint, model, token
 
 def test_columns_that_are_not_asked_for_are_not_there(checkpoint):
     (row,) = rows(checkpoint, ["the cat sat"], trees="brackets", log_probability=False)
-    assert list(row) == [
-        *("document", "position", "start", "text", "words", "offsets", "unknown", "brackets", "reason")
-    ]
+    names = ("document", "position", "start", "text", "words", "offsets", "unknown", "brackets", "reason")
+    assert tuple(row) == names
     assert row["brackets"].replace("(", "").replace(")", "") == "the cat sat"
 
 
@@ -88,7 +86,5 @@ def test_documents_are_split_into_sentences_by_the_rules_of_a_language(checkpoin
     text = " The old cat sat.  It saw Mr. Dog!\n\nDogs "
     table = rows(checkpoint, [text], language="en")
     assert all(text[row["start"] :].startswith(row["text"]) for row in table)
-    words = [["The", "old", "cat", "sat", "."], ["It", "saw", "Mr.", "Dog!"], ["Dogs"]]
-    assert [(row["position"], "".join(row["words"])) for row in table] == [
-        (position, "".join(sentence)) for position, sentence in enumerate(words)
-    ]
+    joined = ["Theoldcatsat.", "ItsawMr.Dog!", "Dogs"]
+    assert [(row["position"], "".join(row["words"])) for row in table] == list(enumerate(joined))

@@ -12,15 +12,9 @@ EXPRESSIONS = list(map(read_expression, ["7", "[MAX 2 9 ]", "[MIN [MAX 1 5 ] 3 0
 def test_accuracy_is_counted_by_depth_and_length():
     scores = score_listops(["7", "9", "3", "1"], EXPRESSIONS)
     assert scores.accuracy == 0.5
-    assert {depth: (group.correct, group.total) for depth, group in scores.by_depth.items()} == {
-        0: (1, 1),
-        1: (1, 2),
-        2: (0, 1),
-    }
-    assert {length: (group.correct, group.total) for length, group in scores.by_length.items()} == {
-        "1-10": (2, 3),
-        "11-20": (0, 1),
-    }
+    by_depth = {depth: (group.correct, group.total) for depth, group in scores.by_depth.items()}
+    by_length = {length: (group.correct, group.total) for length, group in scores.by_length.items()}
+    assert by_depth == {0: (1, 1), 1: (1, 2), 2: (0, 1)} and by_length == {"1-10": (2, 3), "11-20": (0, 1)}
     assert json.loads(json.dumps(scores.to_dict()))["by_depth"]["1"]["accuracy"] == 0.5
 
 

@@ -186,18 +186,12 @@ def test_nltk_trees_are_read_by_their_nodes():
     assert len(GoldTree.from_nltk(deep).words) == 5006
 
 
-@pytest.mark.parametrize(
-    ("constituents", "message"),
-    [
-        ([("NP", 0, 4)], "at least two words"),
-        ([("NP", 1, 2)], "at least two words"),
-        ([("NP", -1, 2)], "at least two words"),
-        ([("VP", 1, 3), ("NP", 0, 2)], r"\(0, 2\) and \(1, 3\) cross"),
-    ],
-)
-def test_constituents_that_no_tree_has_are_refused(constituents, message):
-    with pytest.raises(ValueError, match=message):
-        GoldTree(("a", "b", "c"), tuple(constituents))
+def test_constituents_that_no_tree_has_are_refused():
+    for span in ((0, 4), (1, 2), (-1, 2)):
+        with pytest.raises(ValueError, match="at least two words"):
+            GoldTree(("a", "b", "c"), (("NP", *span),))
+    with pytest.raises(ValueError, match=r"\(0, 2\) and \(1, 3\) cross"):
+        GoldTree(("a", "b", "c"), (("VP", 1, 3), ("NP", 0, 2)))
 
 
 def test_ten_thousand_levels():
