@@ -21,6 +21,7 @@ from eval.report.results_files import short_name
 from eval.report.tables import Table, per_cent, spread
 from eval.report.tasks import ABLATIONS, CHARACTERS, GRAMMAR, LANGUAGE_MODELLING, LISTOPS, PARSING, TEXT8
 from onlstm_hf.hub.cards.published import central_figures, citation
+from onlstm_hf.hub.cards.text_descriptions import PENN_TREEBANK
 from onlstm_hf.utils.training_stages import epochs_of, training_stages
 
 Results = Mapping[str, dict]
@@ -31,7 +32,8 @@ LEFT_OUT = re.compile(r"random \(uniform splits\)|, by agreement")
 RANDOM = "random (uniform trees)"
 # Rows of the README's table: name, results file (that of the unbiased rule ends in `_no_bias`), and the row there.
 UNSEEN_TREES = (
-    ("**default model** (three seeds)", "parsing_distilled_seeds", "layer 3 (--layer 2)"),
+    ("**default model**, onlstm-english", "parsing_onlstm_english", "layer 3 (--layer 2)"),
+    ("small ON-LSTM with averaged trees (three seeds)", "parsing_distilled_seeds", "layer 3 (--layer 2)"),
     ("small ON-LSTM, layer 2 (five seeds)", "parsing_seeds", "layer 2 (--layer 1)"),
     ("small PRPN (five seeds)", "parsing_seeds", "induced trees"),
     ("right branching", "parsing_seeds", "right branching"),
@@ -494,12 +496,12 @@ def speed(files: Results) -> Table:
 
 
 def released_models(folder: Path) -> Table:
-    """The released models of English, with links from docs/: perplexity, and F1 of the trees that `parse` gives."""
+    """Models of the Penn Treebank text, with links from docs/: perplexity, and F1 of the trees that `parse` gives."""
     header = ["model", "parameters", "perplexity, test", "F1, WSJ sample", SHORT, UNBIASED]
     rows, baseline = [], []
     for path in sorted(folder.glob("*/results.json")):
         results = json.loads(path.read_text(encoding="utf-8"))
-        if "perplexity" not in results or results["data"]["text"]["language"] != "en":
+        if "perplexity" not in results or results["data"]["text"]["dataset"] != PENN_TREEBANK:
             continue
         name = path.parent.name
         link, size = f"[{name}](../{folder.name}/{name}/README.md)", f"{results['parameters'] / 1e6:.1f} million"

@@ -25,8 +25,8 @@ examples:
 `onlstm-hf COMMAND --help` explains a command and its options.
 
 A model is a checkpoint folder or a name on the Hugging Face Hub. A command that is given none takes the one that the
-environment variable ONLSTM_MODEL names. Without that variable it takes model_cards/onlstm-ptb-small-distilled of the
-current directory or of the checkout that this package was installed from, and elsewhere the same model with rounded
+environment variable ONLSTM_MODEL names. Without that variable it takes model_cards/onlstm-english of the current
+directory or of the checkout that this package was installed from, and elsewhere the same model with rounded
 weights, which is inside the package.
 """
 # In the order of the help.

@@ -16,7 +16,7 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .checkpoint_size import check_size
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
-RELEASED_MODEL = Path("model_cards", "onlstm-ptb-small-distilled")
+RELEASED_MODEL = Path("model_cards", "onlstm-english")
 # The model inside the package, for those who have no checkout: `training/pack.py` writes it.
 PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.

@@ -9,9 +9,11 @@ from huggingface_hub import ModelCard
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from onlstm_hf.hub.cards.language_model import main_row, model_card
+from onlstm_hf.hub.cards.text_descriptions import PENN_TREEBANK
 from onlstm_hf.scoring.parsing_scores import score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from onlstm_hf.trees.treebank import preprocessing_of, read_treebank
+from onlstm_hf.utils.checkpoints import RELEASED_MODEL
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training.language_models.text_batches import TextLines, encode_text
 
@@ -20,6 +22,7 @@ PROJECT_ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINTS = sorted({path.parent for path in (PROJECT_ROOT / "model_cards").glob("*/*.safetensors")})
 MAX_WEIGHT_BYTES = 20 * 2**20  # of a file
 
+GUM_TEST_GENRES = ("bio", "court", "fiction", "letter", "podcast", "textbook", "voyage")
 each_checkpoint = pytest.mark.parametrize("folder", CHECKPOINTS, ids=lambda folder: folder.name)
 
 
@@ -28,7 +31,7 @@ def load(folder: Path):
 
 
 def test_there_is_the_default_checkpoint():
-    assert PROJECT_ROOT / "model_cards" / "onlstm-ptb-small" in CHECKPOINTS
+    assert PROJECT_ROOT / RELEASED_MODEL in CHECKPOINTS
 
 
 @each_checkpoint
@@ -86,7 +89,7 @@ def test_its_card_can_be_written_again_from_its_results(folder):
     card = model_card(folder.name, AutoConfig.from_pretrained(folder), results)
     assert str(card) == (folder / "README.md").read_text()
     # Facts about the Penn Treebank text appear on no other card.
-    assert ("Published" in card.text) == (results["data"]["text"]["language"] == "en")
+    assert ("Published" in card.text) == (results["data"]["text"]["dataset"] == PENN_TREEBANK)
 
 
 @pytest.mark.slow
@@ -96,14 +99,17 @@ def test_its_parsing_scores_can_be_had_again(folder, shared_dir):
     if not model.induces_trees:
         pytest.skip("it induces no trees")
     results = json.loads((folder / "results.json").read_text())
-    file = shared_dir / "data" / "wsj_sample" / "wsj_0001-0199.mrg"
-    if results["data"]["text"]["language"] != "en":
-        file = shared_dir / "data" / "languages" / results["data"]["treebank"]["file"]
-    trees = read_treebank(file, preprocessing_of(None, model.config.treebank_preprocessing))
-    treebank = [tree for tree in trees if tree.words]
+    treebank = results["data"]["treebank"]
+    files = {
+        "wsj_sample": ["wsj_sample/wsj_0001-0199.mrg"],
+        "gum_test_genres": [f"english/gum/{genre}.mrg.gz" for genre in GUM_TEST_GENRES],
+    }
+    files = files.get(treebank["dataset"], [f"languages/{treebank['file']}"])
+    trees = read_treebank([shared_dir / "data" / file for file in files], preprocessing_of(None, model.config.treebank_preprocessing))
+    gold = [tree for tree in trees if tree.words]
     expected = results["parsing"]["all"][main_row(model.config)]["sentence_f1"]
-    parsed = model.parse([list(tree.words) for tree in treebank], tokenizer)
-    assert score_parses(parsed, treebank).sentence_f1 == pytest.approx(expected, abs=5e-4)
+    parsed = model.parse([list(tree.words) for tree in gold], tokenizer)
+    assert score_parses(parsed, gold).sentence_f1 == pytest.approx(expected, abs=5e-4)
 
 
 @pytest.mark.slow

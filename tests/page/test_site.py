@@ -137,7 +137,7 @@ def test_a_tokenizer_that_the_page_cannot_run_is_named(tmp_path, tokenizer):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["onlstm-ptb-small-distilled", "onlstm-ptb-small", "prpn-ptb-small", "prpn-es-small"])
+@pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled", "onlstm-ptb-small", "prpn-es-small"])
 def test_what_is_told_of_a_model_is_on_its_card(project_root, name):
     folder = project_root / "model_cards" / name
     card = " ".join(re.sub(r"\[([^]]*)\]\([^)]*\)|[*`]", r"\1", (folder / "README.md").read_text()).split())
@@ -148,7 +148,7 @@ def test_what_is_told_of_a_model_is_on_its_card(project_root, name):
     for sentence in [*about["trained"], *about["limits"]]:
         assert sentence in card
     is_distilled = any("drawn to" in sentence for sentence in about["trained"])
-    assert is_distilled == (name == "onlstm-ptb-small-distilled")
+    assert is_distilled == (name in ("onlstm-english", "onlstm-ptb-small-distilled"))
 
 
 def test_of_a_model_without_a_card_nothing_is_claimed(checkpoint):

@@ -90,24 +90,24 @@ def test_subword_tokenizers_read_alike(parts):
         assert (reading["words"], reading["ids"], reading["wordOfToken"]) == (words, ids, word_of_token), text
 
 
-@pytest.mark.parametrize("name", ["onlstm-ptb-small-distilled", "prpn-es-small", "prpn-zh-small"])
+@pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled", "prpn-es-small", "prpn-zh-small"])
 def test_released_tokenizers_read_alike(project_root, name):
     tokenizer = AutoTokenizer.from_pretrained(project_root / "model_cards" / name)
     if json.loads(tokenizer.backend_tokenizer.to_str())["model"]["type"] == "WordLevel":
         assert_same_readings(tokenizer, [*TEXT, *random_texts(1500)])
     else:
-        texts = ["我們 的 老師 說 他 喜歡 這 本 書", "他 在 學校 學習 中文"]
+        texts = ["我們 的 老師 說 他 喜歡 這 本 書", "他 在 學校 學習 中文", *TEXT]
         for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
             assert reading["ids"] == encode_sentence(tokenizer, text)[1]
 
 
 @pytest.mark.slow
-def test_thousands_of_sentences_of_ordinary_english_are_read_alike(project_root, shared_dir):
+@pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled"])
+def test_thousands_of_sentences_of_ordinary_english_are_read_alike(project_root, shared_dir, name):
     lines = (shared_dir / "data/english/valid.txt").read_text(encoding="utf-8").splitlines()[:3000]
     with gzip.open(shared_dir / "data/english/news.txt.gz", "rt", encoding="utf-8") as file:
         lines += [line.rstrip("\n") for line in islice(file, 2000)]
-    tokenizer = AutoTokenizer.from_pretrained(project_root / "model_cards/onlstm-ptb-small-distilled")
-    assert_same_readings(tokenizer, lines)
+    assert_same_readings(AutoTokenizer.from_pretrained(project_root / "model_cards" / name), lines)
 
 
 def test_components_that_the_script_does_not_know_are_named():
