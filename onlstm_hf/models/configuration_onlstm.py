@@ -114,7 +114,12 @@ class ONLSTMConfig(AWDLSTMConfig):
             allowed, but by the equations it never writes its cell state.
         parse_layer (`int`, defaults to 1): The layer, counted from 0, whose forget distances make the trees.
 
-    All other fields: see `AWDLSTMConfig` and `RecurrentConfig`.
+    Fields of `AWDLSTMConfig`, described there: `embedding_size`, `hidden_size`, `num_hidden_layers`, `layer_sizes`,
+    `embedding_dropout`, `input_dropout`, `hidden_dropout`, `output_dropout`, `weight_dropout`, `classifier_dropout`,
+    `activation_regularization`, `temporal_activation_regularization`, `initializer_range`.
+
+    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
+    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
 
     Raises:
         ValueError: if a value is out of its range or two of them contradict each other.

@@ -36,7 +36,8 @@ class PRPNConfig(RecurrentConfig):
             Without it the predict network sees the newest hidden state alone ("- Predict Net Attention").
         initializer_range (`float`, defaults to 0.01): Embeddings are drawn uniformly from `[-range, range]`.
 
-    All other fields: see `RecurrentConfig`.
+    Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
+    `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
 
     Raises:
         ValueError: if a value is out of its range or two of them contradict each other.

@@ -1,11 +1,11 @@
 """Heads of the models: the next token's logits and loss, mixtures of softmaxes, classes of sequences and of pairs."""
 
+from collections.abc import Callable
+
 import torch
 from torch import nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel
-from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import can_return_tuple
 
 from .state import Linear, RecurrentConfig, check_vocabulary, is_plain, real_tokens
 
@@ -184,50 +184,36 @@ def _log_softmax(scores: torch.Tensor) -> torch.Tensor:
 
 
 class SequenceClassifier:
-    """Classes of single sequences: `score`, a linear map of the output of `model` at the last real token."""
+    """Classes of single sequences: `score`, a linear map of the output of `model` at the last real token.
 
-    auto_class_name = "AutoModelForSequenceClassification"
+    `forward` takes these arguments:
+
+    Args:
+        input_ids, attention_mask, inputs_embeds: as for the model without the head.
+        token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
+        input_ids_pair: refused, as these models read single sequences.
+        labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
+            `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"` numbers
+            `(batch_size,)` or `(batch_size, num_labels)`.
+        kwargs: further arguments of the model without the head, and `return_dict`: whether to return a
+            `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
+
+    Raises:
+        ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
+    """
+
     # The loss is a mean over the batch: `Trainer` divides it where it accumulates gradients.
     accepts_loss_kwargs = False
 
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        inputs_embeds: torch.FloatTensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        labels: torch.Tensor | None = None,
-        **kwargs,
-    ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, inputs_embeds: as for the model without the head.
-            token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
-            input_ids_pair: refused, as this model reads single sequences.
-            labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
-                `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"`
-                numbers `(batch_size,)` or `(batch_size, num_labels)`.
-            kwargs: further arguments of the model without the head, and `return_dict`: whether to return a
-                `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
 
-        Raises:
-            ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
-        """
-        if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
-            raise ValueError(
-                f"{type(self).__name__} classifies single sequences, and this is a pair: the classes named "
-                "ForSequencePairClassification compare two"
-            )
-        if input_ids is not None:
-            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
-        options = {"use_cache": False} | kwargs | {"return_dict": True}
-        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
-        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
-        loss = None if labels is None else class_loss(self, labels, logits)
-        return SequenceClassifierOutput(
-            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.get("attentions")
+def refuse_pair(
+    model: PreTrainedModel, input_ids_pair: torch.LongTensor | None, token_type_ids: torch.LongTensor | None
+) -> None:
+    """Raises a `ValueError` if a model of single sequences is given two, apart or joined with their types."""
+    if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
+        raise ValueError(
+            f"{type(model).__name__} classifies single sequences, and this is a pair: the classes named "
+            "ForSequencePairClassification compare two"
         )
 
 
@@ -279,60 +265,14 @@ def classification_loss(labels: torch.Tensor, pooled_logits: torch.Tensor, **oth
 
 
 class SequencePairClassifier:
-    """Classes of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them."""
+    """Classes of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them.
 
-    auto_class_name = "AutoModelForSequenceClassification"
+    `forward` takes the arguments of `stacked_sides`, `labels`, and `return_dict`: whether to return a
+    `SequenceClassifierOutput` (default) or a tuple. The loss is that of `loss_function`, which can be set.
+    """
+
     takes_pairs = True
     _loss_function = staticmethod(classification_loss)
-
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """The last outputs `[N, H]` of sequences `[N, T]`, on a CPU computed in groups of similar length."""
-
-        def last_outputs(ids, mask):  # padding leaves them as they are
-            outputs = self.model(ids, attention_mask=mask, use_cache=False, return_dict=True)
-            return outputs.last_hidden_state[:, -1]
-
-        if attention_mask is None or input_ids.device.type != "cpu" or torch.compiler.is_compiling():
-            return last_outputs(input_ids, attention_mask)
-        attention_mask = real_tokens(attention_mask, input_ids.shape, input_ids.device)
-        order = attention_mask.sum(dim=1).argsort()
-        encodings = []
-        for rows in order.chunk(NUM_LENGTH_GROUPS):
-            mask = attention_mask[rows]
-            # Columns that are padding in all these rows are left out, and the mask where no padding is left.
-            used = mask.any(dim=0)
-            used[:1] |= ~used.any()
-            mask = mask[:, used]
-            encodings.append(last_outputs(input_ids[rows][:, used], None if mask.all() else mask))
-        return torch.cat(encodings)[order.argsort()]
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: torch.LongTensor | None = None,
-        attention_mask: torch.Tensor | None = None,
-        input_ids_pair: torch.LongTensor | None = None,
-        attention_mask_pair: torch.Tensor | None = None,
-        token_type_ids: torch.LongTensor | None = None,
-        labels: torch.LongTensor | None = None,
-    ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
-            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
-
-        With `return_dict=False` it returns a tuple. The loss is that of `loss_function`, which can be set.
-
-        Raises:
-            ValueError: if a side is missing, or the inputs do not fit together.
-        """
-        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
-        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
-        left, right = self.encode(*both).unflatten(0, (2, -1))
-        logits, loss = self.classifier(left, right), None
-        if labels is not None:
-            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 def stacked_sides(
@@ -397,3 +337,24 @@ def _split_sides(
         order = is_on_side.int().argsort(dim=1, descending=True, stable=True)[:, : lengths.max()]
         sides.append((input_ids.gather(1, order), is_on_side.gather(1, order)))
     return sides
+
+
+def encode_by_length(
+    encode: Callable[[torch.LongTensor, torch.Tensor | None], torch.Tensor],
+    input_ids: torch.LongTensor,
+    attention_mask: torch.Tensor | None,
+) -> torch.Tensor:
+    """Encodings `[N, H]` of sequences `[N, T]` by a function of ids and mask, on a CPU in groups of similar length."""
+    if attention_mask is None or input_ids.device.type != "cpu" or torch.compiler.is_compiling():
+        return encode(input_ids, attention_mask)
+    attention_mask = real_tokens(attention_mask, input_ids.shape, input_ids.device)
+    order = attention_mask.sum(dim=1).argsort()
+    encodings = []
+    for rows in order.chunk(NUM_LENGTH_GROUPS):
+        mask = attention_mask[rows]
+        # Columns that are padding in all these rows are left out, and the mask where no padding is left.
+        used = mask.any(dim=0)
+        used[:1] |= ~used.any()
+        mask = mask[:, used]
+        encodings.append(encode(input_ids[rows][:, used], None if mask.all() else mask))
+    return torch.cat(encodings)[order.argsort()]

@@ -10,12 +10,23 @@ from typing import NamedTuple
 
 import torch
 from torch import nn
+from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_onlstm import ONLSTMConfig
 from .dropout import LockedDropout, activation_penalties, dropped_words, recurrent_map
-from .heads import LanguageModelHead, PairClassifier, SequenceClassifier, SequencePairClassifier
+from .heads import (
+    LanguageModelHead,
+    PairClassifier,
+    SequenceClassifier,
+    SequencePairClassifier,
+    class_loss,
+    encode_by_length,
+    last_real_outputs,
+    refuse_pair,
+    stacked_sides,
+)
 from .state import (
     LOOPS,
     RecurrentGenerationMixin,
@@ -455,22 +466,79 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
 class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads both sequences of a pair, and a classifier that compares the outputs at their ends."""
 
+    auto_class_name = "AutoModelForSequenceClassification"
+
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.model = ONLSTMModel(config)
         self.classifier = PairClassifier(config.layer_sizes[-1], config)
         self.post_init()
 
+    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
+        """The last outputs `[N, H]` of sequences `[N, T]`. Padding leaves them as they are."""
+        outputs = self.model(input_ids, attention_mask, use_cache=False, return_dict=True)
+        return outputs.last_hidden_state[:, -1]
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        attention_mask_pair: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
+            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
+        """
+        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
+        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
+        left, right = encode_by_length(self.encode, *both).unflatten(0, (2, -1))
+        logits, loss = self.classifier(left, right), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
 
 # Below the classifier of pairs: the code of a checkpoint names the last class of each Auto class.
 class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads one sequence, and a linear map that classifies the output at its last real token."""
+
+    auto_class_name = "AutoModelForSequenceClassification"
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
         self.model = ONLSTMModel(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
         self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            labels: the classes `(batch_size,)`, 0 or 1 of each class `(batch_size, num_labels)`, or numbers, by
+                `config.problem_type`. For this and the other arguments see `SequenceClassifier`.
+        """
+        refuse_pair(self, input_ids_pair, token_type_ids)
+        if input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        options = {"use_cache": False} | kwargs | {"return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        loss = None if labels is None else class_loss(self, labels, logits)
+        return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
 # Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.

@@ -14,11 +14,12 @@ import torch
 from torch import distributed, nn
 from torch.nn import functional as F
 from transformers import initialization as init
+from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_prpn import PRPNConfig
-from .heads import LanguageModelHead, SequenceClassifier
+from .heads import LanguageModelHead, SequenceClassifier, class_loss, last_real_outputs, refuse_pair
 from .state import (
     LOOPS,
     Linear,
@@ -890,11 +891,40 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
 class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
     """A PRPN that reads one sequence, and a linear map that classifies the output at its last real token."""
 
+    auto_class_name = "AutoModelForSequenceClassification"
+
     def __init__(self, config: PRPNConfig):
         super().__init__(config)
         self.model = PRPNModel(config)
         self.score = nn.Linear(config.output_size, config.num_labels)
         self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        inputs_embeds: torch.FloatTensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        labels: torch.Tensor | None = None,
+        **kwargs,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            labels: the classes `(batch_size,)`, 0 or 1 of each class `(batch_size, num_labels)`, or numbers, by
+                `config.problem_type`. For this and the other arguments see `SequenceClassifier`.
+        """
+        refuse_pair(self, input_ids_pair, token_type_ids)
+        if input_ids is not None:
+            self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
+        options = {"use_cache": False} | kwargs | {"return_dict": True}
+        outputs = self.model(input_ids, attention_mask, inputs_embeds, **options)
+        logits = self.score(last_real_outputs(outputs.last_hidden_state, attention_mask))
+        loss = None if labels is None else class_loss(self, labels, logits)
+        return SequenceClassifierOutput(
+            loss=loss, logits=logits, hidden_states=outputs.hidden_states, attentions=outputs.attentions
+        )
 
 
 # Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.

@@ -10,7 +10,7 @@ from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import can_return_tuple
 
 from .configuration_tree_lstm import TreeLSTMConfig
-from .heads import PairClassifier, SequencePairClassifier, class_loss
+from .heads import PairClassifier, SequencePairClassifier, class_loss, stacked_sides
 from .state import RecurrentPreTrainedModel, check_inputs, real_tokens
 
 
@@ -163,15 +163,36 @@ def _collect(received: list[torch.Tensor], places: torch.LongTensor) -> torch.Te
 class TreeLSTMForSequencePairClassification(SequencePairClassifier, TreeLSTMPreTrainedModel):
     """A Tree-LSTM that composes both sequences of a pair, and a classifier that compares the states of their roots."""
 
+    auto_class_name = "AutoModelForSequenceClassification"
+
     def __init__(self, config: TreeLSTMConfig):
         super().__init__(config)
         self.model = TreeLSTMModel(config)
         self.classifier = PairClassifier(config.hidden_size, config)
         self.post_init()
 
-    def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """The states of the roots `[N, H]` of sequences `[N, T]`; a `ValueError` if brackets make no binary tree."""
-        return self.model(input_ids, attention_mask)
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: torch.LongTensor | None = None,
+        attention_mask: torch.Tensor | None = None,
+        input_ids_pair: torch.LongTensor | None = None,
+        attention_mask_pair: torch.Tensor | None = None,
+        token_type_ids: torch.LongTensor | None = None,
+        labels: torch.LongTensor | None = None,
+    ) -> SequenceClassifierOutput | tuple:
+        r"""
+        Args:
+            input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids: see `stacked_sides`.
+            labels: `(batch_size,)`, the class of every pair, from 0 to `config.num_labels - 1`.
+        """
+        both = stacked_sides(input_ids, attention_mask, input_ids_pair, attention_mask_pair, token_type_ids)
+        # `chunk` instead of `unflatten` would fix the batch size of an exported graph.
+        left, right = self.model(*both).unflatten(0, (2, -1))
+        logits, loss = self.classifier(left, right), None
+        if labels is not None:
+            loss = self.loss_function(labels=labels, pooled_logits=logits, config=self.config)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):

@@ -82,7 +82,8 @@ class InducedTree:
         """Builds a tree from nested lists or tuples of words: `["the", ["old", "cat"]]`; an `nltk.Tree` is one, too.
 
         Raises:
-            ValueError: for anything but words in lists or tuples, and for an empty list within another.
+            ValueError: for anything but words in lists or tuples, and for a list within another that is empty or
+                contains itself.
         """
         if isinstance(nested, list | tuple) and not nested:
             return cls.from_spans((), ())
@@ -288,18 +289,21 @@ def _words_and_spans(
     """Walks a tree whose leaves are strings from left to right, without recursion."""
     words: list[str] = []
     spans = []
-    unfinished: list[tuple[int, Iterator[Any]]] = [(0, iter([root]))]
+    # By the identity of each constituent, the outermost first: how many words are before it, and what is left of it.
+    unfinished: dict[int | None, tuple[int, Iterator[Any]]] = {None: (0, iter([root]))}
     end_of_children = object()
     while unfinished:
-        start, children = unfinished[-1]
+        start, children = next(reversed(unfinished.values()))
         child = next(children, end_of_children)
         if child is end_of_children:
-            unfinished.pop()
+            unfinished.popitem()
             if start == len(words):
                 raise ValueError(f"a constituent has no words (the one after {len(words)} words)")
             spans.append((start, len(words)))
         elif isinstance(child, str):
             words.append(child)
+        elif id(child) in unfinished:
+            raise ValueError(f"a constituent contains itself (the one after {len(words)} words)")
         else:
-            unfinished.append((len(words), iter(children_of(child))))
+            unfinished[id(child)] = len(words), iter(children_of(child))
     return words, spans

@@ -1,6 +1,9 @@
-"""Every type of model that is registered is tested, has the text of a card, and public names."""
+"""Every type of model that is registered is tested, documented, has the text of a card, and public names."""
 
-from transformers import AutoModelForCausalLM
+from dataclasses import fields
+
+import pytest
+from transformers import AutoModelForCausalLM, PreTrainedConfig
 
 import onlstm_hf
 from onlstm_hf.hub.cards.model_descriptions import describe_classifier, describe_model
@@ -43,3 +46,11 @@ def test_every_language_model_has_its_layer_among_those_of_the_contract():
     assert len(test_layer_contract.LAYERS) >= len(MODEL_TYPES)
     for name, kind in MODEL_TYPES.items():
         assert kind.config_class in MODEL_CLASSES, name
+
+
+@pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=MODEL_TYPES)
+def test_the_docstring_of_a_configuration_names_every_field_of_the_package(kind):
+    own = {field.name for field in fields(kind.config_class)} - {field.name for field in fields(PreTrainedConfig)}
+    own -= {"pad_token_id", "bos_token_id", "eos_token_id"}  # as in all models of Transformers
+    text = kind.config_class.__doc__
+    assert [name for name in sorted(own) if f"{name} (`" not in text and f"`{name}`" not in text] == []

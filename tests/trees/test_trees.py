@@ -253,6 +253,14 @@ def test_what_is_no_nested_list_of_words_is_refused(nested):
         InducedTree.from_nested(nested)
 
 
+def test_a_list_in_itself_is_refused_and_a_repeated_list_is_not():
+    nested = ["a"]
+    assert InducedTree.from_nested([nested, nested]).words == ("a", "a")
+    nested.append([nested])
+    with pytest.raises(ValueError, match="contains itself"):
+        InducedTree.from_nested(nested)
+
+
 @pytest.mark.parametrize(
     ("spans", "message"),
     [([(0, 2), (1, 3)], "cross"), ([(0, 4)], "not a span"), ([(-1, 2)], "not a span"), ([(2, 2)], "not a span")],
