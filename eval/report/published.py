@@ -1,4 +1,4 @@
-"""What papers report: the rows beside measured ones, and the tables of docs/published.md, which have all systems."""
+"""Figures of papers: the rows beside measured ones, and the tables of docs/published.md, which have all systems."""
 
 from collections.abc import Callable, Mapping
 

@@ -143,7 +143,7 @@ def _check_operations(stream: BytesIO) -> None:
 
 
 class SavedObject:
-    """What `torch.save` wrote to a file, whoever wrote it: nothing that the file names is imported or called.
+    """The content of a file of `torch.save`, whoever wrote it: nothing that the file names is imported or called.
 
     Memory stays within a small multiple of the file's size, whatever sizes it claims.
 

@@ -73,7 +73,7 @@ def read_tensor(path) -> torch.Tensor:
 
 
 def load(program: bytes, folder):
-    """What the pickle in a zip file becomes."""
+    """The content of a zip file with this pickle."""
     return SavedObject(torch_zip(folder / "file", program, {})).content
 
 
@@ -84,7 +84,7 @@ def is_same(read, saved) -> bool:
     return type(read) is type(saved) is torch.Tensor and read.dtype == saved.dtype and torch.equal(read, saved)
 
 
-# What is read
+# Files that are read
 
 
 @both_formats

@@ -1,4 +1,4 @@
-"""What other tools do with the models: docs/ecosystem.md shows the features of these tests and of others."""
+"""Other tools on the models: docs/ecosystem.md shows the features of these tests and of others."""
 
 import copy
 from dataclasses import dataclass, field

@@ -43,7 +43,7 @@ NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerr
 NUM_COMPARED = 40
 FORMS = ["Brackets", "Square brackets", "LaTeX, qtree", "LaTeX, forest"]
 TABS = ("tree", "play", "gates", "expected", "learners", "correct")
-# Of the visible elements: the text, the edges, and the colours, or those of what they stand on where they have none.
+# Text, edges and colours of the visible elements; one without a colour has that of the element below it.
 APPEARANCE = """
     const effective = (element, name) => {
         while (element && getComputedStyle(element)[name] === "rgba(0, 0, 0, 0)") element = element.parentElement;
@@ -134,7 +134,7 @@ class Browser:
         return field
 
     def errors(self):
-        """What the console has said since it was asked last, of errors and of what the page's policy forbids."""
+        """Messages of the console since the last call: errors, and what the policy of the page forbids."""
         return [entry for entry in self.driver.get_log("browser") if entry["level"] == "SEVERE"]
 
     def picture(self, name):

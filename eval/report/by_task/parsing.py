@@ -96,7 +96,7 @@ def _spread(figure: dict) -> list[str]:
     return [*(per_cent(figure[name]) for name in SPREAD), interval]
 
 
-# What a row is of, by the name of the groups in results.
+# Heading of the first column, by the name of the groups in results.
 GROUPS = {"by_file": "file", "by_length": "length"}
 
 

@@ -9,7 +9,7 @@ from eval.report.tasks import SYNTAX
 from onlstm_hf.hub.cards.published import central_figures
 
 MARVIN_LINZEN, BLIMP = "Marvin & Linzen", "BLiMP"
-# There are published figures of Marvin & Linzen's test cases only.
+# Published figures exist for Marvin & Linzen's test cases only.
 PUBLISHED = central_figures(SYNTAX)
 PUBLISHED_NOTE = (
     "published: Shen et al. (2019), Table 3; models trained on 90 million words of Wikipedia, not on the text of the "

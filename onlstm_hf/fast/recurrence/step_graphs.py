@@ -72,7 +72,7 @@ class KeptBuffers:
         return len(self._kept)
 
     def of(self, device: torch.device, sizes: Hashable, make: Callable[[], Kept]) -> Kept:
-        """What is kept for sequences of these sizes on the current stream; what was not used for longest is given up.
+        """Returns the buffers for sequences of these sizes on the current stream; the oldest unused ones are freed.
 
         Work on one stream is done in order, so the next sequence may use the same buffers. Recorded products keep the
         precision that was set for float32 when they were recorded.
