@@ -14,6 +14,7 @@ Each model counts 1, or WEIGHT where its name is given as MODEL=WEIGHT.
 """
 
 import argparse
+import json
 import shlex
 import sys
 from collections.abc import Iterable, Sequence
@@ -36,12 +37,16 @@ from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program, split_weight
 from onlstm_hf.utils.results_file import portable
+from training.grammar.model import NeuralGrammar
+from training.grammar.sentences import EncodedSentences
+from training.grammar.trees import parse_sentences, stored_trees
 from training.language_models.text_batches import TextLines
 from training.language_models.validation import distances_of_layers
 
 AVERAGED = "averaged.jsonl.xz"
 # Agreement is measured on so many sentences, spread evenly over the text.
 AGREEMENT_SENTENCES = 2000
+GRAMMAR_BATCH_SIZE = 6000  # words
 
 
 @dataclass(frozen=True)
@@ -142,11 +147,16 @@ def asked_layers(
 
 def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
     """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there."""
-    model, tokenizer = load_checkpoint(
-        name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
-    )
-    known_layers = [None] if model.parse_layer is None else list(range(model.config.num_hidden_layers))
-    layers = asked_layers(known_layers, model.parse_layer, options)
+    is_grammar = _is_grammar(name)
+    if is_grammar:
+        model, tokenizer = load_checkpoint(name, auto_class=NeuralGrammar)
+    else:
+        model, tokenizer = load_checkpoint(
+            name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
+        )
+    parse_layer = None if is_grammar else model.parse_layer
+    known_layers = [None] if parse_layer is None else list(range(model.config.num_hidden_layers))
+    layers = asked_layers(known_layers, parse_layer, options)
     if missing := set(layers) - set(known_layers):
         raise ValueError(f"{name} has no layer {missing.pop()}; layers: {', '.join(map(str, known_layers))}")
     lines = lines_with_words(options)
@@ -158,9 +168,21 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
             if set(layers) <= set(stored.by_layer):
                 return stored, path
     print(f"{name} reads {len(lines)} sentences")
-    stored = distances_of_layers(model, tokenizer, lines, layers)
+    if is_grammar:
+        text = EncodedSentences.from_lines(lines, tokenizer)
+        trees = parse_sentences(model, text, GRAMMAR_BATCH_SIZE, progress=None)
+        stored = stored_trees(trees, model_type=model.config.model_type, num_parameters=model.num_parameters())
+    else:
+        stored = distances_of_layers(model, tokenizer, lines, layers)
     write_rank_file(path, stored)
     return stored, path
+
+
+def _is_grammar(name: str) -> bool:
+    """Returns whether a name is a checkpoint folder of `train_grammar.py`."""
+    config = Path(name) / "config.json"
+    model_type = NeuralGrammar.config_class.model_type
+    return config.is_file() and json.loads(config.read_text("utf-8")).get("model_type") == model_type
 
 
 def layer_number(text: str) -> int | str:
@@ -182,7 +204,7 @@ def build_parser() -> argparse.ArgumentParser:
         "models",
         nargs="+",
         metavar="MODEL[=WEIGHT]",
-        help="checkpoint folder, name on the Hub, or file of trees; several",
+        help="checkpoint folder (a grammar's, too), name on the Hub, or file of trees; several",
     )
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the text, one sentence a line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")

@@ -20,7 +20,7 @@ from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from tests.helpers.forked_processes import run_ranks
 from tests.helpers.training_runs import check_resumption, command, log_of, run_in_process
-from training import train_grammar
+from training import average_trees, train_grammar
 from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import parse_grammar_recipe
 from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
@@ -316,6 +316,19 @@ def test_a_run_leaves_its_grammar_trees_and_results(project, capsys):
         assert evaluate_parsing.main(["--trees-from", "run/trees.jsonl.xz", *options]) == 0
         scores = json.loads(Path("scores.json").read_text())["models"][0]["scores"]["all"]["induced trees"]
         assert scores["sentence_f1"] == pytest.approx(results["parsing"]["sentence_f1"])
+
+
+def test_a_grammar_parses_another_text_for_the_average(project):
+    train("run")
+    own = read_rank_file("run/text.ranks.xz", project)
+    Path("other.txt").write_text("\n".join(map(" ".join, project[:7])) + "\n")
+    options = ["run/best", "--files", "other.txt", "--output-dir", "ranks", "--only-ranks"]
+    assert average_trees.main(options) == 0
+    (path,) = Path("ranks").iterdir()
+    found = read_rank_file(path, project[:7])
+    assert found.trees() == own.trees()[:7] and found.model["model_type"] == "neural_grammar"
+    assert average_trees.main(options) == 0  # from the file that is there
+    assert list(Path("ranks").iterdir()) == [path]
 
 
 @pytest.mark.parametrize("name", ["grammar_ptb", "grammar_ptb_focused"])
