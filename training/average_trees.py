@@ -2,14 +2,15 @@
 
     python training/average_trees.py SEED1 SEED2 SEED3 --files train.txt --output-dir runs/averaged
     python training/average_trees.py SEED1 SEED2 runs/grammar/text.ranks.xz=2 --files train.txt --output-dir runs/all
-    python training/average_trees.py SEED1 --files train.txt --output-dir runs/ranks --only-ranks
+    python training/average_trees.py SEED1 --files train.txt --output-dir runs/ranks --only-ranks --punctuation cue
 
 Each sentence gets the binary tree that agrees best with those of all models and layers, found exactly: of the trees
 that the rule of splitting by distances can make, because distances will have to make it. The folder gets
     averaged.jsonl.xz   the averaged trees, which `train_lm.py --target_trees` draws a model to
     HASH.ranks.xz       the trees of each model (by the hash of its weights) as ranks of its distances, without the
                         words: the same command continues from them after an interruption, and another one with further
-                        models. Such a file may also be named in the place of a model
+                        models. Such a file may also be named in the place of a model. With `--punctuation cue`, where
+                        marks raise the distance of the next word, it is HASH.cue.ranks.xz
 Each model counts 1, or WEIGHT where its name is given as MODEL=WEIGHT.
 """
 
@@ -19,17 +20,19 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
-from onlstm_hf.text.word_alignment import encode_sentence
+from onlstm_hf.text.word_alignment import encode_sentence, mark_offsets, word_offsets
 from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.induced_tree import InducedTree
+from onlstm_hf.trees.punctuation import raise_at_marks
 from onlstm_hf.trees.rank_files import SUFFIX, read_rank_file, read_trees_of_text, write_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from onlstm_hf.utils.checkpoints import checkpoint_hash, load_checkpoint
@@ -160,7 +163,8 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
     if missing := set(layers) - set(known_layers):
         raise ValueError(f"{name} has no layer {missing.pop()}; layers: {', '.join(map(str, known_layers))}")
     lines = lines_with_words(options)
-    path = options.output_dir / f"{checkpoint_hash(model, tokenizer)[:16]}{SUFFIX}"
+    cue = ".cue" if options.punctuation == "cue" else ""
+    path = options.output_dir / f"{checkpoint_hash(model, tokenizer)[:16]}{cue}{SUFFIX}"
     if path.exists():
         sentences = [encode_sentence(tokenizer, line)[0] for line in lines]
         with suppress(ValueError):  # of another text, or an earlier version: it is written anew
@@ -174,8 +178,17 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
         stored = stored_trees(trees, model_type=model.config.model_type, num_parameters=model.num_parameters())
     else:
         stored = distances_of_layers(model, tokenizer, lines, layers)
+    if options.punctuation == "cue":
+        stored = with_cue(stored, lines, tokenizer)
     write_rank_file(path, stored)
     return stored, path
+
+
+def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> SentenceDistances:
+    """The distances raised where a mark stands before a word, as `parse(..., punctuation="cue")` does."""
+    marked = [list(map(bool, mark_offsets(line, word_offsets(tokenizer, line))[:-1])) for line in lines]
+    by_layer = {layer: list(map(raise_at_marks, rows, marked)) for layer, rows in stored.by_layer.items()}
+    return replace(stored, by_layer=by_layer)
 
 
 def _is_grammar(name: str) -> bool:
@@ -214,6 +227,12 @@ def build_parser() -> argparse.ArgumentParser:
         default="own",
         metavar="N|all|own",
         help="layer that makes the trees, counted from 0; own: the one that each model's parse() takes (%(default)s)",
+    )
+    parser.add_argument(
+        "--punctuation",
+        choices=["drop", "cue"],
+        default="drop",
+        help="whether marks in the text raise the distance of the next word; not in files of trees (%(default)s)",
     )
     parser.add_argument(
         "--branching-bias",

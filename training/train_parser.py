@@ -7,15 +7,17 @@
 
 The stages are scripts of this folder, and each leaves its files in the output folder:
     onlstm_ptb_small/seed_1111, ...   train_seeds.py: the voters, each recipe with each seed
-    voters/                           the trees that they find in the training text
+    voters/                           the trees that they and the grammars find in the training text
     grammar/seed_1111, ...            train_grammar.py: grammars that listen to these votes
     averaged/                         average_trees.py: the average of all, in which each recipe counts the same
     trials/, choice.json              train_lm.py: a few updates with each weight and temperature of the splitting loss
     parser/seed_1111, ...             train_lm.py: the student, which starts from the voters of the first recipe
 
-Gold trees are scored and never choose anything. Weight and temperature are those with the best agreement with held-out
-averaged trees, among those whose validation perplexity is at most `--max_perplexity_loss` above that of the start. The
-same command continues after any interruption. Options that are not listed here are passed on to train_lm.py.
+Voters and grammars take the marks between the words of the training text as cues to where constituents end, unless
+`--punctuation drop` is given; the student reads words alone. Gold trees are scored and never choose anything. Weight
+and temperature are those with the best agreement with held-out averaged trees, among those whose validation perplexity
+is at most `--max_perplexity_loss` above that of the start. The same command continues after any interruption. Options
+that are not listed here are passed on to train_lm.py.
 """
 
 import argparse
@@ -37,7 +39,6 @@ from onlstm_hf.utils.results_file import portable
 from training import average_trees
 from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.recipe import DataArguments, parse_recipe
-from training.train_grammar import TEXT_TREES
 from training.train_seeds import results_table
 
 FOLDER = Path(__file__).resolve().parent
@@ -137,7 +138,8 @@ def trees_of_text(checkpoints: Sequence[Path], options: argparse.Namespace) -> l
     folder = options.output_dir / "voters"
     folder.mkdir(parents=True, exist_ok=True)
     names = [str(path) for path in checkpoints]
-    arguments = [*names, "--files", *options.train_files, "--output-dir", str(folder), "--only-ranks"]
+    text = ["--files", *options.train_files, "--punctuation", options.punctuation]
+    arguments = [*names, *text, "--output-dir", str(folder), "--only-ranks"]
     parsed = average_trees.build_parser().parse_args(arguments)
     return [average_trees.parsed_text(name, parsed)[1] for name in names]
 
@@ -161,9 +163,9 @@ def train_grammars(
         text += [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
     folders = [options.output_dir / "grammar" / f"seed_{seed}" for seed in options.seeds]
     for seed, folder in zip(options.seeds, folders, strict=True):
-        own = ["--seed", seed, "--output_dir", folder, "--resume"]
+        own = ["--seed", seed, "--output_dir", folder, "--parse_text", "false", "--resume"]
         run_stage("train_grammar.py", options.grammar, *text, "--votes", *votes, *own)
-    return [folder / TEXT_TREES for folder in folders]
+    return trees_of_text([folder / "best" for folder in folders], options)
 
 
 def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
@@ -236,6 +238,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--validation_files", nargs="+", required=True, metavar="FILE")
     parser.add_argument("--test_files", nargs="+", metavar="FILE")
     parser.add_argument("--gold_trees", metavar="FILE", help="trees to report F1 on")
+    parser.add_argument(
+        "--punctuation", choices=["cue", "drop"], default="cue", help="marks of the text, for the trees (%(default)s)"
+    )
     parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 3.0, 10.0], metavar="X", help="%(default)s")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.02, 0.05], metavar="X", help="%(default)s")
     parser.add_argument("--trial_steps", type=positive_integer, default=40, metavar="N", help="updates (%(default)s)")

@@ -18,6 +18,7 @@ from onlstm_hf import build_word_tokenizer
 from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
+from onlstm_hf.trees.rank_files import read_rank_file
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file, write_tree_file
 from onlstm_hf.utils.files import fingerprint
 from tests.helpers.forked_processes import run_ranks
@@ -350,6 +351,25 @@ def test_files_of_ranks_take_the_place_of_their_models(members):
     assert stored.trees() == expected.trees() and stored.sentences == expected.sentences
     content = lzma.decompress(kept.read_bytes())
     assert not any(word.encode() in content for word in WORDS if len(word) > 3)
+
+
+def test_marks_of_the_text_are_cues_in_its_trees_where_asked(members):
+    rule = {"split": "treebank", "drop_punctuation": True}
+    build_word_tokenizer(TextLines(["train.txt"]), **rule).save_pretrained("onlstm")
+    tokenizer = AutoTokenizer.from_pretrained("onlstm")
+    lines = [line.replace(" the ", ", the ") for line in Path("train.txt").read_text().splitlines()]
+    Path("train.txt").write_text("\n".join(lines) + "\n")
+    model = AutoModelForCausalLM.from_pretrained("onlstm")
+    stored = {}
+    for punctuation in ("cue", "drop"):
+        kept = ["--output-dir", "kept", "--only-ranks", "--punctuation", punctuation]
+        assert averaging_script.main(["onlstm", "--files", "train.txt", *kept]) == 0
+        expected = model.parse(lines, tokenizer, punctuation=punctuation)
+        sentences = [tree.words for tree in expected]
+        found = [read_rank_file(path, sentences).trees(model.parse_layer) for path in Path("kept").iterdir()]
+        assert expected in found
+        stored[punctuation] = expected
+    assert len(found) == 2 and stored["cue"] != stored["drop"]  # each has a file of its own
 
 
 def test_models_count_as_they_are_told(members, capsys):
