@@ -2,10 +2,12 @@
 
     python eval/evaluate_punctuation.py MODEL TREES.jsonl.xz --treebank wsj.mrg --output results.json
     python eval/evaluate_punctuation.py MODEL --treebank spanish.mrg --strengths 0 1 2 3
+    python eval/evaluate_punctuation.py MODEL --treebank gum/
 
 Models come as checkpoints, or as the files of trees that training runs leave. They read the words alone, as always;
 leaves of the treebank with tags of punctuation say where marks stood. A mark raises the distance of the next word by
 so many standard deviations of the sentence's distances (`raise_at_marks`). A strength of 0 is the papers' protocol.
+The F1 of several files is the mean of theirs.
 """
 
 import argparse
@@ -13,6 +15,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import product
 from pathlib import Path
+from statistics import mean
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -20,7 +24,7 @@ from eval.report.tables import format_table
 from eval.report.tasks import PUNCTUATION
 from eval.task import run_task, task_parser
 from onlstm_hf.scoring.parsing_scores import score_parses
-from onlstm_hf.trees.brackets import BracketNode, read_brackets
+from onlstm_hf.trees.brackets import BracketNode
 from onlstm_hf.trees.distances import tree_from_distances
 from onlstm_hf.trees.punctuation import CUE_STRENGTH, raise_at_marks
 from onlstm_hf.trees.tree_files import read_tree_file
@@ -30,15 +34,23 @@ from onlstm_hf.trees.treebank import (
     GoldTree,
     Preprocessing,
     preprocessing_of,
+    read_bracket_file,
     read_treebank,
+    treebank_files,
 )
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.files import read_text_file
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option
 
 RULES = {"right": "papers' rule", "none": "unbiased"}
 PROTOCOL = "sentence F1 as in the papers; with a cue it is not the papers' protocol, which has no punctuation"
+
+
+class MarkedTrees(NamedTuple):
+    """The gold trees of a file, and for each word of each tree whether marks stand right before it."""
+
+    gold: list[GoldTree]
+    marks: list[list[bool]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint, or file of trees; several")
-    parser.add_argument("--treebank", required=True, metavar="FILE", help="Penn-style bracketed trees, with marks")
+    parser.add_argument(
+        "--treebank",
+        nargs="+",
+        required=True,
+        metavar="PATH",
+        help="Penn-style bracketed trees, with marks: files, or folders of .mrg[.gz] files",
+    )
     parser.add_argument(
         "--strengths",
         nargs="+",
@@ -64,24 +82,24 @@ def build_parser() -> argparse.ArgumentParser:
 
 def evaluate_punctuation(options: argparse.Namespace) -> dict:
     """Scores the trees of every model, rule and strength, prints the table and returns the results."""
-    rows, share = [], 0.0
+    rows, share, treebank = [], 0.0, " ".join(options.treebank)
     for name in options.models:
         if name.endswith(".xz"):
             stored = read_tree_file(name)
-            gold, marks = read_with_marks(options.treebank, stored.model.get("treebank_preprocessing"))
-            if stored.sentences != [tree.words for tree in gold]:
-                raise ValueError(f"{name} has other sentences than {options.treebank}, or other words in them")
+            files = read_with_marks(options.treebank, stored.model.get("treebank_preprocessing"))
+            if stored.sentences != [tree.words for gold, _ in files for tree in gold]:
+                raise ValueError(f"{name} has other sentences than {treebank}, or other words in them")
             distances = stored.by_layer[stored.parse_layer]
         else:
             model, tokenizer = load_checkpoint(name, trust_remote_code=options.trust_remote_code)
-            gold, marks = read_with_marks(options.treebank, model.config.treebank_preprocessing)
-            trees = model.parse([list(tree.words) for tree in gold], tokenizer)
+            files = read_with_marks(options.treebank, model.config.treebank_preprocessing)
+            trees = model.parse([list(tree.words) for gold, _ in files for tree in gold], tokenizer)
             distances = [tree.distances for tree in trees]
-        share = sum(any(row[1:]) for row in marks) / len(gold)
+        share = mean(any(row[1:]) for _, marks in files for row in marks)
         scores: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
         rounds = product(RULES, options.strengths)
         for rule, strength in progress_bar(rounds, total=len(RULES) * len(options.strengths), unit="table cell"):
-            scores[rule][f"{strength:g}"] = f1_with_cue(gold, marks, distances, rule, strength)
+            scores[rule][f"{strength:g}"] = f1_with_cue(files, distances, rule, strength)
         rows.append({"model": name, "sentence_f1": scores})
 
     header = ["model", "rule", *(f"k = {strength:g}" if strength else "no marks" for strength in options.strengths)]
@@ -90,11 +108,12 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
         for row in rows
         for rule in RULES
     ]
-    print(f"{options.treebank}: {100 * share:.0f} % of the sentences have marks between words; {PROTOCOL}\n")
+    print(f"{treebank}: {100 * share:.0f} % of the sentences have marks between words; {PROTOCOL}\n")
     print(format_table(header, lines))
     return {
         "task": PUNCTUATION,
-        "treebank": options.treebank,
+        "treebank": treebank,
+        "files": len(files),
         "sentences_with_marks": share,
         "strengths": options.strengths,
         "protocol": PROTOCOL,
@@ -103,33 +122,35 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
 
 
 def f1_with_cue(
-    gold: list[GoldTree],
-    marks: list[list[bool]],
-    distances: Sequence[Sequence[float]],
-    branching_bias: str,
-    strength: float,
+    files: Sequence[MarkedTrees], distances: Sequence[Sequence[float]], branching_bias: str, strength: float
 ) -> float:
-    """The sentence F1 of the trees for a strength of the cue."""
-    trees = [
-        tree_from_distances(raise_at_marks(sentence_distances, after_mark, strength), tree.words, branching_bias)
-        for sentence_distances, after_mark, tree in zip(distances, marks, gold, strict=True)
-    ]
-    return score_parses(trees, gold, num_resamples=0).sentence_f1
+    """The sentence F1 of the trees for a strength of the cue, the mean of the files."""
+    rows, scores = iter(distances), []
+    for gold, marks in files:
+        trees = [
+            tree_from_distances(raise_at_marks(next(rows), after_mark, strength), tree.words, branching_bias)
+            for after_mark, tree in zip(marks, gold, strict=True)
+        ]
+        scores.append(score_parses(trees, gold, num_resamples=0).sentence_f1)
+    return mean(scores)
 
 
-def read_with_marks(path: str, known: dict | None) -> tuple[list[GoldTree], list[list[bool]]]:
-    """The gold trees that have words, and for each of their words whether marks stand right before it.
+def read_with_marks(paths: Sequence[str], known: dict | None) -> list[MarkedTrees]:
+    """The gold trees of each file that have words, and for each of their words whether marks stand right before it.
 
     Marks are the leaves that are dropped, except empty elements and signs of currency; `known` says how trees are
     read, see `preprocessing_of`.
     """
     preprocessing = preprocessing_of(None, known)
-    trees = read_treebank(path, preprocessing)
-    marks = [_after_marks(root, preprocessing) for root in read_brackets("\n".join(read_text_file(path)))]
-    if [len(tree.words) for tree in trees] != list(map(len, marks)):
-        raise ValueError(f"{path}: the words and marks of a sentence cannot be told apart")
-    pairs = [(tree, row) for tree, row in zip(trees, marks, strict=True) if tree.words]
-    return [tree for tree, _ in pairs], [row for _, row in pairs]
+    files = []
+    for path in treebank_files(paths):
+        trees = read_treebank(path, preprocessing)
+        marks = [_after_marks(root, preprocessing) for root in read_bracket_file(path)]
+        if [len(tree.words) for tree in trees] != list(map(len, marks)):
+            raise ValueError(f"{path}: the words and marks of a sentence cannot be told apart")
+        pairs = [(tree, row) for tree, row in zip(trees, marks, strict=True) if tree.words]
+        files.append(MarkedTrees([tree for tree, _ in pairs], [row for _, row in pairs]))
+    return files
 
 
 def _after_marks(root: BracketNode, preprocessing: Preprocessing) -> list[bool]:

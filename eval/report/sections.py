@@ -433,8 +433,10 @@ def punctuation_strengths(files: Results) -> Table:
 
 
 def _treebank_name(results: Mapping) -> str:
-    """The language of a treebank in the folder of its language, else the name of its file."""
+    """The language of a treebank in the folder of its language, else the name of its file, or of the folder."""
     path = Path(results["treebank"])
+    if results.get("files", 1) > 1:
+        return f"{path.parent.name} ({results['files']} files)"
     return path.parent.name if is_by_language(results) else path.name
 
 

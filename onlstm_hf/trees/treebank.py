@@ -221,7 +221,14 @@ def read_treebank(
         ValueError: if a file is not UTF-8, holds no tree, or its brackets do not match (with the line).
     """
     preprocessing = preprocessing or Preprocessing()
-    return [tree for file in treebank_files(paths) for tree in _read_file(file, preprocessing)]
+    trees = []
+    for file in treebank_files(paths):
+        roots = read_bracket_file(file)
+        try:
+            trees += [_gold_tree(root, preprocessing) for root in roots]
+        except ValueError as error:
+            raise ValueError(f"{file}: {error}") from error
+    return trees
 
 
 def treebank_files(paths: str | os.PathLike | Iterable[str | os.PathLike]) -> list[Path]:
@@ -258,7 +265,8 @@ def _files_of(path: Path) -> list[Path]:
     return files
 
 
-def _read_file(path: Path, preprocessing: Preprocessing) -> Iterator[GoldTree]:
+def read_bracket_file(path: Path) -> list[BracketNode]:
+    """The trees of a file with all their leaves; errors are those of `read_treebank`."""
     content = path.read_bytes()
     if path.suffix.lower() == ".gz":
         try:
@@ -274,8 +282,7 @@ def _read_file(path: Path, preprocessing: Preprocessing) -> Iterator[GoldTree]:
     if not text.strip():
         raise ValueError(f"{path} is empty; expected bracketed trees")
     try:
-        for node in read_brackets(text):
-            yield _gold_tree(node, preprocessing)
+        return list(read_brackets(text))
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from error
 

@@ -1,4 +1,6 @@
+import gzip
 import json
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +24,7 @@ def treebank(tmp_path):
 
 
 def test_marks_are_where_leaves_of_punctuation_stood(treebank):
-    gold, marks = read_with_marks(treebank, None)
+    ((gold, marks),) = read_with_marks([treebank], None)
     assert [tree.words for tree in gold] == [("the", "cat", "which", "sat", "paid", "N"), ("x",)]
     assert marks == [[True, False, True, False, True, False], [True]]
 
@@ -40,6 +42,21 @@ def test_a_cue_splits_where_marks_stood(treebank, tmp_path, capsys):
     # three of the four binary constituents are gold, and all three gold ones are there; one word counts as right
     assert scores["0"] < scores["4"] == pytest.approx((6 / 7 + 1) / 2)
     assert "k = 4" in capsys.readouterr().out
+
+
+def test_the_score_of_several_files_is_the_mean_of_theirs(treebank, tmp_path):
+    folder = tmp_path / "files"
+    folder.mkdir()
+    first, *others = Path(treebank).read_text().splitlines(keepends=True)
+    (folder / "a.mrg.gz").write_bytes(gzip.compress("".join([first.rstrip("\n"), "\n", others[0]]).encode()))
+    (folder / "b.mrg").write_text("".join(others[1:]))
+    model = str(PROJECT_ROOT / "model_cards" / "onlstm-ptb-small-distilled")
+    scores = []
+    for name in ("files", "files/a.mrg.gz", "files/b.mrg"):
+        output = tmp_path / "results.json"
+        assert evaluate_punctuation.main([model, "--treebank", str(tmp_path / name), "--output", str(output)]) == 0
+        scores.append(json.loads(output.read_text())["models"][0]["sentence_f1"]["right"]["4"])
+    assert scores[0] == pytest.approx((scores[1] + scores[2]) / 2) and scores[1] != scores[2]
 
 
 def test_sentences_are_set_back_into_ordinary_writing(treebank):
