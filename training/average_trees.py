@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -120,7 +120,7 @@ def read_members(options: argparse.Namespace) -> list[Member]:
         by_name[name], _ = parsed_text(name, options)
         if by_name[name].sentences != by_name[models[0]].sentences:
             raise ValueError(f"{name} splits the text into other words than {models[0]}")
-    sentences = by_name[models[0]].sentences if models else [tuple(line.split()) for line in lines_with_words(options)]
+    sentences = by_name[models[0]].sentences if models else words_of_lines(options)
     by_name |= {name: read_trees_of_text(name, sentences) for name in files}
     members = []
     for name, weight in progress_bar(weighted, description="building trees", unit="model"):
@@ -139,6 +139,15 @@ def read_members(options: argparse.Namespace) -> list[Member]:
 def lines_with_words(options: argparse.Namespace) -> list[str]:
     """The lines of the text that are not blank."""
     return [line for line in TextLines(options.files) if line.strip()]
+
+
+def words_of_lines(options: argparse.Namespace) -> list[tuple[str, ...]]:
+    """The words that the tokenizer finds in each line, or those between spaces."""
+    lines = lines_with_words(options)
+    if options.tokenizer is None:
+        return [tuple(line.split()) for line in lines]
+    tokenizer = AutoTokenizer.from_pretrained(options.tokenizer, trust_remote_code=options.trust_remote_code)
+    return [tuple(encode_sentence(tokenizer, line)[0]) for line in lines]
 
 
 def asked_layers(
@@ -221,6 +230,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="the text, one sentence a line")
     parser.add_argument("--output-dir", type=Path, required=True, metavar="FOLDER")
+    parser.add_argument(
+        "--tokenizer",
+        metavar="MODEL",
+        help="where only files of trees are averaged: the checkpoint that finds their words (default: between spaces)",
+    )
     parser.add_argument(
         "--layer",
         type=layer_number,

@@ -91,7 +91,8 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     starts = next(iter(voters.values()))
     if options.grammar is not None:
         files["grammar"] = train_grammars(files, starts[0], first.data, options)
-    student = [options.student, "--target_trees", average(files, options), *text_options(options), *arguments]
+    averaged = average(files, starts[0], options)
+    student = [options.student, "--target_trees", averaged, *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)
     for seed, start in zip(options.seeds, starts, strict=True):
         folder = options.output_dir / "parser" / f"seed_{seed}"
@@ -168,8 +169,8 @@ def train_grammars(
     return trees_of_text([folder / "best" for folder in folders], options)
 
 
-def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
-    """The file of the averaged trees."""
+def average(files: dict[str, list[Path]], tokenizer: Path, options: argparse.Namespace) -> Path:
+    """The file of the averaged trees; `tokenizer` is the checkpoint that finds their words in the text."""
     folder = options.output_dir / "averaged"
     path, names = folder / average_trees.AVERAGED, [str(path) for own in files.values() for path in own]
     weighted = [f"{path}={1 / len(own):g}" for own in files.values() for path in own]
@@ -177,7 +178,8 @@ def average(files: dict[str, list[Path]], options: argparse.Namespace) -> Path:
         members = read_tree_file(path).model.get("averaged", [])
         if Counter(member["model"] for member in members) == Counter(map(portable, names)):
             return path
-    run_stage("average_trees.py", *weighted, "--files", *options.train_files, "--output-dir", folder)
+    text = ["--files", *options.train_files, "--tokenizer", tokenizer]
+    run_stage("average_trees.py", *weighted, *text, "--output-dir", folder)
     return path
 
 

@@ -353,7 +353,7 @@ def test_files_of_ranks_take_the_place_of_their_models(members):
     assert not any(word.encode() in content for word in WORDS if len(word) > 3)
 
 
-def test_marks_of_the_text_are_cues_in_its_trees_where_asked(members):
+def test_marks_of_the_text_are_cues_in_its_trees_where_asked(members, capsys):
     rule = {"split": "treebank", "drop_punctuation": True}
     build_word_tokenizer(TextLines(["train.txt"]), **rule).save_pretrained("onlstm")
     tokenizer = AutoTokenizer.from_pretrained("onlstm")
@@ -370,6 +370,12 @@ def test_marks_of_the_text_are_cues_in_its_trees_where_asked(members):
         assert expected in found
         stored[punctuation] = expected
     assert len(found) == 2 and stored["cue"] != stored["drop"]  # each has a file of its own
+
+    # Files alone do not know which words the tokenizer finds.
+    files = [*map(str, Path("kept").iterdir()), "--files", "train.txt", "--output-dir", "averages"]
+    assert averaging_script.main(files) == 1
+    assert "has the trees of another text" in capsys.readouterr().err
+    assert average(*files[:2], "--tokenizer", "onlstm").sentences == sentences
 
 
 def test_models_count_as_they_are_told(members, capsys):

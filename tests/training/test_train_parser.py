@@ -18,6 +18,8 @@ optimizer: adamw
 learning_rate: 0.01
 num_epochs: 1
 num_threads: 1
+split: treebank
+drop_punctuation: true
 output_dir: runs
 """
 SIZES = "embedding_size: 8, hidden_size: 12"
@@ -34,6 +36,8 @@ PERPLEXITY_OF_START = 100.0
 def project(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_texts(train=120, valid=12)
+    text = Path("train.txt")
+    text.write_text(text.read_text().replace(" the ", ", the "))
     Path("gold.mrg").write_text(GOLD_TREES)
     for name, recipe in RECIPES.items():
         Path(f"{name}.yaml").write_text(recipe)
