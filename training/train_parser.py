@@ -22,10 +22,11 @@ that are not listed here are passed on to train_lm.py.
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product, starmap
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +39,7 @@ from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training import average_trees
 from training.grammar.recipe import parse_grammar_recipe
-from training.language_models.recipe import DataArguments, parse_recipe
+from training.language_models.recipe import DataArguments, LanguageModelRecipe, parse_recipe
 from training.train_seeds import results_table
 
 FOLDER = Path(__file__).resolve().parent
@@ -83,7 +84,7 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         raise ValueError("two of the voters' recipes have the same name")
     first = parse_recipe([options.voters[0], *text_options(options), *arguments])
     for name in (*options.voters[1:], options.student):
-        parse_recipe([name, *text_options(options), *arguments])
+        recipe = parse_recipe([name, *text_options(options), *arguments])  # at last the student's
     if options.grammar is not None:
         parse_grammar_recipe([options.grammar, "--train_files", *options.train_files])
     voters = {name: train_voters(name, recipe, options, arguments) for name, recipe in recipes.items()}
@@ -94,9 +95,11 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     averaged = average(files, starts[0], options)
     student = [options.student, "--target_trees", averaged, *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)
+    epochs = student_epochs(recipe, read_results(starts[0].parent), options.student_updates)
+    student += [*chosen.options(), "--num_epochs", epochs]
     for seed, start in zip(options.seeds, starts, strict=True):
         folder = options.output_dir / "parser" / f"seed_{seed}"
-        train_student(folder, start, [*student, *chosen.options(), "--seed", seed])
+        train_student(folder, start, [*student, "--seed", seed])
     for name in (*recipes, "parser"):
         results = {seed: read_results(options.output_dir / name / f"seed_{seed}") for seed in options.seeds}
         print(f"\n{name}\n{results_table(results)}")
@@ -213,6 +216,17 @@ def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> 
     return chosen.loss
 
 
+def student_epochs(student: LanguageModelRecipe, voter: Mapping[str, Any], updates: int) -> int:
+    """The epochs of the student's recipe, or as many as make so many updates.
+
+    `voter` is the results of a run on the same text.
+    """
+    trained = voter["recipe"]
+    tokens = voter["updates"] * trained["batch_size"] * trained["bptt_length"] / trained["num_epochs"]  # of the text
+    updates_per_epoch = tokens / (student.optimization.batch_size * student.data.bptt_length)
+    return max(student.optimization.num_epochs, math.ceil(updates / updates_per_epoch))
+
+
 def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
     """Trains a checkpoint on by a recipe with options, and returns its results."""
     run_stage("train_lm.py", *student, "--init_from", start, "--output_dir", folder, "--resume")
@@ -246,6 +260,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--weights", type=float, nargs="+", default=[1.0, 3.0, 10.0], metavar="X", help="%(default)s")
     parser.add_argument("--temperatures", type=float, nargs="+", default=[0.02, 0.05], metavar="X", help="%(default)s")
     parser.add_argument("--trial_steps", type=positive_integer, default=40, metavar="N", help="updates (%(default)s)")
+    parser.add_argument(
+        "--student_updates",
+        type=positive_integer,
+        default=500,
+        metavar="N",
+        help="least number of the student's updates: it reads a small text more often than its recipe (%(default)s)",
+    )
     parser.add_argument("--max_perplexity_loss", type=float, default=0.03, metavar="SHARE", help="%(default)s")
     return parser
 

@@ -55,6 +55,7 @@ def arguments(*more):
 @pytest.mark.usefixtures("project")
 def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
     command = arguments("--grammar", "grammar.yaml", "--gold_trees", "gold.mrg", "--weights", 5, "--temperatures", 0.2)
+    command += ["--student_updates", "100"]
     assert train_parser.main([*command, "--trial_steps", "2", "--num_threads", "1"]) == 0
     averaged = read_tree_file("out/averaged/averaged.jsonl.xz").model["averaged"]
     assert Counter(member["model_type"] for member in averaged) == {"onlstm": 1, "prpn": 1, "neural_grammar": 1}
@@ -65,6 +66,7 @@ def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
     results = json.loads(Path("out/parser/seed_1/results.json").read_text())
     assert {name: results["recipe"][name] for name in choice["chosen"]} == choice["chosen"]
     assert results["recipe"]["init_from"] == "out/onlstm/seed_1/best"
+    assert 100 <= results["updates"] < 160 and results["recipe"]["num_epochs"] > 1
     assert results["target_trees"]["of_training_text"] and "parsing" in results
     assert "parser\nseed" in capfd.readouterr().out
 
