@@ -20,6 +20,7 @@ from onlstm_hf import build_word_tokenizer
 from onlstm_hf.corpus.job import recorded_settings
 from tests.helpers.command_line import TEXT, WORDS
 from tests.helpers.corpus_runs import in_a_process, parse, tables, workers_at_once
+from tests.helpers.tiny_models import MODEL_TYPES
 
 
 def test_every_line_has_a_row_in_its_order(corpus, undisturbed):
@@ -154,6 +155,20 @@ def test_datasets_reads_the_table(small, checkpoint, tmp_path, output_format):
         assert str(schema.field("distances").type) == "list<element: halffloat>"
     files = sorted(path.name for path in output.iterdir() if path.name != ".run")
     assert files == [f"0000{task}.{'parquet' if output_format == 'parquet' else 'jsonl.gz'}" for task in range(2)]
+
+
+@pytest.mark.parametrize("log_probability", [True, False])
+@pytest.mark.parametrize("kind, options", [("prpn", {"parsing_network": False}), ("rnn", {})])
+def test_a_model_without_trees_is_refused_before_anything_is_written(
+    small, tokenizer, tmp_path, kind, options, log_probability
+):
+    checkpoint = str(tmp_path / "checkpoint")
+    model = MODEL_TYPES[kind].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, **options)
+    model.save_pretrained(checkpoint)
+    tokenizer.save_pretrained(checkpoint)
+    with pytest.raises(ValueError, match="induces no trees"):
+        parse(small, tmp_path / "output", checkpoint, log_probability=log_probability)
+    assert not (tmp_path / "output").exists()
 
 
 @pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
