@@ -62,9 +62,12 @@ def parse_corpus(
     if options.dtype == "auto":
         dtype = "float32" if options.log_probability else parsing_dtype()
         options = options._replace(dtype=recorded_settings(folder).get("dtype", dtype))
+    loaded, tokenizer = load_checkpoint(model, trust_remote_code=trust_remote_code)
+    if not getattr(loaded, "induces_trees", False):
+        raise ValueError(f'{model} induces no trees: a corpus needs a model that does, such as an "onlstm"')
     settings = {
         "corpus": corpus,
-        "model": checkpoint_hash(*load_checkpoint(model, trust_remote_code=trust_remote_code)),
+        "model": checkpoint_hash(loaded, tokenizer),
         **options._asdict(),
         "output_format": output_format,
     }

@@ -45,8 +45,8 @@ class _CompleteParquetFiles(_CompleteFiles, ParquetWriter):
 
 class _CompleteJsonlFiles(_CompleteFiles, JsonlWriter):
     def _write(self, row: dict, file_handler: IO, _filename: str):
-        if row.get("distances") is not None:
-            row["distances"] = [float(f"{distance:.4g}") for distance in row["distances"]]  # half precision has less
+        if row.get("distances") is not None:  # four digits are more than half precision has; marks have no distance
+            row["distances"] = [None if number is None else float(f"{number:.4g}") for number in row["distances"]]
         super()._write({name: value for name, value in row.items() if value is not None}, file_handler, _filename)
 
 

@@ -78,7 +78,8 @@ def recurrent_map(
         weight = drop_connect(projection.weight.to(dtype), weight_dropout, training)
         bias = projection.bias.to(dtype)
         return lambda hidden: F.linear(hidden.to(dtype), weight, bias).to(dtype)
-    if training and weight_dropout > 0 and isinstance(projection, nn.Linear) and holds_numbers(projection.weight):
+    has_weight = isinstance(projection, nn.Linear) and "weight" in projection._parameters
+    if training and weight_dropout > 0 and has_weight and holds_numbers(projection.weight):
         dropped = {"weight": drop_connect(projection.weight, weight_dropout, training)}
         return lambda hidden: torch.func.functional_call(projection, dropped, hidden.to(inputs.dtype)).to(dtype)
     scale = 1 - weight_dropout

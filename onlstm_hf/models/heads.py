@@ -22,6 +22,13 @@ NUM_LENGTH_GROUPS = 4
 # Predicting the next token
 
 
+def kept_positions(tensor: torch.Tensor | None, logits_to_keep: int | torch.Tensor) -> torch.Tensor | None:
+    """The entries of a tensor `[B, T, ...]` at the positions whose logits are computed; `None` for `None`."""
+    # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
+    kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
+    return None if tensor is None else tensor[:, kept]
+
+
 def next_token_targets(
     labels: torch.Tensor | None,
     shift_labels: torch.Tensor | None,
@@ -77,7 +84,7 @@ class LanguageModelHead:
             and so is what follows padding.
         shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should follow
             token `t`. For streams of text, where the target of a chunk's last token is the next chunk's first.
-        logits_to_keep: compute the logits of the last that many positions only (0: of all).
+        logits_to_keep: compute the logits of the last that many positions only (0: of all); labels are theirs, too.
         num_items_in_batch: divide the summed loss by this instead of the number of labels (`Trainer` gives it).
         skip_logits: return no logits, and with the package installed never hold them all, to save memory and time.
 
@@ -116,14 +123,13 @@ class LanguageModelHead:
         Without logits the installed package computes the loss in blocks. Heads that are not plain `nn.Linear`s, and
         loss functions of the user, need the logits.
         """
-        # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
-        kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
-        hidden_states = hidden_states[:, kept]
+        hidden_states = kept_positions(hidden_states, logits_to_keep)
         if labels is None and shift_labels is None:
             if skip_logits:
                 raise ValueError("skip_logits leaves only the loss, which needs labels or shift_labels")
             return self.logits(hidden_states), None, None
-        targets = next_token_targets(labels, shift_labels, attention_mask, hidden_states.shape[:2])
+        mask = kept_positions(attention_mask, logits_to_keep)
+        targets = next_token_targets(labels, shift_labels, mask, hidden_states.shape[:2])
         is_ours = self.loss_function is next_token_loss and is_plain(self.lm_head)
         if skip_logits and is_ours and projected_next_token_loss is not None:
             inputs, log_priors = hidden_states, None

@@ -25,6 +25,7 @@ from .heads import (
     SequencePairClassifier,
     class_loss,
     encode_by_length,
+    kept_positions,
     last_real_outputs,
     refuse_pair,
     stacked_sides,
@@ -396,10 +397,11 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         loss, penalties = cross_entropy, (None, None)
         if loss is not None and self.training:
             is_stream = shift_labels is not None and attention_mask is None
-            raw, config = outputs.raw_last_hidden_state, self.config
-            penalties = activation_penalties(
-                hidden_states, raw, targets, attention_mask, is_stream, num_items_in_batch, config
+            dropped, raw, mask = (
+                kept_positions(tensor, logits_to_keep)
+                for tensor in (hidden_states, outputs.raw_last_hidden_state, attention_mask)
             )
+            penalties = activation_penalties(dropped, raw, targets, mask, is_stream, num_items_in_batch, self.config)
             loss = loss + penalties[0] + penalties[1]
         return RNNCausalLMOutput(
             loss=loss,

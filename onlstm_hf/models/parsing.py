@@ -123,23 +123,25 @@ class ParsingMixin:
         """
         if isinstance(sentences, str):
             return self.parse([sentences], tokenizer, layer=layer, branching_bias=branching_bias)[0]
-        was_training, trees, sentences = self.training, {}, list(sentences)
-        self.eval()
+        in_training, trees, sentences = {module for module in self.modules() if module.training}, {}, list(sentences)
         encoded = [encode_sentence(tokenizer, sentence) for sentence in sentences]
         ids = [[tokenizer.eos_token_id, *chain.from_iterable(tokens)] for _, tokens in encoded]
         order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
-        for start in range(0, len(order), batch_size):
-            batch = order[start : start + batch_size]
-            rows = [torch.tensor(ids[index], device=self.device) for index in batch]
-            mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
-            distances, _ = self.syntactic_distances(pad_sequence(rows, batch_first=True), mask, layer=layer)
-            for index, row in zip(batch, distances.float().tolist(), strict=True):
-                offsets, tokens = encoded[index]
-                words = [sentences[index][start:end] for start, end in offsets]
-                first_tokens = accumulate(map(len, tokens), initial=1)
-                by_word = [row[place] for _, place in zip(words, first_tokens, strict=False)]
-                trees[index] = tree_from_distances(by_word, words, branching_bias)
-        self.train(was_training)
+        self.eval()
+        try:
+            for start in range(0, len(order), batch_size):
+                batch = order[start : start + batch_size]
+                rows = [torch.tensor(ids[index], device=self.device) for index in batch]
+                mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
+                distances, _ = self.syntactic_distances(pad_sequence(rows, batch_first=True), mask, layer=layer)
+                for index, row in zip(batch, distances.float().tolist(), strict=True):
+                    offsets, tokens = encoded[index]
+                    words = [sentences[index][start:end] for start, end in offsets]
+                    first_tokens = accumulate(map(len, tokens), initial=1)
+                    by_word = [row[place] for _, place in zip(words, first_tokens, strict=False)]
+                    trees[index] = tree_from_distances(by_word, words, branching_bias)
+        finally:
+            self.apply(lambda module: setattr(module, "training", module in in_training))
         return [trees[index] for index in range(len(encoded))]
 
 

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 from torch.utils import _pytree as pytree
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
@@ -225,9 +226,9 @@ def state_dtype(tensor: torch.Tensor) -> torch.dtype:
 
 
 def is_plain(*modules: nn.Module) -> bool:
-    """Returns whether each module is an affine map whose call only applies the weight and bias that it holds."""
+    """Returns whether each module is an affine map that only applies its weight, parametrised or not, and its bias."""
     return has_no_hooks(*modules) and all(
-        type(module) in (nn.Linear, Linear) and holds_numbers(module.weight) for module in modules
+        type_before_parametrizations(one) in (nn.Linear, Linear) and holds_numbers(one.weight) for one in modules
     )
 
 

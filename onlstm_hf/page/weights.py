@@ -34,6 +34,11 @@ def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
         )
     if config.num_softmaxes > 1:
         raise ValueError(f"the page computes models with one softmax, not {config.num_softmaxes}")
+    if not isinstance(config.eos_token_id, int):
+        raise ValueError(
+            f"the page begins and ends each sentence with one <eos>, and the model's eos_token_id is "
+            f"{config.eos_token_id}: write that of the tokenizer into its config.json"
+        )
     tensors = {}
     for name, tensor in model.state_dict().items():
         name = name.removeprefix("model.")

@@ -133,7 +133,10 @@ def stream_log_probabilities(
             output = model(inputs, state=state, use_cache=True)
             state = output.state
             chunks.append(target_log_probabilities(output.logits, targets).cpu())
-    return torch.cat(chunks, dim=1).flatten()[: len(input_ids)]
+    log_probabilities = torch.cat(chunks, dim=1).flatten()[: len(input_ids)]
+    if not log_probabilities.isfinite().all():
+        raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
+    return log_probabilities
 
 
 def target_log_probabilities(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

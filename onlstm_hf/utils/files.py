@@ -128,6 +128,8 @@ def write_json(path: str | os.PathLike, content: dict | list) -> None:
 def written_folder(path: Path) -> Iterator[Path]:
     """A new folder to write files into, which gets its name `path` only once the block has ended without an error."""
     temporary = _beside(path)
+    # Left by a process of the same number that was killed: in a container the numbers are often the same.
+    shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
         yield temporary

@@ -16,9 +16,11 @@ from datatrove.io import DataFolder, get_datafolder
 from pyarrow import parquet
 from tqdm import tqdm
 
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.corpus.job import recorded_settings
-from tests.helpers.command_line import TEXT
+from tests.helpers.command_line import TEXT, WORDS
 from tests.helpers.corpus_runs import in_a_process, parse, tables, workers_at_once
+from tests.helpers.tiny_models import MODEL_TYPES
 
 
 def test_every_line_has_a_row_in_its_order(corpus, undisturbed):
@@ -153,6 +155,35 @@ def test_datasets_reads_the_table(small, checkpoint, tmp_path, output_format):
         assert str(schema.field("distances").type) == "list<element: halffloat>"
     files = sorted(path.name for path in output.iterdir() if path.name != ".run")
     assert files == [f"0000{task}.{'parquet' if output_format == 'parquet' else 'jsonl.gz'}" for task in range(2)]
+
+
+@pytest.mark.parametrize("log_probability", [True, False])
+@pytest.mark.parametrize("kind, options", [("prpn", {"parsing_network": False}), ("rnn", {})])
+def test_a_model_without_trees_is_refused_before_anything_is_written(
+    small, tokenizer, tmp_path, kind, options, log_probability
+):
+    checkpoint = str(tmp_path / "checkpoint")
+    model = MODEL_TYPES[kind].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, **options)
+    model.save_pretrained(checkpoint)
+    tokenizer.save_pretrained(checkpoint)
+    with pytest.raises(ValueError, match="induces no trees"):
+        parse(small, tmp_path / "output", checkpoint, log_probability=log_probability)
+    assert not (tmp_path / "output").exists()
+
+
+@pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
+def test_marks_on_a_tree_have_no_distance_in_the_table(small, model, tmp_path, output_format):
+    from datasets import load_dataset
+
+    checkpoint = str(tmp_path / "checkpoint")
+    model.save_pretrained(checkpoint)
+    build_word_tokenizer(vocabulary=WORDS, drop_punctuation=True, pad_token="<eos>").save_pretrained(checkpoint)
+    (small / "a.txt").write_text("the cat sat ( on the mat )\n")
+    options = one_task_at_a_time(punctuation="attach", output_format=output_format)
+    assert parse(small, tmp_path / "output", checkpoint, **options) == {"parsed": 1}
+    (row,) = load_dataset(str(tmp_path / "output"), split="train")
+    has_distance = [distance is not None for distance in row["distances"]]
+    assert has_distance == [word not in "()" for word in row["words"]]
 
 
 def test_a_complete_run_does_nothing_when_it_is_started_again(small, checkpoint, tmp_path):

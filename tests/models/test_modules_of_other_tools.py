@@ -4,6 +4,7 @@ import accelerate
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations, prune
 from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 
 from tests.helpers.requirements import library
@@ -140,6 +141,32 @@ def test_hooks_leave_drop_connect_in_training_as_it_is(kind, inputs):
         torch.manual_seed(0)
         losses.append(model(**inputs).loss)
     torch.testing.assert_close(*losses)
+
+
+@EVERY_KIND
+def test_parametrised_weights_are_computed_with_and_training_leaves_them_as_they_are(kind, inputs):
+    losses = []
+    for is_parametrised in (False, True):
+        model = kind.make().train()
+        if is_parametrised:
+            for layer in layers_of(model):
+                parametrizations.weight_norm(layer.recurrent_projection)
+        weights = {name: parameter.clone() for name, parameter in model.named_parameters()}
+        torch.manual_seed(0)
+        losses.append(model(**inputs).loss)
+        losses[-1].backward()
+        for name, parameter in model.named_parameters():
+            assert torch.equal(parameter, weights[name]) and parameter.grad is not None, name
+    torch.testing.assert_close(*losses)
+
+
+@pytest.mark.parametrize("kind", AWD_LSTMS.values(), ids=AWD_LSTMS)
+def test_drop_connect_keeps_its_expectation_where_a_hook_makes_the_weight(kind, inputs):
+    model = kind.make(**kind.no_dropout | {"weight_dropout": 0.4})
+    for layer in layers_of(model):
+        prune.identity(layer.recurrent_projection, "weight")
+    expected = model(**inputs).loss
+    torch.testing.assert_close(model.train()(**inputs).cross_entropy, expected)
 
 
 @EVERY_TYPE

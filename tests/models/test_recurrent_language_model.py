@@ -206,6 +206,21 @@ def test_logits_to_keep_computes_only_those(model, input_ids, kept, positions):
     torch.testing.assert_close(model(input_ids, logits_to_keep=kept).logits, expected)
 
 
+@pytest.mark.parametrize("padded", [True, False])
+def test_labels_of_kept_positions_train_as_if_all_others_were_ignored(kind, rows, padded):
+    model = kind.make(**kind.no_dropout).train()
+    input_ids, mask, _ = pad(rows, "left")
+    inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None}
+    kept = input_ids.shape[1] - 2
+    ignored = torch.arange(input_ids.shape[1]) < 3  # the first label that is kept is not a target
+    expected = model(**inputs, labels=input_ids.masked_fill(ignored, -100)).loss
+    loss = model(**inputs, labels=input_ids[:, -kept:], logits_to_keep=kept).loss
+    torch.testing.assert_close(loss, expected)
+    parameters = list(model.parameters())
+    gradients, expected_gradients = (torch.autograd.grad(each, parameters) for each in (loss, expected))
+    torch.testing.assert_close(gradients, expected_gradients)
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
 def test_the_loss_without_logits_is_that_with_them(kind, rows, padded, training):

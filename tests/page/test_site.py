@@ -137,6 +137,15 @@ def test_a_tokenizer_that_the_page_cannot_run_is_named(tmp_path, tokenizer):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("precision", ["int8", "float32"])
+@pytest.mark.parametrize("eos_token_id", [None, [0, 1]])
+def test_a_model_without_one_end_of_sentences_is_refused(tmp_path, tokenizer, eos_token_id, precision):
+    model = KINDS["onlstm"].make(eos_token_id=eos_token_id)
+    with pytest.raises(ValueError, match="one <eos>, and the model's eos_token_id is"):
+        write_models(tmp_path / "site", [("x", model, tokenizer)], precision=precision)
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled", "onlstm-ptb-small", "prpn-es-small"])
 def test_what_is_told_of_a_model_is_on_its_card(project_root, name):
     folder = project_root / "model_cards" / name

@@ -6,7 +6,7 @@ import torch
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring import sentences as sentence_scores
 from onlstm_hf.scoring.sentences import score_sentences, score_with_distances
-from onlstm_hf.scoring.stream import StreamScore, check_token_ids, stream_log_likelihood
+from onlstm_hf.scoring.stream import StreamScore, check_token_ids, stream_log_likelihood, stream_log_probabilities
 
 VOCAB_SIZE, EOS = 11, 4
 LENGTH = 23
@@ -91,6 +91,8 @@ def test_nan_weights_are_named_as_the_cause_at_the_first_chunk(model, stream, mo
     with pytest.raises(ValueError, match="weights contain NaN or infinity"):
         stream_log_likelihood(model, stream, chunk_length=4)
     assert num_calls == 1 and model.training
+    with pytest.raises(ValueError, match="weights contain NaN or infinity"):
+        stream_log_probabilities(model, stream)
 
 
 @pytest.mark.parametrize(

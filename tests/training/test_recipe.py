@@ -124,6 +124,7 @@ def test_a_missing_or_binary_file_is_refused(tmp_path):
         (["--seed"], "expected one argument"),
         (["--resume", "perhaps"], "--resume"),
         (["--model.hidden_size"], "hidden_size needs a value"),
+        (["--model.layer_sizes", "[60, 40"], r"--model.layer_sizes has the value \[60, 40, which is no YAML"),
         (["--model.hidden_size", "--seed", "3"], "hidden_size needs a value"),
         (["--model", "{}"], "one by one"),
     ],

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from eval import evaluate_parsing
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.rank_files import read_rank_file, write_rank_file
@@ -181,6 +182,14 @@ def test_the_tree_of_a_sentence_has_the_most_expected_spans(grammar):
         marginals = grammar.span_marginals(torch.tensor([own]))[0]
         candidates = [spans_of(candidate)[1] for candidate in binary_trees(0, len(own))]
         assert set(tree.spans()) == max(candidates, key=lambda spans: sum(marginals[span].item() for span in spans))
+
+
+def test_a_word_with_a_special_token_in_it_has_one_id():
+    tokenizer = build_word_tokenizer(["the old cat sat"])
+    sentences = EncodedSentences.from_lines(["the <unk>-old cat", "", "sat"], tokenizer)
+    assert sentences.words == [("the", "<unk>-old", "cat"), ("sat",)]
+    the, unknown, cat, sat = tokenizer.convert_tokens_to_ids(["the", "<unk>", "cat", "sat"])
+    assert sentences.ids == [[the, unknown, cat], [sat]]
 
 
 SENTENCES = [("a", "b", "c"), ("a", "b"), ("c", "b", "a")]

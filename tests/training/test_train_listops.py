@@ -7,7 +7,7 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from onlstm_hf import ONLSTMConfig
+from onlstm_hf import ONLSTMConfig, PRPNConfig, PRPNForSequenceClassification
 from onlstm_hf.logic.listops import generate_listops
 from training import train_listops
 from training.classification.listops import (
@@ -89,6 +89,15 @@ def test_the_files_of_the_authors_are_split_without_what_is_tested(tmp_path):
     assert splits.test == expressions[20:]
     with pytest.raises(ValueError, match="all are needed"):
         load_listops_splits(ListOpsDataArguments(expressions=str(tmp_path), num_validation=40))
+
+
+def test_a_model_without_distances_has_no_trees():
+    expressions = list(generate_listops(3, seed=1))
+    examples = encode_expressions(expressions, build_listops_tokenizer(), round_brackets=False)
+    for options in ({"parsing_network": False}, {}):
+        config = PRPNConfig(vocab_size=20, embedding_size=8, hidden_size=8, num_slots=2, num_labels=10, **options)
+        trees = induced_trees(PRPNForSequenceClassification(config), examples, expressions, batch_size=2)
+        assert (trees is None) == bool(options)
 
 
 def test_trees_do_not_depend_on_the_batch():

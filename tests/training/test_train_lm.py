@@ -38,7 +38,8 @@ from tests.helpers.training_runs import (
 )
 from training import train_lm
 from training.language_models.model_setup import build_model
-from training.language_models.recipe import ModelArguments, parse_recipe
+from training.language_models.recipe import DataArguments, ModelArguments, parse_recipe
+from training.language_models.validation import load_held_out_text
 from training.loop import run as loop
 from training.loop.task import Share
 from training.loop.training_log import TrainingDiverged
@@ -165,6 +166,18 @@ def test_independent_sentences_are_trained_and_scored_alone(project):
     assert results["validation_perplexity"] == pytest.approx(math.exp(loss), rel=1e-5)
     assert results["test_perplexity"] == pytest.approx(math.exp(loss), rel=1e-5)
     assert results["updates"] == 2 * (60 // 4)
+
+
+def test_lines_without_a_token_count_nowhere_in_sentences_on_their_own(tmp_path):
+    tokenizer = build_word_tokenizer(["the cat likes a bird"], drop_punctuation=True)
+    model = build_model(ModelArguments(model={"embedding_size": 8, "hidden_size": 12, "chunk_size": 4}), tokenizer)
+    scores = []
+    for name, text in {"all": "the cat\n...\na bird\n", "words": "the cat\na bird\n"}.items():
+        (tmp_path / name).write_text(text)
+        data = DataArguments(validation_files=[str(tmp_path / name)], independent_sentences=True)
+        scores.append(load_held_out_text(data, "validation", tokenizer).score(model, batch_size=2))
+    assert scores[0].num_tokens == scores[1].num_tokens == 6
+    assert scores[0].total_log_likelihood == pytest.approx(scores[1].total_log_likelihood)
 
 
 def write_dataset(folder):

@@ -49,6 +49,18 @@ def test_an_interrupted_folder_never_gets_its_name(tmp_path):
     assert [path.name for path in (tmp_path / "figures").iterdir()] == ["1.svg"]
 
 
+def test_what_a_killed_process_of_the_same_number_left_is_in_no_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: None)  # the end of a process that is killed
+    with pytest.raises(Killed), written_folder(tmp_path / "figures") as folder:
+        (folder / "old.svg").write_text("<svg/>")
+        raise Killed
+    monkeypatch.undo()
+    with written_folder(tmp_path / "figures") as folder:
+        (folder / "1.svg").write_text("<svg/>")
+    assert [path.name for path in tmp_path.iterdir()] == ["figures"]
+    assert [path.name for path in (tmp_path / "figures").iterdir()] == ["1.svg"]
+
+
 @given(st.lists(st.text(alphabet="a \r\v\f\x1c\x85\u2028\u2029"), max_size=5))
 def test_text_and_files_have_the_same_lines_which_end_at_line_feeds_alone(tmp_path_factory, lines):
     text = "\ufeff" + "".join(f"{line.rstrip(chr(13))}\r\n" for line in ["the cat", *lines])

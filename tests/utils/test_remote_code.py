@@ -215,6 +215,20 @@ def test_the_parse_that_travels_gives_the_trees_of_the_package(project_root):
                 assert ours.distances == pytest.approx(theirs.distances, abs=1e-6)
 
 
+def test_the_parse_that_travels_restores_the_mode_of_every_module_after_an_error_too():
+    tokenizer = build_word_tokenizer([SENTENCE])
+    kind = MODEL_TYPES["onlstm"]
+    model = kind.make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id).train()
+    model.model.embeddings.eval()
+    modes = [module.training for module in model.modules()]
+    travelling.ParsingMixin.parse(model, SENTENCE, tokenizer)
+    assert [module.training for module in model.modules()] == modes
+    for wrong, options in (([SENTENCE, 3], {}), (SENTENCE, {"layer": 9}), (SENTENCE, {"branching_bias": "left"})):
+        with pytest.raises((TypeError, ValueError)):
+            travelling.ParsingMixin.parse(model, wrong, tokenizer, **options)
+        assert [module.training for module in model.modules()] == modes
+
+
 # Saving
 
 

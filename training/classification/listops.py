@@ -121,7 +121,8 @@ def induced_trees(
 
     `examples` are the expressions, encoded without round brackets.
     """
-    if "output_distances" not in inspect.signature(model.model.forward).parameters:
+    has_distances = "output_distances" in inspect.signature(model.model.forward).parameters
+    if not (has_distances and getattr(model.config, "parsing_network", True)):
         return None
     trees: list[InducedTree | None] = [None] * len(examples)
     with evaluation_mode(model):

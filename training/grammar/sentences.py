@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedTokenizerBase
 
+from onlstm_hf.parsing.sentences import first_of_each_unit
 from onlstm_hf.text.word_alignment import encode_sentence, encode_words
 from training.grammar.votes import SpanVotes
 from training.loop.task import Share
@@ -31,9 +32,13 @@ class EncodedSentences(NamedTuple):
 
     @classmethod
     def from_lines(cls, lines: Iterable[str], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:
-        """The sentences of a text, a line each; blank ones are left out."""
-        encoded = [encode_sentence(tokenizer, line)[:2] for line in lines if line.strip()]
-        return cls([tuple(words) for words, _ in encoded], [ids for _, ids in encoded])
+        """The sentences of a text, a line each; blank ones are left out.
+
+        A word in which a special token is written (`<unk>-based`) has the id of its first token.
+        """
+        encoded = [encode_sentence(tokenizer, line)[:3] for line in lines if line.strip()]
+        words = [tuple(own) for own, _, _ in encoded]
+        return cls(words, [first_of_each_unit(ids, word_of_token) for _, ids, word_of_token in encoded])
 
     @classmethod
     def from_words(cls, sentences: Iterable[Sequence[str]], tokenizer: PreTrainedTokenizerBase) -> EncodedSentences:

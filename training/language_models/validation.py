@@ -39,6 +39,8 @@ class HeldOutText:
         scores = [
             score.total() for score in score_sentences(model, self.tokenizer, self.sentences, batch_size, progress)
         ]
+        # A line without a token, such as one of punctuation that the tokenizer leaves out, is not in the stream.
+        scores = [score for score in scores if score.num_tokens > 1]
         return StreamScore(sum(score.total_log_likelihood for score in scores), len(self.stream))
 
 

@@ -116,7 +116,10 @@ def _split_model_overrides(arguments: list[str]) -> tuple[list[str], dict[str, A
         value = value if equals else next(remaining, "")
         if not value or value.startswith("--"):
             raise ValueError(f"--model.{name} needs a value")
-        model_fields[name] = _model_value(yaml.safe_load(value))
+        try:
+            model_fields[name] = _model_value(yaml.safe_load(value))
+        except yaml.YAMLError as error:
+            raise ValueError(f"--model.{name} has the value {value}, which is no YAML: {error}") from error
     return others, model_fields
 
 
