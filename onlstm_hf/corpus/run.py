@@ -65,6 +65,7 @@ def parse_corpus(
     loaded, tokenizer = load_checkpoint(model, trust_remote_code=trust_remote_code)
     if not getattr(loaded, "induces_trees", False):
         raise ValueError(f'{model} induces no trees: a corpus needs a model that does, such as an "onlstm"')
+    loaded.name_layers(options.layer, range(loaded.config.num_hidden_layers))  # refuses one that is not there
     settings = {
         "corpus": corpus,
         "model": checkpoint_hash(loaded, tokenizer),

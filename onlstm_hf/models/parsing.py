@@ -88,7 +88,8 @@ def encode_sentence(
         offsets = [match.span() for match in re.finditer(r"\S+", sentence)]
     encoding = tokenizer(sentence, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     ends, tokens = [end for _, end in offsets], [[] for _ in offsets]
-    for token, (start, end) in zip(encoding["input_ids"], encoding["offset_mapping"], strict=True):
+    of_tokens = zip(encoding["input_ids"], encoding["offset_mapping"], strict=True) if offsets else ()
+    for token, (start, end) in of_tokens:
         start += len(sentence[start:end]) - len(sentence[start:end].lstrip())  # a space belongs to the next word
         tokens[min(bisect_right(ends, start), len(ends) - 1)].append(token)
     return offsets, [ids or [tokenizer.unk_token_id] for ids in tokens]
@@ -135,9 +136,8 @@ class ParsingMixin:
                 mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True)
                 distances, _ = self.syntactic_distances(pad_sequence(rows, batch_first=True), mask, layer=layer)
                 for index, row in zip(batch, distances.float().tolist(), strict=True):
-                    offsets, tokens = encoded[index]
-                    words = [sentences[index][start:end] for start, end in offsets]
-                    first_tokens = accumulate(map(len, tokens), initial=1)
+                    words = [sentences[index][start:end] for start, end in encoded[index][0]]
+                    first_tokens = accumulate(map(len, encoded[index][1]), initial=1)
                     by_word = [row[place] for _, place in zip(words, first_tokens, strict=False)]
                     trees[index] = tree_from_distances(by_word, words, branching_bias)
         finally:

@@ -101,6 +101,8 @@ class KneserNeyNGrams:
         probability = np.full(len(words), 1 / self.vocab_size)
         context = np.zeros(len(words), dtype=np.int64)  # number of the n-gram before each place, -1 if it is not known
         for length, order in enumerate(self._orders, start=1):
+            if not len(order.keys):  # all sentences of the counted text are shorter
+                break
             at = np.flatnonzero((depths >= length - 1) & (context >= 0))
             key = context[at] * self.vocab_size + words[at]
             number = np.minimum(np.searchsorted(order.keys, key), len(order.keys) - 1)

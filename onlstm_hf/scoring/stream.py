@@ -83,7 +83,7 @@ def encode_sentence_stream(tokenizer: PreTrainedTokenizerBase, sentences: Sequen
     """
     if tokenizer.eos_token_id is None:
         raise ValueError("the tokenizer needs an eos_token, which ends every sentence")
-    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"]
+    encoded = tokenizer(list(sentences), add_special_tokens=False, verbose=False)["input_ids"] if sentences else []
     return torch.tensor([token for ids in encoded for token in [*ids, tokenizer.eos_token_id]], dtype=torch.long)
 
 

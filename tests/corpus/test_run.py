@@ -171,6 +171,12 @@ def test_a_model_without_trees_is_refused_before_anything_is_written(
     assert not (tmp_path / "output").exists()
 
 
+def test_a_layer_that_the_model_lacks_is_refused_before_anything_is_written(small, checkpoint, tmp_path):
+    with pytest.raises(ValueError, match="layer 9 does not exist"):
+        parse(small, tmp_path / "output", checkpoint, layer=9)
+    assert not (tmp_path / "output").exists()
+
+
 @pytest.mark.parametrize("output_format", ["parquet", "jsonl"])
 def test_marks_on_a_tree_have_no_distance_in_the_table(small, model, tmp_path, output_format):
     from datasets import load_dataset

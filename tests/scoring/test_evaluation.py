@@ -6,7 +6,13 @@ import torch
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring import sentences as sentence_scores
 from onlstm_hf.scoring.sentences import score_sentences, score_with_distances
-from onlstm_hf.scoring.stream import StreamScore, check_token_ids, stream_log_likelihood, stream_log_probabilities
+from onlstm_hf.scoring.stream import (
+    StreamScore,
+    check_token_ids,
+    encode_sentence_stream,
+    stream_log_likelihood,
+    stream_log_probabilities,
+)
 
 VOCAB_SIZE, EOS = 11, 4
 LENGTH = 23
@@ -118,6 +124,12 @@ def test_bad_options_and_a_model_that_does_not_know_eos_are_refused(model, strea
     model.config.eos_token_id = None
     with pytest.raises(ValueError, match="eos_token_id"):
         stream_log_likelihood(model, stream)
+
+
+def test_no_sentences_are_an_empty_stream():
+    tokenizer = build_word_tokenizer(["the cat"])
+    assert encode_sentence_stream(tokenizer, []).tolist() == []
+    assert encode_sentence_stream(tokenizer, [""]).tolist() == [tokenizer.eos_token_id]
 
 
 def test_loss_and_perplexity_are_means_of_tokens():

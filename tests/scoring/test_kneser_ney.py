@@ -89,6 +89,12 @@ def test_they_are_those_of_the_equations_where_discounts_are_estimated():
     assert ngrams.log_probabilities(stream(sentences[50:])) == pytest.approx(expected, abs=1e-12)
 
 
+def test_a_text_may_end_within_its_only_sentence():
+    ngrams = KneserNeyNGrams([1], VOCAB_SIZE, EOS, 3)
+    found = ngrams.log_probabilities([1, 1, 2, EOS])
+    assert np.isfinite(found).all() and found[0] > found[1]
+
+
 def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="order must be at least 1"):
         KneserNeyNGrams([1, EOS], VOCAB_SIZE, EOS, 0)

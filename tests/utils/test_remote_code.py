@@ -11,9 +11,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import tokenizers
 import torch
 from packaging.version import Version
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerFast
 from transformers.integrations.peft import MIN_PEFT_VERSION
 from transformers.utils import logging
 
@@ -213,6 +214,15 @@ def test_the_parse_that_travels_gives_the_trees_of_the_package(project_root):
                 assert (ours.words, ours.spans()) == (theirs.words, theirs.spans())
                 assert ours.to_bracket() == theirs.to_bracket()
                 assert ours.distances == pytest.approx(theirs.distances, abs=1e-6)
+
+
+def test_the_parse_that_travels_reads_white_space_alone_with_any_tokenizer():
+    backend = tokenizers.Tokenizer(tokenizers.models.WordPiece({"[UNK]": 0, "</s>": 1, " ": 2}, unk_token="[UNK]"))
+    backend.model.continuing_subword_prefix = ""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token="[UNK]", eos_token="</s>")
+    model = MODEL_TYPES["onlstm"].make(vocab_size=3, eos_token_id=1)
+    assert tokenizer(" ", add_special_tokens=False)["input_ids"]
+    assert travelling.ParsingMixin.parse(model, " ", tokenizer).words == ()
 
 
 def test_the_parse_that_travels_restores_the_mode_of_every_module_after_an_error_too():
