@@ -257,6 +257,40 @@ def test_dropout_and_a_carried_state_compile_without_graph_breaks(make_model, id
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
+# Derivatives that the fast paths do not have
+
+
+def test_functional_gradients_are_those_of_backward(make_model, ids):
+    model = make_model().eval().double()
+    model.set_implementation("reference")
+    parameters = dict(model.named_parameters())
+
+    def loss(parameters):
+        return torch.func.functional_call(model, parameters, (ids,), {"labels": ids}).loss
+
+    loss(parameters).backward()
+    for name, gradient in torch.func.grad(loss)(parameters).items():
+        expected = parameters[name].grad
+        torch.testing.assert_close(gradient, torch.zeros_like(gradient) if expected is None else expected)
+
+
+def test_the_norm_of_the_gradient_can_be_differentiated(make_model, ids):
+    model = make_model().eval().double()
+    model.set_implementation("reference")
+    weight = model.get_output_embeddings().weight
+
+    def squared_norm():
+        (gradient,) = torch.autograd.grad(model(ids, labels=ids).loss, weight, create_graph=True)
+        return gradient.square().sum()
+
+    before = squared_norm()
+    (direction,) = torch.autograd.grad(before, weight)
+    with torch.no_grad():
+        weight += 1e-6 * direction
+    increase = (squared_norm() - before) / 1e-6
+    torch.testing.assert_close(increase, direction.square().sum(), rtol=1e-3, atol=0)
+
+
 # Trainer
 
 
