@@ -41,7 +41,7 @@ def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: 
         "--language",
         default="en",
         metavar="CODE",
-        help="by the rules of which language --split-sentences splits (default: %(default)s)",
+        help="language whose rules --split-sentences follows (default: %(default)s)",
     )
 
 

@@ -125,8 +125,11 @@ def run(options: argparse.Namespace) -> None:
     from ..corpus.parse_documents import ParseOptions
     from ..corpus.readers import DatasetReader
     from ..corpus.run import parse_corpus
+    from ..text.sentence_splitting import sentence_splitter
     from ..utils.checkpoints import default_model
 
+    if options.split_sentences:
+        sentence_splitter(options.language)  # refuses what is no code before a table is begun
     logger.disable("datatrove")  # of this process; each task has a log
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":

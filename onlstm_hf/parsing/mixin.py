@@ -1,6 +1,7 @@
 """`parse()`: from sentences to the trees that a language model induces."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any
 
 import torch
@@ -186,6 +187,11 @@ class ParsingMixin:
         for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if isinstance(tokenizer, str | PathLike):
+            raise ValueError(
+                f"tokenizer must be a tokenizer, not the name {str(tokenizer)!r}; "
+                f"AutoTokenizer.from_pretrained({str(tokenizer)!r}) loads it"
+            )
         if tokenizer is not None:
             check_tokenizer(tokenizer, self.config)
         encoded = (self._encode(sentence, tokenizer, units) for sentence in sentences)

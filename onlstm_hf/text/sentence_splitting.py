@@ -1,5 +1,6 @@
 """Texts of several sentences."""
 
+import re
 from collections.abc import Callable
 
 
@@ -13,7 +14,10 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, i
 
     Raises:
         ImportError: if sentencex is not installed.
+        ValueError: if the language is no code, such as "German", for which sentencex silently takes English.
     """
+    if not re.fullmatch("[a-z]{2,3}(-[A-Za-z-]+)?", language):
+        raise ValueError(f'language must be a code such as "en" or "de", not {language!r}')
     try:
         from sentencex import get_sentence_boundaries
     except ImportError as error:

@@ -386,3 +386,8 @@ def test_text_that_the_model_does_not_know_is_mentioned_once_for_all_sentences(m
     model.parse(["", " ".join(WORDS)], TOKENIZER)
     model.parse([[0, 1, 1, 1]])
     assert len(said) == 1
+
+
+def test_the_name_of_a_tokenizer_is_refused_with_the_way_to_load_it(model):
+    with pytest.raises(ValueError, match=r"AutoTokenizer\.from_pretrained\('some/folder'\)"):
+        model.parse("w1 w2", "some/folder")
