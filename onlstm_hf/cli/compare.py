@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..utils.iteration import progress_bar
@@ -58,8 +59,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Writes the comparison, and the picture if one is asked for."""
-    from ..trees.drawing import save_figure
+    from ..trees.drawing import check_figure_path, save_figure
 
+    if options.figure:
+        check_figure_path(Path(options.figure))
     trees, gold = _read_trees(options.trees), _read_gold_trees(options.gold, options.preset)
     if len(trees) != len(gold):
         raise ValueError(

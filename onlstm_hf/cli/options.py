@@ -38,11 +38,21 @@ def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: 
         help=f"{texts} have any number of sentences, and are split into them (default: each {text} is one)",
     )
     parser.add_argument(
-        "--language",
-        default="en",
-        metavar="CODE",
-        help="language whose rules --split-sentences follows (default: %(default)s)",
+        "--language", metavar="CODE", help="language whose rules --split-sentences follows (default: en)"
     )
+
+
+def splitting_language(options: argparse.Namespace) -> str | None:
+    """The language by whose rules texts are split into sentences; `None` where they are not.
+
+    Raises:
+        ValueError: if a language is given, and no splitting.
+    """
+    if options.split_sentences:
+        return options.language or "en"
+    if options.language is not None:
+        raise ValueError(f"--language {options.language} needs --split-sentences")
+    return None
 
 
 def add_tree_options(parser: argparse._ActionsContainer, dtype: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import mimetypes
 import shutil
 import sys
 from collections.abc import Callable
@@ -129,7 +130,7 @@ TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
 
 
 def _draw(options: argparse.Namespace, sentences: Sentences, path: Path | None) -> None:
-    from ..trees.drawing import distances_to_svg, save_figure
+    from ..trees.drawing import check_figure_path, distances_to_svg, save_figure
 
     if path is None or path.suffix.lower() in (".svg", ".png"):
         only = list(islice(sentences, 2))
@@ -142,6 +143,8 @@ def _draw(options: argparse.Namespace, sentences: Sentences, path: Path | None) 
         else:
             save_figure(figure, path)
         return
+    if mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: hardly the name of a folder
+        check_figure_path(path)
     model, tokenizer = load_model(options, options.dtype)
     with written_folder(path) as folder:
         numbers = count(1)

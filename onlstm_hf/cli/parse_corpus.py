@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 
 from ..utils.programs import thread_count
-from .options import add_choice, add_model_options, add_number, add_splitting_options, add_tree_options
+from .options import (
+    add_choice,
+    add_model_options,
+    add_number,
+    add_splitting_options,
+    add_tree_options,
+    splitting_language,
+)
 
 HELP = "corpus of any size to a table of trees"
 DESCRIPTION = """\
@@ -128,8 +135,9 @@ def run(options: argparse.Namespace) -> None:
     from ..text.sentence_splitting import sentence_splitter
     from ..utils.checkpoints import default_model
 
-    if options.split_sentences:
-        sentence_splitter(options.language)  # refuses what is no code before a table is begun
+    language = splitting_language(options)
+    if language is not None:
+        sentence_splitter(language)  # refuses what is no code before a table is begun
     logger.disable("datatrove")  # of this process; each task has a log
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
@@ -147,7 +155,7 @@ def run(options: argparse.Namespace) -> None:
         options.output,
         options.model or default_model(),
         ParseOptions(
-            language=options.language if options.split_sentences else None,
+            language=language,
             **{name: getattr(options, name) for name in ParseOptions._fields if name != "language"},
         ),
         files=files,

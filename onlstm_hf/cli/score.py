@@ -42,11 +42,11 @@ def run(options: argparse.Namespace) -> None:
 
     sentences = read_sentences(options)
     model, tokenizer = load_model(options)
-    if options.format == "table":
-        print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
     log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
     for batch in sentences.batches_with_progress(options.batch_size):
         scores = score_sentences(model, tokenizer, batch, options.batch_size, progress=False)
+        if options.format == "table" and not num_sentences:
+            print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")
         for text, score in zip(batch, scores, strict=True):
             total = score.total()
             sentence = read_text(tokenizer, text)

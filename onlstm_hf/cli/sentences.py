@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.files import check_is_text_file, read_lines
-from .options import add_model_options, add_number, add_splitting_options
+from .options import add_model_options, add_number, add_splitting_options, splitting_language
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -176,7 +176,8 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
 
     A file is read up to its first word before this returns, so that one without any shows before a model is loaded.
     """
-    split = sentence_splitter(options.language) if options.split_sentences else None
+    language = splitting_language(options)
+    split = None if language is None else sentence_splitter(language)
     if options.text and options.text != ["-"]:
         return Sentences(map(os.fsencode, options.text), "the text", split)
     if options.file in (None, "-"):

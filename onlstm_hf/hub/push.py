@@ -126,7 +126,7 @@ def _push(
     except Exception as error:  # of several libraries
         reason = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
         raise OSError(
-            f"the upload to {repository} did not succeed: {reason}. Push again; what is there already is not "
-            "committed twice"
+            f"the upload to {repository} did not succeed: {str(reason).rstrip('.')}. Push again; what is "
+            "there already is not committed twice"
         ) from error
     return commit.commit_url

@@ -268,8 +268,8 @@ class ParsingMixin:
         if self.parse_layer is None:
             return by_layer[0], {"syntactic distances": by_layer[0]}
         chosen = self.parse_layer if layer is None else layer
-        if not 0 <= chosen < len(by_layer):
-            raise ValueError(f"layer {chosen} does not exist: this model's layers are 0 to {len(by_layer) - 1}")
+        if chosen not in range(len(by_layer)):
+            raise ValueError(f"layer {chosen!r} does not exist: this model's layers are 0 to {len(by_layer) - 1}")
         names = [f"layer {n + 1}{', which makes the tree' if n == chosen else ''}" for n in range(len(by_layer))]
         return by_layer[chosen], dict(zip(names, by_layer, strict=True))
 

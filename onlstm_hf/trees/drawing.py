@@ -255,14 +255,18 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
         ImportError: for PNG without the extra.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
-    suffix = path.suffix.lower()
-    if suffix not in (".svg", ".png"):
-        raise ValueError(f"cannot write {path}: the name must end in .svg or .png")
-    content = svg.encode() if suffix == ".svg" else _svg_to_png(svg)
+    check_figure_path(path)
+    content = svg.encode() if path.suffix.lower() == ".svg" else _svg_to_png(svg)
     with written_file(path, binary=True) as file:
         file.write(content)
+
+
+def check_figure_path(path: Path) -> None:
+    """Raises the errors of `save_figure` for a name or a folder."""
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+    if path.suffix.lower() not in (".svg", ".png"):
+        raise ValueError(f"cannot write {path}: the name must end in .svg or .png")
 
 
 def _svg_to_png(svg: str) -> bytes:

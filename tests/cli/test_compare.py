@@ -57,9 +57,11 @@ def test_unlabelled_gold_trees_and_a_picture(files, capsys):
         ("(the\n", [], "line 1 of trees.txt is no tree"),
         ('{"words": []}\n', [], 'no "brackets"'),
         ("\n".join(TREES), ["--sentence", "3"], "there are 2 sentences"),
+        ("\n".join(TREES), ["--figure", "two.jpg"], "must end in .svg or .png"),
     ],
 )
 def test_files_that_do_not_fit_are_errors(files, trees, options, message, capsys):
     (files / "trees.txt").write_text(trees)
     assert command_line.main(["compare", "trees.txt", "gold.mrg", *options]) == 1
-    assert message in capsys.readouterr().err
+    written = capsys.readouterr()
+    assert message in written.err and written.out == ""

@@ -130,6 +130,13 @@ def test_pictures_of_several_sentences_are_numbered_in_a_new_folder(run, checkpo
     assert "dogs" in (tmp_path / "figures" / "3.svg").read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("options", [["--format", "svg", "--output", "tree.jpg"], ["--language", "de"]])
+def test_options_that_would_do_something_else_are_refused(checkpoint, tmp_path, monkeypatch, options):
+    monkeypatch.chdir(tmp_path)
+    assert main(["parse", *TEXT, "--model", str(checkpoint), *options]) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_picture_can_be_png(run, checkpoint, tmp_path):
     library("resvg_py")
     run("parse", TEXT[0], "--model", checkpoint, "--format", "svg", "--output", tmp_path / "tree.png")

@@ -41,6 +41,7 @@ def test_a_corpus_becomes_a_table_in_a_process_of_its_own(corpus, checkpoint, tm
         (["missing", "trees"], "there is no file or folder missing"),
         (["empty", "trees"], "empty has no files that can be read"),
         (["corpus.jsonl", "trees", "--model", "missing"], "there is no checkpoint folder missing"),
+        (["corpus.jsonl", "trees", "--language", "de"], "--language de needs --split-sentences"),
         (["corpus.jsonl", "empty/..", "--model", "{checkpoint}"], "has files that are not from parse-corpus"),
     ],
 )

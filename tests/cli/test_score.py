@@ -2,6 +2,7 @@ import json
 
 import pytest
 
+from onlstm_hf.cli.main import main
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.command_line import TEXT
 
@@ -30,6 +31,11 @@ def test_score_as_json_lines_has_every_token(run, checkpoint):
         assert row["num_tokens"] == len(row["log_probabilities"])
     assert last["total"]["num_sentences"] == 4
     assert last["total"]["log_probability"] == pytest.approx(sum(row["log_probability"] for row in rows))
+
+
+def test_an_empty_text_has_no_table(checkpoint, capsys):
+    assert main(["score", "", "--model", str(checkpoint)]) == 1
+    assert capsys.readouterr().out == ""
 
 
 def test_a_model_that_induces_no_trees_scores_sentences(run, baseline):
