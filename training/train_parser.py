@@ -162,9 +162,10 @@ def train_grammars(
     votes = [f"{path}={number / len(files) / len(own):g}" for own in files.values() for path in own]
     text = ["--train_files", *options.train_files, "--tokenizer", tokenizer]
     if options.gold_trees:
-        given = {name: getattr(data, name) for name in TREEBANK_FIELDS if getattr(data, name) is not None}
         text += ["--gold_trees", options.gold_trees]
-        text += [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
+        for name in TREEBANK_FIELDS:
+            if (value := getattr(data, name)) is not None:
+                text += [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
     folders = [options.output_dir / "grammar" / f"seed_{seed}" for seed in options.seeds]
     for seed, folder in zip(options.seeds, folders, strict=True):
         own = ["--seed", seed, "--output_dir", folder, "--parse_text", "false", "--resume"]

@@ -10,6 +10,8 @@ import pytest
 from onlstm_hf.trees.tree_files import read_tree_file
 from tests.helpers.training_runs import GOLD_TREES, write_texts
 from training import train_parser
+from training.grammar.recipe import parse_grammar_recipe
+from training.language_models.recipe import parse_recipe
 
 SHARED = """
 bptt_length: 8
@@ -84,6 +86,22 @@ def test_a_stage_that_fails_ends_the_command_with_what_to_do(capfd):
     Path("onlstm.yaml").write_text(RECIPES["onlstm"].replace("chunk_size: 4", "chunk_size: 5"))
     assert train_parser.main(arguments()) == 1
     assert "train_seeds.py ended with exit code 1; the same command continues" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+def test_the_grammar_reads_gold_trees_as_the_voters_do(monkeypatch):
+    read = ["--dropped_tags", "-NONE-", "PU", "--treebank_lowercase", "false", "--function_tag_separators", "-="]
+    voter = parse_recipe(["onlstm.yaml", "--train_files", "train.txt", "--validation_files", "valid.txt", *read])
+    stages = []
+    monkeypatch.setattr(train_parser, "run_stage", lambda _, *stage: stages.append([str(part) for part in stage]))
+    monkeypatch.setattr(train_parser, "trees_of_text", lambda *_: [])
+    options = arguments("--grammar", "grammar.yaml", "--gold_trees", "gold.mrg")
+    options, _ = train_parser.build_parser().parse_known_args(options)
+    train_parser.train_grammars({"onlstm": [Path("votes")]}, Path("tokenizer"), voter.data, options)
+    data = parse_grammar_recipe(stages[0]).data
+    assert {name: getattr(data, name) for name in train_parser.TREEBANK_FIELDS} == {
+        name: getattr(voter.data, name) for name in train_parser.TREEBANK_FIELDS
+    }
 
 
 @pytest.mark.parametrize(
