@@ -222,10 +222,12 @@ def student_epochs(student: LanguageModelRecipe, voter: Mapping[str, Any], updat
 
     `voter` is the results of a run on the same text.
     """
-    trained = voter["recipe"]
-    tokens = voter["updates"] * trained["batch_size"] * trained["bptt_length"] / trained["num_epochs"]  # of the text
-    updates_per_epoch = tokens / (student.optimization.batch_size * student.data.bptt_length)
-    return max(student.optimization.num_epochs, math.ceil(updates / updates_per_epoch))
+    trained, own = voter["recipe"], student.fields()
+    by_update = ("batch_size", "bptt_length", "gradient_accumulation_steps")
+    tokens, own_tokens = (math.prod(recipe[name] for name in by_update) for recipe in (trained, own))
+    epochs = max(1, voter.get("epochs", trained["num_epochs"]))  # earlier versions did not record those that were made
+    updates_per_epoch = voter["updates"] / epochs * tokens / own_tokens
+    return max(own["num_epochs"], math.ceil(updates / updates_per_epoch))
 
 
 def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:

@@ -89,6 +89,18 @@ def test_a_stage_that_fails_ends_the_command_with_what_to_do(capfd):
 
 
 @pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("num_epochs", "accumulated"),
+    [(4, 1), (1000, 1), (4, 3)],  # as many as were made; fewer were made; three batches an update
+)
+def test_the_student_makes_as_many_epochs_as_its_updates_need(num_epochs, accumulated):
+    student = parse_recipe(["student.yaml", "--train_files", "train.txt", "--validation_files", "valid.txt"])
+    recipe = {"batch_size": 4, "bptt_length": 16, "gradient_accumulation_steps": accumulated, "num_epochs": num_epochs}
+    voter = {"epochs": 4, "updates": 40, "recipe": recipe}  # ten updates an epoch, of 64 tokens a batch
+    assert train_parser.student_epochs(student, voter, 120 * accumulated) == 3  # 40 an epoch, of 16 tokens
+
+
+@pytest.mark.usefixtures("project")
 def test_the_grammar_reads_gold_trees_as_the_voters_do(monkeypatch):
     read = ["--dropped_tags", "-NONE-", "PU", "--treebank_lowercase", "false", "--function_tag_separators", "-="]
     voter = parse_recipe(["onlstm.yaml", "--train_files", "train.txt", "--validation_files", "valid.txt", *read])
