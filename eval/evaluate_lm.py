@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -22,7 +22,7 @@ from eval.adaptation.mixture import add_mixture_option, check_mixture, mix
 from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
 from eval.data.columns import read_string_column
 from eval.data.texts import read_sentences
-from eval.report.perplexities import PUBLISHED, load_perplexity, report, score_tokens, text_units
+from eval.report.perplexities import PUBLISHED, report, score_tokens
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import describe_checkpoint, run_task, task_parser
 from onlstm_hf.scoring.coverage import unknown_words
@@ -75,16 +75,14 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
         )
         # As in training, a line of which the tokenizer keeps nothing is no sentence.
         kept = {text: [line for line in lines if kept_words(tokenizer, line)] for text, lines in texts.items()}
-        if options.mix:  # the probabilities of the tokens, which it needs, also give the scores
+        if options.mix:
             tokenizers.append(tokenizer)
             check_same_tokens(name, tokenizer, options.models[0], tokenizers[0], kept)
-            log_probabilities = {
-                text: stream_log_probabilities(model, encode_sentence_stream(tokenizer, lines), options.batch_size)
-                for text, lines in kept.items()
-            }
-            scores = score_tokens(log_probabilities, kept, tokenizer)
-        else:
-            scores = {text: score_text(model, tokenizer, lines, options.batch_size) for text, lines in kept.items()}
+        log_probabilities = {
+            text: stream_log_probabilities(model, encode_sentence_stream(tokenizer, lines), options.batch_size)
+            for text, lines in kept.items()
+        }
+        scores = score_tokens(log_probabilities, kept, tokenizer)
         unknown = {text: {"unknown_words": unknown_words(tokenizer, lines)} for text, lines in kept.items()}
         adapted = None
         if adaptation:
@@ -146,26 +144,6 @@ def check_same_tokens(
 
     if not same_vocabulary or any(tokens(tokenizer, lines) != tokens(first, lines) for lines in texts.values()):
         raise ValueError(f"{name} predicts other tokens than {first_name}: models of one vocabulary can be mixed")
-
-
-def score_text(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, lines: list[str], batch_size: int
-) -> dict[str, float]:
-    """Scores a text by the metric `eval/perplexity`.
-
-    Returns:
-        `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words between spaces and an `<eos>` a line),
-        and `bits_per_character` (line ends included).
-    """
-    num_words, num_characters = text_units(lines, tokenizer)
-    return load_perplexity("texts").compute(
-        predictions=lines,
-        model=model,
-        tokenizer=tokenizer,
-        batch_size=batch_size,
-        num_words=num_words,
-        num_characters=num_characters,
-    )
 
 
 if __name__ == "__main__":

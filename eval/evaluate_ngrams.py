@@ -46,8 +46,8 @@ def build_parser() -> argparse.ArgumentParser:
 
 def evaluate_ngrams(options: argparse.Namespace) -> dict:
     """Counts n-grams of each order, scores every text, prints the table and returns the results."""
-    texts = {path: _sentences(path) for path in options.files}
-    training_sentences = _sentences(options.training_text)
+    texts = {path: read_sentences(path) for path in options.files}
+    training_sentences = read_sentences(options.training_text)
     tokenizer = build_word_tokenizer(training_sentences)
     training_text = encode_sentence_stream(tokenizer, training_sentences)
     unknown = {path: unknown_words(tokenizer, sentences) for path, sentences in texts.items()}
@@ -73,13 +73,6 @@ def evaluate_ngrams(options: argparse.Namespace) -> dict:
         "protocol": {"name": "n-grams", "description": PROTOCOL},
         "published": PUBLISHED,
     }
-
-
-def _sentences(path: str) -> list[str]:
-    sentences = read_sentences(path)
-    if not sentences:
-        raise ValueError(f"{path} is empty")
-    return sentences
 
 
 if __name__ == "__main__":

@@ -86,6 +86,8 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
     for name in options.models:
         if name.endswith(".xz"):
             stored = read_tree_file(name)
+            if stored.branching_bias is not None:
+                raise ValueError(f"{name} has trees of a grammar or an average, which one rule alone makes")
             files = read_with_marks(options.treebank, stored.model.get("treebank_preprocessing"))
             if stored.sentences != [tree.words for gold, _ in files for tree in gold]:
                 raise ValueError(f"{name} has other sentences than {treebank}, or other words in them")

@@ -52,10 +52,12 @@ def run_task(
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:
-    """Raises a `FileNotFoundError` where a file could not be written after long work."""
+    """Raises an `OSError` where a file could not be written after long work."""
     for path in paths:
         if path is not None and not Path(path).resolve().parent.is_dir():
             raise FileNotFoundError(f"cannot write {path}: its folder does not exist")
+        if path is not None and Path(path).is_dir():
+            raise IsADirectoryError(f"cannot write {path}: it is a folder")
 
 
 def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:

@@ -46,6 +46,8 @@ class RecordedLanguageModeling(LanguageModeling):
 
     def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
         batches = super().load_data(model, share)
+        if not self.treebank:
+            raise ValueError("the trees of held-out sentences are recorded: give --gold_trees beside --train_files")
         by_length = {len(tree.words): tree for tree in reversed(self.treebank)}
         self.recorded = [by_length[length] for length in LENGTHS if length in by_length]
         if len(self.treebank) <= len(LENGTHS):

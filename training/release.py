@@ -271,7 +271,7 @@ def _without_paths(training: dict) -> dict:
         for name, value in training["recipe"].items()
         if name not in PLACES and not (name in NAMES_OR_PLACES and value is not None and Path(value).exists())
     }
-    names = ("updates", "training_seconds", "onlstm_hf", "torch", "target_trees", "stages")
+    names = ("epochs", "updates", "training_seconds", "onlstm_hf", "torch", "target_trees", "stages")
     known = {name: training[name] for name in names if name in training} | {"recipe": recipe}
     changes = [change for change in training.get("changes", []) if change["field"] in recipe]
     return known | ({"changes": changes} if changes else {})

@@ -186,6 +186,7 @@ class LanguageModeling(Task):
             known = {"of_training_text": is_own_text, **self.held_out_trees.score(model, self.tokenizer)}
             results["target_trees"] = self.target_trees.describe() | known
         results |= {
+            "epochs": progress.epoch,
             "updates": progress.step,
             "training_seconds": round(progress.seconds, 1),
             "parameters": model.num_parameters(),

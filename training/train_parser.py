@@ -162,9 +162,10 @@ def train_grammars(
     votes = [f"{path}={number / len(files) / len(own):g}" for own in files.values() for path in own]
     text = ["--train_files", *options.train_files, "--tokenizer", tokenizer]
     if options.gold_trees:
-        given = {name: getattr(data, name) for name in TREEBANK_FIELDS if getattr(data, name) is not None}
         text += ["--gold_trees", options.gold_trees]
-        text += [f"--{name}={value if isinstance(value, str) else json.dumps(value)}" for name, value in given.items()]
+        for name in TREEBANK_FIELDS:
+            if (value := getattr(data, name)) is not None:
+                text += [f"--{name}", *value] if isinstance(value, list) else [f"--{name}={value}"]
     folders = [options.output_dir / "grammar" / f"seed_{seed}" for seed in options.seeds]
     for seed, folder in zip(options.seeds, folders, strict=True):
         own = ["--seed", seed, "--output_dir", folder, "--parse_text", "false", "--resume"]
@@ -221,10 +222,12 @@ def student_epochs(student: LanguageModelRecipe, voter: Mapping[str, Any], updat
 
     `voter` is the results of a run on the same text.
     """
-    trained = voter["recipe"]
-    tokens = voter["updates"] * trained["batch_size"] * trained["bptt_length"] / trained["num_epochs"]  # of the text
-    updates_per_epoch = tokens / (student.optimization.batch_size * student.data.bptt_length)
-    return max(student.optimization.num_epochs, math.ceil(updates / updates_per_epoch))
+    trained, own = voter["recipe"], student.fields()
+    by_update = ("batch_size", "bptt_length", "gradient_accumulation_steps")
+    tokens, own_tokens = (math.prod(recipe[name] for name in by_update) for recipe in (trained, own))
+    epochs = max(1, voter.get("epochs", trained["num_epochs"]))  # earlier versions did not record those that were made
+    updates_per_epoch = voter["updates"] / epochs * tokens / own_tokens
+    return max(own["num_epochs"], math.ceil(updates / updates_per_epoch))
 
 
 def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:

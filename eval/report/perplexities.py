@@ -23,11 +23,19 @@ def score_tokens(
     texts: Mapping[str, list[str]],
     tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> dict[str, dict[str, float]]:
-    """The scores of each text from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`."""
+    """The scores of each text from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`.
+
+    Returns:
+        by text `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words between spaces and an `<eos>` a
+        line), and `bits_per_character` (line ends included).
+    """
+    metric = import_extra("evaluate").load(
+        str(Path(__file__).resolve().parents[1] / "perplexity"), "log_probabilities", keep_in_memory=True
+    )
     scores = {}
     for name, lines in texts.items():
         num_words, num_characters = text_units(lines, tokenizer)
-        scores[name] = load_perplexity("log_probabilities").compute(
+        scores[name] = metric.compute(
             predictions=[log_probabilities[name].tolist()],
             num_words=[sum(num_words)],
             num_characters=[sum(num_characters)],
@@ -47,12 +55,6 @@ def text_units(lines: list[str], tokenizer: PreTrainedTokenizerBase | None = Non
         units.append((len(kept) + 1, len(line if len(kept) == len(words) else " ".join(kept)) + 1))
     num_words, num_characters = zip(*units, strict=True) if units else ((), ())
     return list(num_words), list(num_characters)
-
-
-def load_perplexity(configuration: str):
-    """A configuration of the metric `eval/perplexity`, with everything in memory."""
-    evaluate = import_extra("evaluate")
-    return evaluate.load(str(Path(__file__).resolve().parents[1] / "perplexity"), configuration, keep_in_memory=True)
 
 
 def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = True) -> str:

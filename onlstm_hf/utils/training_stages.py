@@ -27,7 +27,7 @@ def training_stages(results: Mapping[str, Any]) -> list[dict]:
     return [
         {
             "goes_on": recipe.get("init_from") is not None,
-            "epochs": recipe["num_epochs"] if recipe.get("max_steps") is None else None,
+            "epochs": training.get("epochs", recipe["num_epochs"]) if recipe.get("max_steps") is None else None,
             "updates": training.get("updates"),
             "seconds": training.get("training_seconds"),
             **{part: perplexities.get(part, results.get(f"{part}_perplexity")) for part in ("validation", "test")},

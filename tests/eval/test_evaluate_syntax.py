@@ -7,7 +7,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from eval import evaluate_syntax
 from eval.data.syntactic_tests import MARVIN_LINZEN_SETS, Item, load_blimp, load_marvin_linzen
-from eval.report.by_task.syntax import PUBLISHED
+from eval.report.by_task.syntax import MARVIN_LINZEN, PUBLISHED, syntax_table
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.sentences import score_sentences
 from onlstm_hf.text.unknown_words import differ_in_unknown_word, tokenize_sentences
@@ -172,6 +172,14 @@ def test_table_and_results_of_several_models(capsys, tmp_path, checkpoints, marv
     assert blimp_scores["by_group"]["island_effects"]["num_out_of_vocabulary"] == 0
     assert results["published"]["marvin_linzen"]["agreement: simple"] == {"ON-LSTM": 0.99, "LSTM": 1.0}
     assert results["command"].startswith("python eval/evaluate_syntax.py ")
+
+
+def test_checkpoints_of_runs_are_told_apart_in_the_table(onlstm, tokenizer, marvin_linzen):
+    items = load_marvin_linzen(marvin_linzen)
+    scores = {MARVIN_LINZEN: evaluate_syntax.score_items(onlstm, tokenizer, items)}
+    models = [{"model": f"runs/{name}/best", "scores": scores} for name in ("onlstm", "lstm")]
+    header = syntax_table(MARVIN_LINZEN, items, models).splitlines()[0]
+    assert [word for word in header.split() if word.endswith("lstm")] == ["onlstm", "lstm"]
 
 
 def test_samples_are_part_of_each_set_and_always_the_same(marvin_linzen):

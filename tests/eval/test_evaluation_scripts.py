@@ -383,13 +383,14 @@ def test_options_of_adaptation_that_do_not_fit_are_refused_before_the_model_is_l
         (["--files", "missing.txt"], "there is no file missing.txt"),
         (["--files", "{empty}"], "is empty"),
         (["--files", "{text}", "--output", "no/such/folder/results.json"], "cannot write"),
+        (["--files", "{text}", "--output", "{folder}"], "it is a folder"),
         (["--dataset", "{dataset}", "--split", "train"], "cannot load the split 'train'"),
         (["--dataset", "{dataset}", "--column", "sentence"], "no column 'sentence'; its columns: text, tree"),
     ],
 )
 def test_bad_text_is_refused_before_the_model_is_loaded(capsys, tmp_path, dataset, text_file, arguments, expected):
     (tmp_path / "empty").write_text("\n \n")
-    places = {"empty": tmp_path / "empty", "text": text_file, "dataset": dataset}
+    places = {"empty": tmp_path / "empty", "text": text_file, "dataset": dataset, "folder": tmp_path}
     capsys.readouterr()
     assert evaluate_lm.main(["no-such-model", *(argument.format(**places) for argument in arguments)]) == 1
     error = [line for line in capsys.readouterr().err.splitlines() if line.startswith("evaluate_lm.py: ")]

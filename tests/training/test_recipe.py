@@ -48,6 +48,17 @@ def test_the_command_line_overrides_the_file(recipe_file):
     assert recipe.data.random_bptt is False
 
 
+def test_values_of_a_list_may_begin_with_a_hyphen_and_a_list_may_be_empty(recipe_file):
+    recipe_file.write_text(f"{RECIPE}\ndropped_tags: [-NONE-, PU]\n", encoding="utf-8")
+    assert parse(recipe_file).data.dropped_tags == ["-NONE-", "PU"]
+    assert parse(recipe_file, "--dropped_tags", "-LRB-", "-RRB-", "--seed", "2").data.dropped_tags == [
+        "-LRB-",
+        "-RRB-",
+    ]
+    recipe_file.write_text(f"{RECIPE}\ndropped_tags: []\n", encoding="utf-8")
+    assert parse(recipe_file).data.dropped_tags == []
+
+
 def test_a_recipe_file_is_not_needed():
     recipe = parse_recipe(["--output_dir", "x", "--train_files", "a", "--validation_files", "b"])
     assert recipe.run.output_dir == "x"

@@ -134,6 +134,24 @@ def test_a_field_that_may_change_counts_from_there_on_and_the_results_say_so(pro
     assert results["recipe"]["learning_rate"] == 0.5 and results["recipe"]["log_every_steps"] == 3
 
 
+@pytest.mark.usefixtures("project")
+def test_a_run_that_ended_with_an_epoch_does_not_validate_twice_there():
+    epochs = ["--train_files", "valid.txt", "--batch_size", "2", "--random_bptt", "no", "--num_epochs", "2"]
+    straight = run(train_lm, *epochs, "--max_steps", "99", "--output_dir", "straight")
+    end_of_epoch = str(straight["updates"] // 2)
+    for max_steps in (end_of_epoch, "99"):
+        run(train_lm, *epochs, "--max_steps", max_steps, "--output_dir", "halves", "--resume")
+    steps = {
+        name: [
+            json.loads(line)["step"]
+            for line in Path(name, "log.jsonl").read_text().splitlines()
+            if "validation_loss" in line
+        ]
+        for name in ("straight", "halves")
+    }
+    assert steps["halves"] == steps["straight"] and len(steps["straight"]) == 2
+
+
 def edit_state(edit, folder="run/last"):
     """Changes the training state of a checkpoint as another version of the package might have written it."""
     path = Path(folder, "training_state/run.json")

@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from onlstm_hf import build_word_tokenizer
+from onlstm_hf.trees.treebank import Preprocessing
 from tests.helpers.requirements import library
+from training.language_models import validation
 from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments
 from training.language_models.text_batches import (
@@ -246,3 +248,11 @@ def test_a_dataset_without_the_column_or_split_is_refused(dataset_folder):
         load_texts(DataArguments(dataset=dataset_folder), "train")
     with pytest.raises(ValueError, match="nosplit"):
         load_texts(DataArguments(dataset=dataset_folder, text_column="words", train_split="nosplit"), "train")
+
+
+@pytest.mark.parametrize("tree", [None, 3])
+def test_a_row_without_a_gold_tree_is_named(monkeypatch, tree):
+    monkeypatch.setattr(validation, "load_dataset_column", lambda *_: [{"tree": "(S (X a) (X b))"}, {"tree": tree}])
+    data = DataArguments(dataset="toy", gold_tree_column="tree")
+    with pytest.raises(ValueError, match=f"no text in the column 'tree': .*{tree}"):
+        validation.load_gold_trees(data, Preprocessing())

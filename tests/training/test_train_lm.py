@@ -288,8 +288,9 @@ def test_averaging_starts_where_validation_stalls_and_ends_the_run_where_it_stal
     fix_validation_losses(monkeypatch, losses)
     iterates = spy_on_updates(monkeypatch)
     options = ["--nonmonotone_interval", "2", "--eval_every_steps", "2", "--num_epochs", "50"]
-    train("run", *NT_ASGD, *options, "--stop_when_averaging_stalls")
+    results = train("run", *NT_ASGD, *options, "--stop_when_averaging_stalls")
     validations = log_of("run", "validation_loss")
+    assert results["epochs"] == validations[-1]["epoch"] < 50
     # The fifth loss is worse than the best before the two checks that precede it (2.3), so is the tenth (2.1).
     assert [entry["validation_loss"] for entry in validations] == losses[:10]
     assert [entry["averaged_steps"] for entry in validations] == [0] * 5 + [3, 5, 7, 9, 11]

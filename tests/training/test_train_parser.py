@@ -10,6 +10,8 @@ import pytest
 from onlstm_hf.trees.tree_files import read_tree_file
 from tests.helpers.training_runs import GOLD_TREES, write_texts
 from training import train_parser
+from training.grammar.recipe import parse_grammar_recipe
+from training.language_models.recipe import parse_recipe
 
 SHARED = """
 bptt_length: 8
@@ -84,6 +86,34 @@ def test_a_stage_that_fails_ends_the_command_with_what_to_do(capfd):
     Path("onlstm.yaml").write_text(RECIPES["onlstm"].replace("chunk_size: 4", "chunk_size: 5"))
     assert train_parser.main(arguments()) == 1
     assert "train_seeds.py ended with exit code 1; the same command continues" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("num_epochs", "accumulated"),
+    [(4, 1), (1000, 1), (4, 3)],  # as many as were made; fewer were made; three batches an update
+)
+def test_the_student_makes_as_many_epochs_as_its_updates_need(num_epochs, accumulated):
+    student = parse_recipe(["student.yaml", "--train_files", "train.txt", "--validation_files", "valid.txt"])
+    recipe = {"batch_size": 4, "bptt_length": 16, "gradient_accumulation_steps": accumulated, "num_epochs": num_epochs}
+    voter = {"epochs": 4, "updates": 40, "recipe": recipe}  # ten updates an epoch, of 64 tokens a batch
+    assert train_parser.student_epochs(student, voter, 120 * accumulated) == 3  # 40 an epoch, of 16 tokens
+
+
+@pytest.mark.usefixtures("project")
+def test_the_grammar_reads_gold_trees_as_the_voters_do(monkeypatch):
+    read = ["--dropped_tags", "-NONE-", "PU", "--treebank_lowercase", "false", "--function_tag_separators", "-="]
+    voter = parse_recipe(["onlstm.yaml", "--train_files", "train.txt", "--validation_files", "valid.txt", *read])
+    stages = []
+    monkeypatch.setattr(train_parser, "run_stage", lambda _, *stage: stages.append([str(part) for part in stage]))
+    monkeypatch.setattr(train_parser, "trees_of_text", lambda *_: [])
+    options = arguments("--grammar", "grammar.yaml", "--gold_trees", "gold.mrg")
+    options, _ = train_parser.build_parser().parse_known_args(options)
+    train_parser.train_grammars({"onlstm": [Path("votes")]}, Path("tokenizer"), voter.data, options)
+    data = parse_grammar_recipe(stages[0]).data
+    assert {name: getattr(data, name) for name in train_parser.TREEBANK_FIELDS} == {
+        name: getattr(voter.data, name) for name in train_parser.TREEBANK_FIELDS
+    }
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,12 @@ def test_epochs_are_those_of_all_stages():
     assert epochs_of([second, first]) == "+ 5"
 
 
+def test_a_run_that_stopped_early_has_the_epochs_that_it_made():
+    early = {"epochs": 1, "recipe": RUN["recipe"] | {"num_epochs": 1000}}
+    assert epochs_of(training_stages(RUN | early)) == "1"
+    assert epochs_of(training_stages(RELEASED | {"training": RELEASED["training"] | early})) == "1"
+
+
 def test_the_epochs_of_a_run_that_was_given_its_updates_are_not_known():
     (short,) = training_stages(RUN | {"recipe": RUN["recipe"] | {"max_steps": 7}})
     assert (short["epochs"], short["updates"]) == (None, 7)

@@ -74,8 +74,9 @@ def load_gold_trees(data: DataArguments, preprocessing: Preprocessing) -> list[G
     if data.gold_trees is not None:
         trees = read_treebank(data.gold_trees, preprocessing)
     elif data.gold_tree_column is not None:
-        rows = load_dataset_column(data, "validation", data.gold_tree_column)
-        trees = gold_trees_from_brackets((row[data.gold_tree_column] for row in rows), preprocessing)
+        column = data.gold_tree_column
+        rows = load_dataset_column(data, "validation", column)
+        trees = gold_trees_from_brackets((text_of(row, column) for row in rows), preprocessing)
     else:
         return None
     return [tree for tree in trees if tree.words]

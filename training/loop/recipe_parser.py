@@ -1,6 +1,7 @@
 """Parser of recipe files and of overrides on the command line."""
 
 import json
+import re
 from argparse import ArgumentParser
 from copy import copy
 from dataclasses import Field, fields
@@ -25,7 +26,17 @@ class RecipeLoader(yaml.SafeLoader):
 
 
 class RecipeParser(HfArgumentParser):
-    """An argument parser whose errors are a `ValueError` instead of the end of the process."""
+    """An argument parser whose errors are a `ValueError` instead of the end of the process.
+
+    All options begin with two hyphens. What begins with one is a value, such as the tag `-NONE-`.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__(*args, **kwargs)
+        self._negative_number_matcher = re.compile("-[^-]")  # argparse would take these values for options
+        for action in self._actions:
+            if action.nargs == "+":
+                action.nargs = "*"  # an empty list is one: `dropped_tags: []` drops none
 
     def error(self, message: str) -> NoReturn:
         raise ValueError(f"{message}; see {self.prog} --help")
@@ -94,7 +105,7 @@ def _read_yaml(path: Path, groups: tuple[type, ...], program: str) -> tuple[list
     texts: list[str] = []
     for name, value in content.items():
         if isinstance(value, list):
-            texts += [f"--{name}", *map(str, value)] if value else []
+            texts += [f"--{name}", *map(str, value)]
         elif value is not None:
             # YAML reads a bare `no`, which is also a value of mixed_precision, as false.
             texts.append(f"--{name}={('no', 'yes')[value] if isinstance(value, bool) else value}")

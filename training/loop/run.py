@@ -201,7 +201,8 @@ class TrainingRun:
                     break
             else:
                 progress.epoch, progress.batch = progress.epoch + 1, 0
-                if not run.eval_every_steps:
+                # A run that is resumed with a larger max_steps may have ended here, and validated then.
+                if not run.eval_every_steps and progress.validated_at != progress.step:
                     self.validate()
         if progress.validated_at != progress.step:
             self.validate()

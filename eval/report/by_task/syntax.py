@@ -1,9 +1,9 @@
 """The tables of targeted syntactic evaluation, beside what the ON-LSTM paper reports."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from eval.data.syntactic_tests import MARVIN_LINZEN_SETS, Item
+from eval.report.results_files import short_name
 from eval.report.tables import format_table
 from eval.report.tasks import SYNTAX
 from onlstm_hf.hub.cards.published import central_figures
@@ -27,7 +27,7 @@ def syntax_table(test: str, items: Sequence[Item], results: Sequence[dict]) -> s
     published = PUBLISHED if test == MARVIN_LINZEN else ()
     header = [test, "pairs"]
     for result in results:
-        header += [Path(result["model"]).name, "known pairs only"]
+        header += [short_name(result["model"]), "known pairs only"]
     header += [f"{model['system']} (published)" for model in published]
 
     scores = [result["scores"][test] for result in results]
