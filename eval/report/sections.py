@@ -34,6 +34,7 @@ RANDOM = "random (uniform trees)"
 UNSEEN_TREES = (
     ("**default model**, onlstm-english", "parsing_onlstm_english", "layer 3 (--layer 2)"),
     ("small ON-LSTM with averaged trees (three seeds)", "parsing_distilled_seeds", "layer 3 (--layer 2)"),
+    ("small PRPN with averaged trees (three seeds)", "parsing_distilled_prpn", "induced trees"),
     ("small ON-LSTM, layer 2 (five seeds)", "parsing_seeds", "layer 2 (--layer 1)"),
     ("small PRPN (five seeds)", "parsing_seeds", "induced trees"),
     ("right branching", "parsing_seeds", "right branching"),
@@ -65,7 +66,7 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
     """
     header = ["model", "parameters", "epochs", "validation", "test", "test, adapted", "unknown words", "file"]
     rows: dict[str, dict[str, str]] = {}
-    adapted: dict[str, list[tuple[float, str]]] = {}
+    adapted: dict[str, list[tuple[float, float, str]]] = {}
     for name, results in files.items():
         in_rows = f", in {results['batch_size']} rows" if results.get("batch_size", 1) > 1 else ""
         for model in results.get("models", [results]):
@@ -76,12 +77,13 @@ def language_models(files: Results, trained: Mapping[str, Sequence[dict]]) -> Ta
             row |= _perplexities(model["scores"])
             if adaptation := model["adaptation"]:
                 scores = {Path(text).name: score["perplexity"] for text, score in adaptation["scores"].items()}
-                adapted.setdefault(label, []).append((scores["test.txt"], adaptation["method"]))
+                own = (scores.get("valid.txt", math.inf), scores["test.txt"], adaptation["method"])
+                adapted.setdefault(label, []).append(own)
         if mixture := results.get("mixture"):
             names = ", ".join(f"{short_name(part['model'])} {part['weight']:.2f}" for part in mixture["weights"])
             rows[f"mixture{in_rows}: {names}"] = _perplexities(mixture["scores"]) | {"file": name}
-    for name, found in adapted.items():
-        rows[name]["test, adapted"] = "{:.2f} ({})".format(*min(found))
+    for name, found in adapted.items():  # of several methods the one that validation chooses
+        rows[name]["test, adapted"] = "{1:.2f} ({2})".format(*min(found))
     for name, seeds in trained.items():
         if "/" in name or seeds[0].get("task") == GRAMMAR:  # another language, or another kind of perplexity
             continue
