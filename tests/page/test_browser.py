@@ -281,6 +281,39 @@ def test_the_back_button_steps_through_the_results(browser):
     assert browser.driver.title.startswith("the cat sleeps")
 
 
+def test_the_link_over_the_navigation_keeps_the_sentence(browser):
+    browser.open(text="the dog sleeps")
+    browser.driver.find_element(By.CSS_SELECTOR, ".skip").send_keys(Keys.ENTER)
+    assert browser.run("return document.activeElement.id") == "main"
+    assert parse_qs(urlsplit(browser.driver.current_url).fragment) == {"text": ["the dog sleeps"]}
+
+
+def test_a_choice_keeps_the_focus_so_that_the_arrow_keys_go_on(browser):
+    browser.open(text="the dog sleeps")
+    browser.run("[...document.querySelectorAll('select')].find(({ value }) => value === 'right').focus()")
+    for rule in ("none", "ranges"):
+        browser.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+        browser.wait(lambda rule=rule: parse_qs(urlsplit(browser.driver.current_url).fragment).get("rule") == [rule])
+        browser.settle()
+        assert browser.run("return document.activeElement.id") == "rule"
+
+
+def test_another_width_of_the_window_keeps_what_is_typed_and_drawn(browser):
+    browser.open(text="the dog sleeps")
+    browser.find("#text")[0].send_keys(" now")
+    browser.run("window.before = document.querySelector('svg.figure')")
+    browser.resize(900, 900)
+    browser.wait(lambda: browser.run("return !window.before.isConnected"))
+    browser.settle()
+    assert browser.find("#text")[0].get_attribute("value") == "the dog sleeps now"
+    browser.open(text="the old dog sleeps here", tab="correct")
+    browser.button("Remove all").click()
+    browser.resize(1280, 900)
+    browser.run_async("await new Promise((later) => setTimeout(later, 500));")
+    browser.settle()
+    assert len(browser.find(".editor .node")) == 1
+
+
 def test_text_in_the_address_is_shown_as_text_whatever_it_is(browser):
     for fields in (
         {"text": NASTY},

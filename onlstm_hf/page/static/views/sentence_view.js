@@ -103,6 +103,7 @@ function form(site, own, fields, { model, layer, rule, punctuation }, examples) 
             layer: "",
             text: area.value === examples.sentences[0].text ? "" : area.value,
           }),
+        { id: "model" },
       ),
     own.about.layers.length > 1 &&
       choice(
@@ -113,9 +114,13 @@ function form(site, own, fields, { model, layer, rule, punctuation }, examples) 
         ]),
         layer + 1,
         change("layer"),
+        { id: "layer" },
       ),
-    own.hasTrees && choice("Rule", Object.entries(RULE_NAMES), rule, change("rule")),
-    own.hasTrees && choice("Punctuation", Object.entries(PUNCTUATION_NAMES), punctuation, change("punctuation")),
+    own.hasTrees && choice("Rule", Object.entries(RULE_NAMES), rule, change("rule"), { id: "rule" }),
+    own.hasTrees &&
+      choice("Punctuation", Object.entries(PUNCTUATION_NAMES), punctuation, change("punctuation"), {
+        id: "punctuation",
+      }),
   ];
   const gallery = element(
     "details",
