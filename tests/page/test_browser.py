@@ -430,6 +430,8 @@ def test_five_words_are_expected_at_each_place(browser):
         shown = [float(cell.text.strip("<% ")) for cell in row.find_elements(By.CSS_SELECTOR, ".percent")]
         assert len(shown) == 5 and shown == sorted(shown, reverse=True)
     assert "(end)" in rows[-1].text
+    browser.open(text="The company said", tab="expected")  # as it is typed, not as the model reads it
+    assert browser.find(".guesses .came")[0].text.startswith("the ")
 
 
 def test_learners_stand_side_by_side_with_f1_of_each_against_each(browser):

@@ -41,7 +41,7 @@ export function encodePart(part, tokenizer) {
 }
 
 // Reads an encoded sentence with a checkpoint, and adds for each word what was found: `surprisals`, `endSurprisal`,
-// `expected` (the likeliest words there, and last of all after the sentence), `distances` and `gates` by layer. With
+// `expected` (the likeliest words there, and last of all after the sentence; `came` marks the one that came), `distances` and `gates` by layer. With
 // punctuation as a "cue" the distances are raised at marks.
 export async function analyze(encoded, checkpoint, punctuation = "drop") {
   const reading = await checkpoint.read(encoded.ids);
@@ -50,10 +50,14 @@ export async function analyze(encoded, checkpoint, punctuation = "drop") {
   const surprisals = words.map(() => 0);
   wordOfToken.forEach((word, token) => (surprisals[word] += reading.surprisals[token]));
   const guesses = (place) =>
-    reading.expected[place].map(({ id, probability }) => ({
-      word: id === checkpoint.about.config.eos_token_id ? END : checkpoint.tokenizer.words[id],
-      probability,
-    }));
+    reading.expected[place].map(({ id, probability }) => {
+      const end = checkpoint.about.config.eos_token_id;
+      return {
+        word: id === end ? END : checkpoint.tokenizer.words[id],
+        probability,
+        came: id === (encoded.ids[place] ?? end),
+      };
+    });
   return {
     ...encoded,
     surprisals,
