@@ -558,6 +558,29 @@ def test_the_page_says_what_the_reader_has_to_mend_and_keeps_what_was_typed(brow
     assert browser.find("#text")[0].get_attribute("value") == text
 
 
+def test_an_empty_field_is_no_wish_for_the_example(browser):
+    browser.open(text="the dog sleeps")
+    browser.find("#text")[0].clear()
+    browser.find("#text")[0].send_keys(Keys.ENTER)
+    browser.wait(lambda: "no sentence" in browser.text("#results [role=alert]"))
+
+
+def test_parts_without_a_word_are_left_out(browser):
+    browser.open(text="The bank bought it. 😀\n***\nStocks fell.")
+    assert [heading.text for heading in browser.find(".result h2")] == ["The bank bought it", "Stocks fell"]
+    assert "Split into 2 sentences. Left out: 2 without a word." in browser.text("#results .note")
+    browser.open(text="😀")
+    assert "There is no word in “😀”." in browser.text("#results [role=alert]")
+
+
+@pytest.mark.parametrize("sentences, problem", [("(the cat", "never closed"), ("😀", "no sentence")])
+def test_a_teacher_can_mend_the_sentences_of_a_class(browser, sentences, problem):
+    browser.open(view="class", sentences=sentences)
+    assert problem in browser.text("#view [role=alert]")
+    assert browser.find("#sentences")[0].get_attribute("value") == sentences
+    assert browser.errors() == []
+
+
 def test_long_sentences_have_an_outline_with_unknown_words(browser):
     browser.open(text=LONG)
     outline = browser.find(".outline")[0].text.split()
