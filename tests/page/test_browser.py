@@ -581,6 +581,29 @@ def test_a_teacher_can_mend_the_sentences_of_a_class(browser, sentences, problem
     assert browser.errors() == []
 
 
+# Browsers without module workers, and those of phones and frames, which have no full screen.
+@pytest.mark.parametrize(
+    "script, seen, missing_button",
+    [
+        (
+            "Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')); } };",
+            "The model could not be run in this browser.",
+            "All layers",
+        ),
+        ("Object.defineProperty(Document.prototype, 'fullscreenEnabled', { value: false });", "", "Full screen"),
+    ],
+)
+def test_what_a_browser_cannot_do_is_said_or_not_offered(browser, script, seen, missing_button):
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = browser.driver.execute_cdp_cmd(command, {"source": script})
+    try:
+        browser.open(text="the dog sleeps")
+        assert seen in browser.text("#results")
+        assert missing_button not in browser.text("#results")
+    finally:
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
 def test_long_sentences_have_an_outline_with_unknown_words(browser):
     browser.open(text=LONG)
     outline = browser.find(".outline")[0].text.split()
