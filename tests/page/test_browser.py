@@ -680,6 +680,9 @@ def test_the_page_opens_again_without_a_network(browser):
     browser.run_async(
         "while (!navigator.serviceWorker.controller) await new Promise((later) => setTimeout(later, 50));"
     )
+    # Its address changes with the page, so that a browser does not keep an older page.
+    version = browser.run_async("return (await (await fetch('site.json')).json()).version;")
+    assert browser.run("return navigator.serviceWorker.controller.scriptURL").endswith(f"offline.js?version={version}")
     offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     browser.driver.execute_cdp_cmd("Network.enable", {})
     browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)

@@ -69,5 +69,5 @@ document.querySelector(".skip").addEventListener("click", (event) => {
 });
 
 await render();
-if (site?.files && "serviceWorker" in navigator) navigator.serviceWorker.register("offline.js").catch(() => {});
+if (site?.files && "serviceWorker" in navigator) navigator.serviceWorker.register(`offline.js?version=${site.version}`).catch(() => {});
 document.documentElement.classList.add("ready");
