@@ -348,6 +348,19 @@ def test_a_constituent_shows_its_words_to_the_mouse_to_taps_and_to_the_arrow_key
     assert words().startswith("house: ") and " bits" in words()
 
 
+def test_the_arrow_keys_follow_the_picture_of_a_sentence_from_right_to_left(browser):
+    browser.open(text="[[הכלב הזקן] [ישן שם]]")
+    figure = browser.find(".figure-box")[0]
+    for key in (Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_LEFT):
+        figure.send_keys(key)
+    assert browser.find(".said")[0].text.startswith("ישן שם (words 3 to 4)")
+    browser.open(text="הכלב ישן שם", tab="gates")
+    figure = browser.find(".gates-tab .figure-box")[0]
+    for key in (Keys.ARROW_LEFT, Keys.ARROW_LEFT):
+        figure.send_keys(key)
+    assert "“ישן”" in browser.find(".said")[0].text
+
+
 def test_marks_are_leaves_or_a_cue_and_the_address_keeps_the_choice(browser, project_root):
     text = 'While the company was buying, the bank (based in New York) raised its "final" offer.'
     model, tokenizer = load_checkpoint(str(project_root / "model_cards" / MODELS[0]))
