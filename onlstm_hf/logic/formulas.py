@@ -68,7 +68,7 @@ class LogicPair(NamedTuple):
 
 def count_operators(formula: str) -> int:
     """Counts `not`, `and` and `or`."""
-    return sum(token in OPERATORS for token in formula.split())
+    return sum(token in OPERATORS for token in _TOKEN.findall(formula))
 
 
 def logical_relation(left: str, right: str) -> str:

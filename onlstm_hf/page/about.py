@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import yaml
 from huggingface_hub import ModelCard
 from transformers import PreTrainedModel
 
@@ -48,13 +49,16 @@ def _card(folder: str) -> ModelCard | None:
         if path.is_file():
             return ModelCard(path.read_text(encoding="utf-8"), ignore_metadata_errors=True)
         return None if Path(folder).is_dir() else ModelCard.load(folder)
-    except (OSError, ValueError):
+    except (OSError, ValueError, yaml.YAMLError):
         return None
 
 
 def _language(card: ModelCard) -> str | None:
+    """The first language of the card, if it is a code that browsers know; "multilingual" is none."""
     language = card.data.language
-    return language[0] if isinstance(language, list) and language else language or None
+    first = language[0] if isinstance(language, list) and language else language
+    is_code = isinstance(first, str) and re.fullmatch("[a-z]{2,3}(-[A-Z][a-z]{3})?(-[A-Z]{2})?", first)
+    return first if is_code else None
 
 
 def _training(text: str, model: PreTrainedModel) -> list[str]:

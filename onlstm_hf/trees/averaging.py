@@ -1,5 +1,6 @@
 """Averaging trees: the binary tree that agrees best with several trees of the same sentence."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -50,8 +51,10 @@ def average_trees(
     weights = [1] * len(trees) if weights is None else list(weights)
     if not trees:
         raise ValueError("there is no tree to average")
-    if len(weights) != len(trees) or not all(weight >= 0 for weight in weights):
-        raise ValueError(f"expected a weight that is not negative for each of {len(trees)} trees, got {weights}")
+    if len(weights) != len(trees) or not all(0 <= weight < math.inf for weight in weights):
+        raise ValueError(
+            f"expected a weight that is not negative for each of {len(trees)} trees, and finite, got {weights}"
+        )
     words = trees[0].words
     for index, tree in enumerate(trees):
         if tree.words != words:

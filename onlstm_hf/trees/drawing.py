@@ -465,8 +465,9 @@ def _paint(attribute: str, color: str) -> dict[str, str]:
 
 
 def visible(text: str) -> str:
-    """The text without characters that a terminal or XML cannot show; an open box if nothing is left."""
-    return _INVISIBLE.sub("", re.sub(r"\s+", " ", text)).strip() or "␣"
+    """The text without characters that a terminal or XML cannot show; an open box if nothing is left to see."""
+    shown = _INVISIBLE.sub("", re.sub(r"\s+", " ", text)).strip()
+    return shown if _columns(shown) else f"␣{shown}"
 
 
 def _columns(text: str) -> int:

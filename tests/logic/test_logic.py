@@ -90,6 +90,7 @@ def test_the_relations_of_all_reference_pairs_are_reproduced(reference):
 
 def test_operators_of_the_longer_side_are_counted():
     assert count_operators("( ( not a ) ( or ( not b ) ) )") == 3
+    assert count_operators("((not a) (or (not b)))") == 3
     assert LogicPair("#", "a", "( not ( not b ) )").num_operators == 2
 
 

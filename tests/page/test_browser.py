@@ -281,6 +281,39 @@ def test_the_back_button_steps_through_the_results(browser):
     assert browser.driver.title.startswith("the cat sleeps")
 
 
+def test_the_link_over_the_navigation_keeps_the_sentence(browser):
+    browser.open(text="the dog sleeps")
+    browser.driver.find_element(By.CSS_SELECTOR, ".skip").send_keys(Keys.ENTER)
+    assert browser.run("return document.activeElement.id") == "main"
+    assert parse_qs(urlsplit(browser.driver.current_url).fragment) == {"text": ["the dog sleeps"]}
+
+
+def test_a_choice_keeps_the_focus_so_that_the_arrow_keys_go_on(browser):
+    browser.open(text="the dog sleeps")
+    browser.run("[...document.querySelectorAll('select')].find(({ value }) => value === 'right').focus()")
+    for rule in ("none", "ranges"):
+        browser.driver.switch_to.active_element.send_keys(Keys.ARROW_DOWN)
+        browser.wait(lambda rule=rule: parse_qs(urlsplit(browser.driver.current_url).fragment).get("rule") == [rule])
+        browser.settle()
+        assert browser.run("return document.activeElement.id") == "rule"
+
+
+def test_another_width_of_the_window_keeps_what_is_typed_and_drawn(browser):
+    browser.open(text="the dog sleeps")
+    browser.find("#text")[0].send_keys(" now")
+    browser.run("window.before = document.querySelector('svg.figure')")
+    browser.resize(900, 900)
+    browser.wait(lambda: browser.run("return !window.before.isConnected"))
+    browser.settle()
+    assert browser.find("#text")[0].get_attribute("value") == "the dog sleeps now"
+    browser.open(text="the old dog sleeps here", tab="correct")
+    browser.button("Remove all").click()
+    browser.resize(1280, 900)
+    browser.run_async("await new Promise((later) => setTimeout(later, 500));")
+    browser.settle()
+    assert len(browser.find(".editor .node")) == 1
+
+
 def test_text_in_the_address_is_shown_as_text_whatever_it_is(browser):
     for fields in (
         {"text": NASTY},
@@ -313,6 +346,19 @@ def test_a_constituent_shows_its_words_to_the_mouse_to_taps_and_to_the_arrow_key
         "document.querySelector('.word[data-index=\"5\"]').dispatchEvent(new MouseEvent('click', {bubbles: true}))"
     )
     assert words().startswith("house: ") and " bits" in words()
+
+
+def test_the_arrow_keys_follow_the_picture_of_a_sentence_from_right_to_left(browser):
+    browser.open(text="[[הכלב הזקן] [ישן שם]]")
+    figure = browser.find(".figure-box")[0]
+    for key in (Keys.ARROW_DOWN, Keys.ARROW_DOWN, Keys.ARROW_LEFT):
+        figure.send_keys(key)
+    assert browser.find(".said")[0].text.startswith("ישן שם (words 3 to 4)")
+    browser.open(text="הכלב ישן שם", tab="gates")
+    figure = browser.find(".gates-tab .figure-box")[0]
+    for key in (Keys.ARROW_LEFT, Keys.ARROW_LEFT):
+        figure.send_keys(key)
+    assert "“ישן”" in browser.find(".said")[0].text
 
 
 def test_marks_are_leaves_or_a_cue_and_the_address_keeps_the_choice(browser, project_root):
@@ -397,6 +443,8 @@ def test_five_words_are_expected_at_each_place(browser):
         shown = [float(cell.text.strip("<% ")) for cell in row.find_elements(By.CSS_SELECTOR, ".percent")]
         assert len(shown) == 5 and shown == sorted(shown, reverse=True)
     assert "(end)" in rows[-1].text
+    browser.open(text="The company said", tab="expected")  # as it is typed, not as the model reads it
+    assert browser.find(".guesses .came")[0].text.startswith("the ")
 
 
 def test_learners_stand_side_by_side_with_f1_of_each_against_each(browser):
@@ -523,6 +571,52 @@ def test_the_page_says_what_the_reader_has_to_mend_and_keeps_what_was_typed(brow
     assert browser.find("#text")[0].get_attribute("value") == text
 
 
+def test_an_empty_field_is_no_wish_for_the_example(browser):
+    browser.open(text="the dog sleeps")
+    browser.find("#text")[0].clear()
+    browser.find("#text")[0].send_keys(Keys.ENTER)
+    browser.wait(lambda: "no sentence" in browser.text("#results [role=alert]"))
+
+
+def test_parts_without_a_word_are_left_out(browser):
+    browser.open(text="The bank bought it. 😀\n***\nStocks fell.")
+    assert [heading.text for heading in browser.find(".result h2")] == ["The bank bought it", "Stocks fell"]
+    assert "Split into 2 sentences. Left out: 2 without a word." in browser.text("#results .note")
+    browser.open(text="😀")
+    assert "There is no word in “😀”." in browser.text("#results [role=alert]")
+
+
+@pytest.mark.parametrize("sentences, problem", [("(the cat", "never closed"), ("😀", "no sentence")])
+def test_a_teacher_can_mend_the_sentences_of_a_class(browser, sentences, problem):
+    browser.open(view="class", sentences=sentences)
+    assert problem in browser.text("#view [role=alert]")
+    assert browser.find("#sentences")[0].get_attribute("value") == sentences
+    assert browser.errors() == []
+
+
+# Browsers without module workers, and those of phones and frames, which have no full screen.
+@pytest.mark.parametrize(
+    "script, seen, missing_button",
+    [
+        (
+            "Worker = class extends EventTarget { postMessage() { this.dispatchEvent(new Event('error')); } };",
+            "The model could not be run in this browser.",
+            "All layers",
+        ),
+        ("Object.defineProperty(Document.prototype, 'fullscreenEnabled', { value: false });", "", "Full screen"),
+    ],
+)
+def test_what_a_browser_cannot_do_is_said_or_not_offered(browser, script, seen, missing_button):
+    command = "Page.addScriptToEvaluateOnNewDocument"
+    added = browser.driver.execute_cdp_cmd(command, {"source": script})
+    try:
+        browser.open(text="the dog sleeps")
+        assert seen in browser.text("#results")
+        assert missing_button not in browser.text("#results")
+    finally:
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+
+
 def test_long_sentences_have_an_outline_with_unknown_words(browser):
     browser.open(text=LONG)
     outline = browser.find(".outline")[0].text.split()
@@ -599,6 +693,9 @@ def test_the_page_opens_again_without_a_network(browser):
     browser.run_async(
         "while (!navigator.serviceWorker.controller) await new Promise((later) => setTimeout(later, 50));"
     )
+    # Its address changes with the page, so that a browser does not keep an older page.
+    version = browser.run_async("return (await (await fetch('site.json')).json()).version;")
+    assert browser.run("return navigator.serviceWorker.controller.scriptURL").endswith(f"offline.js?version={version}")
     offline = {"offline": True, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1}
     browser.driver.execute_cdp_cmd("Network.enable", {})
     browser.driver.execute_cdp_cmd("Network.emulateNetworkConditions", offline)

@@ -166,6 +166,20 @@ def test_of_a_model_without_a_card_nothing_is_claimed(checkpoint):
     assert about["language"] is None and about["layers"] == about["scores"] == []
 
 
+@pytest.mark.parametrize(
+    "metadata, language",
+    [
+        ("language: [zh-Hant-TW, en]", "zh-Hant-TW"),
+        ("language: multilingual", None),  # for which browsers throw an error
+        ("language: [no]", None),  # YAML reads "false"
+        ("language: [", None),
+    ],
+)
+def test_a_card_tells_a_language_only_by_a_code(tmp_path, metadata, language):
+    (tmp_path / "README.md").write_text(f"---\n{metadata}\n---\n# A model\n")
+    assert about_model(KINDS["rnn"].make(), str(tmp_path))["language"] == language
+
+
 def test_the_server_of_this_machine_gives_files_of_the_folder_only(site):
     with build_server(site, port=0) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+import time
 from itertools import islice
 
 import pytest
@@ -88,6 +89,23 @@ def test_subword_tokenizers_read_alike(parts):
     for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
         words, ids, word_of_token, _ = encode_sentence(tokenizer, text)
         assert (reading["words"], reading["ids"], reading["wordOfToken"]) == (words, ids, word_of_token), text
+
+
+def test_an_unknown_character_is_not_the_word_null():
+    tokenizer = build_subword_tokenizer(["null nullify nullify nullify ify"] * 9, vocab_size=60, min_count=1)
+    texts = ["éify", "é nullify"]
+    for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):
+        assert reading["ids"] == encode_sentence(tokenizer, text)[1], text
+
+
+def test_words_of_thousands_of_characters_do_not_stop_the_page():
+    tokenizer = build_subword_tokenizer(["ab abab abababab"] * 9, vocab_size=60, min_count=1)
+    texts = ["ab" * 9000, "a b " * 4000]
+    start = time.monotonic()
+    readings = read_with_script(tokenizer, texts)
+    assert time.monotonic() - start < 10
+    for text, reading in zip(texts, readings, strict=True):
+        assert reading["ids"] == encode_sentence(tokenizer, text)[1]
 
 
 @pytest.mark.parametrize("name", ["onlstm-english", "onlstm-ptb-small-distilled", "prpn-es-small", "prpn-zh-small"])

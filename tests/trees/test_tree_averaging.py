@@ -145,6 +145,7 @@ def test_the_best_trees_of_scores_have_the_highest_sums(ties):
         (["(the cat)"] * 2, {"weights": [1]}, "a weight that is not negative for each of 2 trees"),
         (["(the cat)"] * 2, {"weights": [1, -1]}, "a weight that is not negative"),
         (["(the cat)"] * 2, {"weights": [1, float("nan")]}, "a weight that is not negative"),
+        (["(the cat)"] * 2, {"weights": [1, float("inf")]}, "a weight that is not negative"),
     ],
 )
 def test_what_cannot_be_averaged_is_refused(trees, options, message):

@@ -51,6 +51,12 @@ def test_text_stays_in_its_width(num_words, width, random):
     assert drawing.count("word") == num_words
 
 
+@pytest.mark.parametrize("word", ["\u0301", "\u200b"])
+def test_a_word_without_a_column_has_a_place_under_its_tree(word):
+    tree = InducedTree.from_nested([[word, "a"], ["b", "c"]])
+    assert str(tree).splitlines()[:2] == str(InducedTree.from_nested([["x", "a"], ["b", "c"]])).splitlines()[:2]
+
+
 def test_outlines_number_what_is_too_deep_to_indent():
     tree = tree_from_distances(range(200, 0, -1), ["word"] * 200)
     lines = tree_to_text(tree).split("\n")

@@ -53,10 +53,10 @@ export function button(text, onclick, attributes = {}) {
   return element("button", { type: "button", onclick, ...attributes }, text);
 }
 
-export function choice(label, options, value, onchange) {
+export function choice(label, options, value, onchange, attributes = {}) {
   const select = element(
     "select",
-    { onchange: (event) => onchange(event.target.value) },
+    { onchange: (event) => onchange(event.target.value), ...attributes },
     options.map(([name, text]) => element("option", { value: name, selected: String(name) === String(value) }, text)),
   );
   return element("label", { class: "choice" }, element("span", {}, label), select);

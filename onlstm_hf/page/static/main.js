@@ -1,7 +1,7 @@
 // The page: what its address asks for is what it shows.
 
 import { addressOf, readAddress } from "./address.js";
-import { element, message } from "./dom.js";
+import { message } from "./dom.js";
 import { loadSite } from "./model/checkpoints.js";
 import { classView } from "./views/class_view.js";
 import { growingView } from "./views/growing_view.js";
@@ -12,20 +12,18 @@ const VIEWS = { parse: sentenceView, pairs: pairsView, class: classView, growing
 const place = document.querySelector("#view"),
   about = document.querySelector("#about");
 let latest = 0,
-  site = null,
-  shownFields = null;
+  site = null;
 
-async function render() {
+// `isResized`: what is typed stays in its fields, although the address does not have it.
+async function render({ isResized = false } = {}) {
   const number = ++latest,
     isCurrent = () => number === latest;
   const fields = readAddress(),
     name = fields.view === "about" ? "about" : Object.hasOwn(VIEWS, fields.view) ? fields.view : "parse";
-  shownFields = fields;
   for (const link of document.querySelectorAll("nav a")) {
     if (link.dataset.view === name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
-    link.href =
-      addressOf({ view: link.dataset.view === "parse" ? "" : link.dataset.view, model: fields.model }) || "#";
+    link.href = addressOf({ view: link.dataset.view === "parse" ? "" : link.dataset.view, model: fields.model });
   }
   about.hidden = name !== "about";
   place.hidden = name === "about";
@@ -38,7 +36,9 @@ async function render() {
     const { view, show, title } = await VIEWS[name](site, fields, isCurrent);
     if (!isCurrent()) return;
     const focused = document.activeElement?.id;
+    const typed = isResized ? [...place.querySelectorAll("textarea, input[id]:not([type])")] : [];
     place.replaceChildren(view);
+    for (const { id, value } of typed) document.getElementById(id).value = value;
     if (focused && focused !== "text") document.getElementById(focused)?.focus();
     if (focused === "text") restore(document.getElementById("text"));
     document.title = `${title} · Trees that a language model found`;
@@ -60,10 +60,14 @@ addEventListener("resize", () => {
   width = innerWidth;
   clearTimeout(render.timer);
   render.timer = setTimeout(() => {
-    if (shownFields?.view !== "class") render();
+    if (!place.querySelector(".editor")) render({ isResized: true }); // brackets that are drawn stay
   }, 200);
+});
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address says what is shown
+  document.querySelector("#main").focus();
 });
 
 await render();
-if (site?.files && "serviceWorker" in navigator) navigator.serviceWorker.register("offline.js").catch(() => {});
+if (site?.files && "serviceWorker" in navigator) navigator.serviceWorker.register(`offline.js?version=${site.version}`).catch(() => {});
 document.documentElement.classList.add("ready");

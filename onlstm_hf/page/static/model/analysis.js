@@ -40,20 +40,31 @@ export function encodePart(part, tokenizer) {
   return { ...encoded, gold: { ...treeOf(encoded.words, spans), labels }, named: tree.named };
 }
 
+const MAX_WORDS = 120;
+
 // Reads an encoded sentence with a checkpoint, and adds for each word what was found: `surprisals`, `endSurprisal`,
-// `expected` (the likeliest words there, and last of all after the sentence), `distances` and `gates` by layer. With
-// punctuation as a "cue" the distances are raised at marks.
+// `expected` (the likeliest words there, with `came` at the one that came, and last of all after the sentence),
+// `distances` and `gates` by layer. With punctuation as a "cue" the distances are raised at marks.
 export async function analyze(encoded, checkpoint, punctuation = "drop") {
-  const reading = await checkpoint.read(encoded.ids);
   const { words, wordOfToken } = encoded;
+  if (words.length > MAX_WORDS) {
+    throw new Error(
+      `The sentence that begins with “${words.slice(0, 5).join(" ")}” has ${words.length} words; at most ${MAX_WORDS} can be parsed.`,
+    );
+  }
+  const reading = await checkpoint.read(encoded.ids);
   const firstToken = words.map((_, word) => wordOfToken.indexOf(word));
   const surprisals = words.map(() => 0);
   wordOfToken.forEach((word, token) => (surprisals[word] += reading.surprisals[token]));
   const guesses = (place) =>
-    reading.expected[place].map(({ id, probability }) => ({
-      word: id === checkpoint.about.config.eos_token_id ? END : checkpoint.tokenizer.words[id],
-      probability,
-    }));
+    reading.expected[place].map(({ id, probability }) => {
+      const end = checkpoint.about.config.eos_token_id;
+      return {
+        word: id === end ? END : checkpoint.tokenizer.words[id],
+        probability,
+        came: id === (encoded.ids[place] ?? end),
+      };
+    });
   return {
     ...encoded,
     surprisals,

@@ -4,7 +4,8 @@ import { Tokenizer } from "./tokenizer.js";
 
 const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
 const waiting = new Map();
-let lastId = 0;
+let lastId = 0,
+  failure = null;
 
 worker.addEventListener("message", ({ data: { id, reading, problem } }) => {
   const { resolve, reject } = waiting.get(id);
@@ -13,11 +14,13 @@ worker.addEventListener("message", ({ data: { id, reading, problem } }) => {
   else resolve(reading);
 });
 worker.addEventListener("error", () => {
-  for (const { reject } of waiting.values()) reject(new Error("the model could not be run in this browser"));
+  failure = new Error("The model could not be run in this browser.");
+  for (const { reject } of waiting.values()) reject(failure);
   waiting.clear();
 });
 
 function ask(message) {
+  if (failure) return Promise.reject(failure);
   const id = ++lastId;
   worker.postMessage({ id, ...message });
   return new Promise((resolve, reject) => waiting.set(id, { resolve, reject }));

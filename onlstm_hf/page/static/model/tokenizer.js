@@ -36,20 +36,23 @@ export class Tokenizer {
   read(text) {
     const places = wordPlaces(text, this.split(this.normalize(aligned(text, 0, text.length))));
     const tokens = places.length ? this.encode(text) : [];
+    let current = 0;
     const read = tokens.map(({ id, start }) => {
-      const word = places.findIndex(([, end]) => end > start);
-      return { id, word: word < 0 ? places.length - 1 : word };
+      while (current < places.length - 1 && places[current][1] <= start) current++;
+      return { id, word: current };
     });
+    const found = new Set(read.map(({ word }) => word));
     places.forEach((_, word) => {
-      if (!read.some((token) => token.word === word)) read.push({ id: this.unknown, word });
+      if (!found.has(word)) read.push({ id: this.unknown, word });
     });
     read.sort((a, b) => a.word - b.word);
+    const unknown = new Set(read.filter(({ id }) => id === this.unknown).map(({ word }) => word));
     return {
       words: places.map(([start, end]) => text.slice(start, end)),
       places,
       ids: read.map(({ id }) => id),
       wordOfToken: read.map(({ word }) => word),
-      isUnknown: places.map((_, word) => read.some((token) => token.word === word && token.id === this.unknown)),
+      isUnknown: places.map((_, word) => unknown.has(word)),
     };
   }
 }
@@ -190,20 +193,23 @@ function encodePairs(piece, ids, unknown, ranks, prefix) {
     parts.push({ text: (index ? prefix : "") + character, start: index, end: index + character.length });
   }
   const known = parts.map((part) => (ids.has(part.text) ? part : { ...part, text: null }));
+  const rankOf = (index) => {
+    const [first, second] = [known[index].text, known[index + 1].text];
+    return first === null || second === null ? Infinity : (ranks.get(`${first} ${second}`) ?? Infinity);
+  };
+  const found = known.slice(1).map((_, index) => rankOf(index));
   for (;;) {
-    let best = -1,
-      lowest = Infinity;
-    for (let index = 0; index + 1 < known.length; index++) {
-      const rank = ranks.get(`${known[index].text} ${known[index + 1].text}`) ?? Infinity;
-      if (rank < lowest) [best, lowest] = [index, rank];
-    }
-    if (best < 0) break;
+    let best = 0;
+    for (let index = 1; index < found.length; index++) if (found[index] < found[best]) best = index;
+    if (!(found[best] < Infinity)) break;
     const [first, second] = known.slice(best, best + 2);
     known.splice(best, 2, {
       text: first.text + second.text.slice(prefix.length),
       start: first.start,
       end: second.end,
     });
+    found.splice(best, 1);
+    for (const index of [best - 1, best]) if (index in found) found[index] = rankOf(index);
   }
   return known.map(({ text, start, end }) => ({ id: ids.get(text ?? unknown), ...placeOf(cut(piece, start, end)) }));
 }

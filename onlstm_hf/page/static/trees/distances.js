@@ -5,8 +5,6 @@
 
 import { sortSpans } from "./spans.js";
 
-export const RULES = ["right", "none", "ranges"];
-
 // Splits a sentence at its largest distance, and each part in the same way. Of equal distances the first one counts
 // as the largest, with "ranges" the last one.
 //   "right"   the papers' rule: [words before i, [word i, words after i]]

@@ -18,10 +18,14 @@ export async function classView(site, fields) {
   const area = element("textarea", { id: "sentences", rows: 6, spellcheck: "false", dir: "auto" });
   area.value = text;
   const link = () => addressOf({ view: "class", model: fields.model, sentences: area.value });
-  const parts = partsOf(text, own.about.language ?? "en").parts.map((part) => ({
-    part,
-    encoded: encodePart(part, own.tokenizer),
-  }));
+  let parts = [],
+    problem = "There is no sentence yet: write one above.";
+  try {
+    const read = partsOf(text, own.about.language ?? "en").parts.map((part) => encodePart(part, own.tokenizer));
+    parts = read.filter(({ words }) => words.length);
+  } catch (error) {
+    problem = `These brackets cannot be read: ${error.message}.`;
+  }
   const view = element(
     "div",
     { class: "class-view" },
@@ -34,7 +38,7 @@ export async function classView(site, fields) {
     ),
     element(
       "details",
-      {},
+      { open: !parts.length },
       element("summary", {}, "For the teacher: choose the sentences"),
       element(
         "label",
@@ -49,15 +53,14 @@ export async function classView(site, fields) {
         element("a", { href: link() }, "Link for the class"),
       ),
     ),
-    exercise(parts, site),
-    comparison(parts, site, own),
+    parts.length ? [exercise(parts), comparison(parts, own)] : message(problem),
   );
   area.addEventListener("input", () => (view.querySelector("p.tools a").href = link()));
-  return { view, show: async () => view.dispatchEvent(new Event("shown")), title: "Exercise for a class" };
+  return { view, show: async () => {}, title: "Exercise for a class" };
 }
 
 function exercise(parts) {
-  const trees = parts.map(({ encoded: { words } }) => ({ words, spans: [] }));
+  const trees = parts.map(({ words }) => ({ words, spans: [] }));
   let current = 0;
   const place = element("div", {}),
     progress = element("p", { class: "note" });
@@ -101,7 +104,7 @@ function exercise(parts) {
   return section;
 }
 
-function comparison(parts, site, own) {
+function comparison(parts, own) {
   const students = new Map(),
     result = element("div", { id: "agreement" });
   const input = element("input", { type: "file", id: "files", multiple: true, accept: ".json,application/json" });
@@ -110,13 +113,19 @@ function comparison(parts, site, own) {
     for (const file of files) {
       try {
         if (file.size > 1_000_000) throw new Error("it is too large");
-        students.set(file.name, readAnswers(await file.text()));
+        const answers = readAnswers(await file.text());
+        students.set(`${file.name} ${answers.name}`, answers); // names in other scripts all give one file name
       } catch (error) {
         problems.push(`${file.name}: ${error.message}`);
       }
     }
     result.setAttribute("aria-busy", "true");
-    const shown = students.size ? await compared([...students.values()], parts, own) : [];
+    let shown = [];
+    try {
+      if (students.size) shown = await compared([...students.values()], parts, own);
+    } catch (error) {
+      problems.push(error.message);
+    }
     result.replaceChildren(...problems.map(message), ...shown);
     result.removeAttribute("aria-busy");
   };
@@ -139,14 +148,14 @@ function comparison(parts, site, own) {
 }
 
 async function compared(students, parts, own) {
-  const references = { gold: parts.map(({ encoded }) => encoded.gold) };
+  const references = { gold: parts.map(({ gold }) => gold) };
   if (own.hasTrees) {
     references[own.name] = [];
-    for (const { encoded } of parts) {
+    for (const encoded of parts) {
       references[own.name].push(treeOfLayer(await analyze(encoded, own), own.about.parse_layer, "right"));
     }
   }
-  references["right branching"] = parts.map(({ encoded }) => rightBranching(encoded.words));
+  references["right branching"] = parts.map(({ words }) => rightBranching(words));
   const sentences = agreement(students, references),
     names = Object.keys(references);
   const percent = (value) => (value === null ? "" : (100 * value).toFixed(1));

@@ -26,7 +26,7 @@ export function expectedTab({ analysis, title }) {
           guesses.map((guess) =>
             element(
               "li",
-              { class: guess.word === word || (guess.word === "<unk>" && isUnknown[place]) ? "came" : null },
+              { class: guess.came ? "came" : null },
               bar(guess.probability),
               element("bdi", {}, guess.word),
               " ",

@@ -2,6 +2,7 @@
 
 import { choice, element, shape, table } from "../dom.js";
 import { columnsOf, Picture } from "./figure.js";
+import { keyIn } from "./interaction.js";
 
 const ERASED = 0.5;
 
@@ -139,7 +140,7 @@ function heatMap(words, gates, width, isOrdered, summaries, say) {
   box.addEventListener("pointermove", point);
   box.addEventListener("click", point);
   box.addEventListener("keydown", (event) => {
-    const move = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const move = { ArrowRight: 1, ArrowLeft: -1 }[keyIn(words, event)];
     if (!move) return;
     event.preventDefault();
     choose(Math.min(Math.max(current + move, 0), words.length - 1));

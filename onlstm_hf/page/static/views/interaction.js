@@ -2,6 +2,13 @@
 
 import { element, visible } from "../dom.js";
 import { nest } from "../trees/spans.js";
+import { isRightToLeft } from "./figure.js";
+
+// The key of an event in a figure of words. Where these run from right to left, the arrow to the left leads onwards.
+export function keyIn(words, { key }) {
+  const mirrored = { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" }[key];
+  return (isRightToLeft(words) && mirrored) || key;
+}
 
 // A figure that answers: to a pointer, a tap and the arrow keys with the constituent or word that is there, in words.
 export function interactive(svg, words, say) {
@@ -43,7 +50,7 @@ export function interactive(svg, words, say) {
     if (!event.key.startsWith("Arrow") || !nodes().length) return;
     event.preventDefault();
     const current = svg.querySelector(".node.chosen");
-    const next = current ? neighbour(nodes(), current, event.key, numbers) : nodes()[0];
+    const next = current ? neighbour(nodes(), current, keyIn(words, event), numbers) : nodes()[0];
     if (!next) return;
     choose(next);
     next.scrollIntoView({ block: "nearest", inline: "nearest" });

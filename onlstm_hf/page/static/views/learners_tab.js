@@ -15,15 +15,19 @@ const chosen = new Set(["right branching"]);
 export function learnersTab(sentence) {
   const others = sentence.site.models.filter((name) => name !== sentence.checkpoint.name);
   const result = element("div", {});
+  let latest = 0;
   const update = async () => {
+    const number = ++latest;
     result.setAttribute("aria-busy", "true");
     try {
       const learners = await learnersOf(
         sentence,
         [...others, ...Object.keys(BASELINES)].filter((name) => chosen.has(name)),
       );
+      if (number !== latest) return;
       result.replaceChildren(...shown(sentence, learners));
     } catch (error) {
+      if (number !== latest) return;
       result.replaceChildren(message(error.message));
     }
     result.removeAttribute("aria-busy");
@@ -73,7 +77,7 @@ async function learnersOf({ checkpoint: own, tree, part, analysis, rule, punctua
       continue;
     }
     const other = await checkpoint(name);
-    if (!other.hasTrees) continue;
+    if (!other.hasTrees) throw new Error(`${name} induces no trees.`);
     const found = await analyze(encodePart(part, other.tokenizer), other, punctuation);
     if (found.words.join(" ") !== analysis.words.join(" ")) {
       throw new Error(`${name} divides this sentence into other words: ${found.words.join(" ")}`);

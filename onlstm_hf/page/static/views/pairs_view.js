@@ -49,7 +49,7 @@ export async function pairsView(site, fields, isCurrent) {
       inputs[0],
       element("label", { for: "second" }, "Ungrammatical"),
       inputs[1],
-      element("div", { class: "actions" }, element("button", { type: "submit", class: "main" }, "Compare")),
+      element("div", { class: "actions" }, element("button", { type: "submit", class: "main", id: "compare" }, "Compare")),
     ),
     results,
     examples.length > 0 &&

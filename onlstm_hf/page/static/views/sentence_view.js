@@ -22,7 +22,7 @@ const TABS = {
   learners: ["Learners", learnersTab],
   correct: ["Correct it", correctTab],
 };
-export const RULE_NAMES = { right: "the papers' rule", none: "without bias", ranges: "ranges (gates of a PRPN)" };
+const RULE_NAMES = { right: "the papers' rule", none: "without bias", ranges: "ranges (gates of a PRPN)" };
 const PUNCTUATION_NAMES = { drop: "leave out", attach: "attach", cue: "cue" };
 const PUNCTUATION_HELP = {
   attach:
@@ -30,7 +30,6 @@ const PUNCTUATION_HELP = {
   cue: "A mark raises the distance of the word after it. This is not the papers' protocol, which has no punctuation.",
 };
 const MAX_SENTENCES = 20,
-  MAX_WORDS = 120,
   MAX_CHARACTERS = 20_000;
 
 export async function sentenceView(site, fields, isCurrent) {
@@ -83,13 +82,14 @@ function form(site, own, fields, { model, layer, rule, punctuation }, examples) 
     lang: own.about.language,
   });
   area.value = fields.text;
-  const submit = () => goTo({ ...fields, text: area.value, tab: fields.tab });
+  const typed = () => area.value || " "; // without a text the address stands for the example
+  const submit = () => goTo({ ...fields, text: typed() });
   area.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
     event.preventDefault();
     submit();
   });
-  const change = (name) => (value) => goTo({ ...fields, text: area.value, [name]: value });
+  const change = (name) => (value) => goTo({ ...fields, text: typed(), [name]: value });
   const choices = [
     site.models.length > 1 &&
       choice(
@@ -103,6 +103,7 @@ function form(site, own, fields, { model, layer, rule, punctuation }, examples) 
             layer: "",
             text: area.value === examples.sentences[0].text ? "" : area.value,
           }),
+        { id: "model" },
       ),
     own.about.layers.length > 1 &&
       choice(
@@ -113,9 +114,13 @@ function form(site, own, fields, { model, layer, rule, punctuation }, examples) 
         ]),
         layer + 1,
         change("layer"),
+        { id: "layer" },
       ),
-    own.hasTrees && choice("Rule", Object.entries(RULE_NAMES), rule, change("rule")),
-    own.hasTrees && choice("Punctuation", Object.entries(PUNCTUATION_NAMES), punctuation, change("punctuation")),
+    own.hasTrees && choice("Rule", Object.entries(RULE_NAMES), rule, change("rule"), { id: "rule" }),
+    own.hasTrees &&
+      choice("Punctuation", Object.entries(PUNCTUATION_NAMES), punctuation, change("punctuation"), {
+        id: "punctuation",
+      }),
   ];
   const gallery = element(
     "details",
@@ -178,23 +183,20 @@ async function readText({ site, own, text, layer, rule, punctuation, fields, res
   const notes = [];
   if (text.length > MAX_CHARACTERS)
     throw new Error(`These are ${text.length} characters; at most ${MAX_CHARACTERS} are read at a time.`);
-  let { parts, numSplit } = partsOf(text, own.about.language ?? "en");
+  const { parts, numSplit } = partsOf(text, own.about.language ?? "en");
   if (!parts.length) throw new Error("There is no sentence yet: type one and parse it.");
-  if (numSplit) notes.push(`Split into ${parts.length} sentences.`);
-  if (parts.length > MAX_SENTENCES) {
-    notes.push(`The first ${MAX_SENTENCES} of ${parts.length} sentences are shown.`);
-    parts = parts.slice(0, MAX_SENTENCES);
+  const all = parts.map((part) => ({ part, words: encodePart(part, own.tokenizer) })),
+    withWords = all.filter(({ words }) => words.words.length),
+    encoded = withWords.slice(0, MAX_SENTENCES);
+  if (!encoded.length) throw new Error(`There is no word in “${parts[0].text.slice(0, 40)}”.`);
+  if (numSplit && withWords.length > 1) notes.push(`Split into ${withWords.length} sentences.`);
+  if (withWords.length < all.length) notes.push(`Left out: ${all.length - withWords.length} without a word.`);
+  if (withWords.length > MAX_SENTENCES) {
+    notes.push(`The first ${MAX_SENTENCES} of ${withWords.length} sentences are shown.`);
   }
-  const encoded = parts.map((part) => ({ part, words: encodePart(part, own.tokenizer) }));
   const unknown = shareUnknown({ isUnknown: encoded.flatMap(({ words }) => words.isUnknown) });
   const sections = [];
   for (const { part, words } of encoded) {
-    if (!words.words.length) throw new Error(`There is no word in “${part.text.slice(0, 40)}”.`);
-    if (words.words.length > MAX_WORDS) {
-      throw new Error(
-        `The sentence that begins with “${words.words.slice(0, 5).join(" ")}” has ${words.words.length} words; at most ${MAX_WORDS} can be parsed.`,
-      );
-    }
     const analysis = await analyze(words, own, punctuation);
     sections.push(
       section({

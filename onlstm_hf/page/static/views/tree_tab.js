@@ -3,7 +3,7 @@
 
 import { announce, button, element, save, table } from "../dom.js";
 import { END, onLeaves, total } from "../model/analysis.js";
-import { fileStem, shown, toBrackets, toForest, toQtree, toSquareBrackets, toTsv } from "../trees/exports.js";
+import { shown, toBrackets, toForest, toQtree, toSquareBrackets, toTsv } from "../trees/exports.js";
 import { score } from "../trees/scores.js";
 import { key, keysOf, leftBranching, rightBranching } from "../trees/spans.js";
 import { columnsOf, kindsAgainst, Picture } from "./figure.js";
@@ -44,7 +44,7 @@ export function treeTab(given) {
         },
         { "aria-pressed": "false" },
       ),
-    button("Full screen", () => fullScreen(parts, sentence, draw)),
+    document.fullscreenEnabled && button("Full screen", () => fullScreen(parts, sentence, draw)),
   );
   parts.append(say, box, tools);
   if (tree) {
@@ -262,5 +262,3 @@ async function fullScreen(parts, sentence, draw) {
   sentence.width = innerWidth - 48;
   draw();
 }
-
-export const stemOf = fileStem;
