@@ -72,7 +72,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def _run_subcommand(arguments: Sequence[str] | None) -> None:
-    options = build_parser().parse_args(arguments)
+    parser = build_parser()
+    options, late = parser.parse_known_args(arguments)
+    if late:  # argparse takes a list of arguments to end at the first option after it
+        name = getattr(options, "list_argument", None)
+        if name is None or any(argument.startswith("-") for argument in late):
+            parser.error(f"unrecognized arguments: {' '.join(late)}")
+        setattr(options, name, [*getattr(options, name), *late])
     # In the process of the installed command `import onlstm_hf` leaves this to be done here (see its `__init__`).
     import_module("onlstm_hf.registration")
     options.run(options)

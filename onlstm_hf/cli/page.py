@@ -37,6 +37,7 @@ def add_models(parser: argparse.ArgumentParser) -> None:
         metavar="CHECKPOINT",
         help="checkpoint folders or names on the Hub; the page opens with the first (default: see `onlstm-hf --help`)",
     )
+    parser.set_defaults(list_argument="models")
 
 
 def run(options: argparse.Namespace) -> None:

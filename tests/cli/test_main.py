@@ -109,3 +109,13 @@ def test_interruption_exits_with_130(monkeypatch, capsys, step):
     monkeypatch.setattr(step, interrupt)
     assert main(["parse", "text", "--model", "any"]) == 130
     assert capsys.readouterr().err == ""
+
+
+def test_checkpoints_may_stand_on_both_sides_of_an_option(checkpoint, tmp_path, capsys):
+    folder = str(tmp_path / "page")
+    assert main(["page", folder, "--precision", "float32", str(checkpoint)]) == 0
+    assert (tmp_path / "page" / "index.html").is_file()
+    for arguments in (["page", folder, "--precison", "float32"], ["compare", "a", "b", "--format", "tree", "c"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "unrecognized arguments" in capsys.readouterr().err
