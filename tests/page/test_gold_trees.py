@@ -99,6 +99,11 @@ def test_malformed_brackets_are_named(text, message):
     assert message in problem
 
 
+def test_no_ends_a_sentence_unless_a_number_follows():
+    assert parts("He said no. They left.") == ([("He said no.", False), ("They left.", False)], 1)
+    assert parts("See no. 5 of the list.") == ([("See no. 5 of the list.", False)], 0)
+
+
 def test_a_text_has_a_sentence_a_line_and_trees_over_several():
     text = "\n the cat sat \n\n(S (NP the cat)\n   (VP sat))\n(old) dogs\r\n(a b)\n"
     assert parts(text) == (

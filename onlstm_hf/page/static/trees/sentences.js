@@ -3,7 +3,8 @@
 import { looksLikeTree } from "./brackets.js";
 
 const ABBREVIATION =
-  /(^|\s|\()(mr|mrs|ms|dr|prof|sen|rep|gov|gen|st|jr|sr|inc|corp|co|ltd|vs|etc|no|jan|feb|aug|sept|oct|nov|dec|([a-z]\.)*[a-z])\.\s*$/i;
+  /(^|\s|\()(mr|mrs|ms|dr|prof|sen|rep|gov|gen|st|jr|sr|inc|corp|co|ltd|vs|etc|jan|feb|aug|sept|oct|nov|dec|([a-z]\.)*[a-z])\.\s*$/i;
+const NUMBER_FOLLOWS = /(^|\s|\()nos?\.\s*$/i; // “no. 5”, unlike “He said no. They left.”
 
 // The parts of a text: { text, isTree }. A tree in brackets may go over several lines; other lines are sentences, and
 // a line with several sentences is split. `split` says of how many lines that was done.
@@ -42,7 +43,9 @@ export function splitSentences(text, language) {
   if (!globalThis.Intl?.Segmenter) return [text];
   const sentences = [];
   for (const { segment } of new Intl.Segmenter(language, { granularity: "sentence" }).segment(text)) {
-    if (sentences.length && ABBREVIATION.test(sentences.at(-1))) sentences.push(sentences.pop() + segment);
+    const before = sentences.at(-1) ?? "";
+    const isWithin = ABBREVIATION.test(before) || (NUMBER_FOLLOWS.test(before) && /^\d/.test(segment));
+    if (isWithin) sentences.push(sentences.pop() + segment);
     else sentences.push(segment);
   }
   return sentences.map((sentence) => sentence.trim()).filter(Boolean);
