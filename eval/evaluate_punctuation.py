@@ -7,7 +7,7 @@
 Models come as checkpoints, or as the files of trees that training runs leave. They read the words alone, as always;
 leaves of the treebank with tags of punctuation say where marks stood. A mark raises the distance of the next word by
 so many standard deviations of the sentence's distances (`raise_at_marks`). A strength of 0 is the papers' protocol.
-The F1 of several files is the mean of theirs.
+The F1 of several files is the mean of theirs. Marks help right branching as well: its row is the last.
 """
 
 import argparse
@@ -42,6 +42,7 @@ from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option
 
+BASELINE = "right branching"
 RULES = {"right": "papers' rule", "none": "unbiased"}
 PROTOCOL = "sentence F1 as in the papers; with a cue it is not the papers' protocol, which has no punctuation"
 
@@ -82,7 +83,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 def evaluate_punctuation(options: argparse.Namespace) -> dict:
     """Scores the trees of every model, rule and strength, prints the table and returns the results."""
-    rows, share, treebank = [], 0.0, " ".join(options.treebank)
+    rows, treebank = [], " ".join(options.treebank)
     for name in options.models:
         if name.endswith(".xz"):
             stored = read_tree_file(name)
@@ -97,12 +98,10 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
             files = read_with_marks(options.treebank, model.config.treebank_preprocessing)
             trees = model.parse([list(tree.words) for gold, _ in files for tree in gold], tokenizer)
             distances = [tree.distances for tree in trees]
-        share = mean(any(row[1:]) for _, marks in files for row in marks)
-        scores: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
-        rounds = product(RULES, options.strengths)
-        for rule, strength in progress_bar(rounds, total=len(RULES) * len(options.strengths), unit="table cell"):
-            scores[rule][f"{strength:g}"] = f1_with_cue(files, distances, rule, strength)
-        rows.append({"model": name, "sentence_f1": scores})
+        rows.append(scored(name, files, distances, options.strengths))
+    share = mean(any(row[1:]) for _, marks in files for row in marks)
+    falling = [range(len(tree.words), 0, -1) for gold, _ in files for tree in gold]
+    rows.append(scored(BASELINE, files, falling, options.strengths))
 
     header = ["model", "rule", *(f"k = {strength:g}" if strength else "no marks" for strength in options.strengths)]
     lines = [
@@ -121,6 +120,18 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
         "protocol": PROTOCOL,
         "models": rows,
     }
+
+
+def scored(
+    name: str, files: Sequence[MarkedTrees], distances: Sequence[Sequence[float]], strengths: Sequence[float]
+) -> dict:
+    """The row of a model in the results: F1 by rule and strength."""
+    scores: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
+    for rule, strength in progress_bar(
+        product(RULES, strengths), total=len(RULES) * len(strengths), unit="table cell"
+    ):
+        scores[rule][f"{strength:g}"] = f1_with_cue(files, distances, rule, strength)
+    return {"model": name, "sentence_f1": scores}
 
 
 def f1_with_cue(

@@ -410,7 +410,8 @@ def punctuation(files: Results) -> Table:
                 for rule in ("right", "none")
                 for strength in results["strengths"]
             ]
-            rows.append([_treebank_name(results), f"{kind} ({len(scores)})", *cells, name])
+            number = "" if kind == "right branching" else f" ({len(scores)})"
+            rows.append([_treebank_name(results), kind + number, *cells, name])
     return ["treebank", "model (runs)", "no marks", "cue", "no marks, unbiased", "cue, unbiased", "file"], rows
 
 
