@@ -29,7 +29,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
-from onlstm_hf.text.word_alignment import encode_sentence, mark_offsets, word_offsets
+from onlstm_hf.text.word_alignment import encode_sentence, word_offsets, words_after_marks
 from onlstm_hf.trees.averaging import TIES, average_trees
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.punctuation import raise_at_marks
@@ -195,7 +195,7 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
 
 def with_cue(stored: SentenceDistances, lines: Sequence[str], tokenizer: PreTrainedTokenizerBase) -> SentenceDistances:
     """The distances raised where a mark stands before a word, as `parse(..., punctuation="cue")` does."""
-    marked = [list(map(bool, mark_offsets(line, word_offsets(tokenizer, line))[:-1])) for line in lines]
+    marked = [words_after_marks(line, word_offsets(tokenizer, line)) for line in lines]
     by_layer = {layer: list(map(raise_at_marks, rows, marked)) for layer, rows in stored.by_layer.items()}
     return replace(stored, by_layer=by_layer)
 

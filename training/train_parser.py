@@ -83,8 +83,9 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     if len(recipes) < len(options.voters):
         raise ValueError("two of the voters' recipes have the same name")
     first = parse_recipe([options.voters[0], *text_options(options), *arguments])
-    for name in (*options.voters[1:], options.student):
-        recipe = parse_recipe([name, *text_options(options), *arguments])  # at last the student's
+    for name in options.voters[1:]:
+        parse_recipe([name, *text_options(options), *arguments])
+    own_recipe = parse_recipe([options.student, *text_options(options), *arguments])
     if options.grammar is not None:
         parse_grammar_recipe([options.grammar, "--train_files", *options.train_files])
     voters = {name: train_voters(name, recipe, options, arguments) for name, recipe in recipes.items()}
@@ -95,7 +96,7 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     averaged = average(files, starts[0], options)
     student = [options.student, "--target_trees", averaged, *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)
-    epochs = student_epochs(recipe, read_results(starts[0].parent), options.student_updates)
+    epochs = student_epochs(own_recipe, read_results(starts[0].parent), options.student_updates)
     student += [*chosen.options(), "--num_epochs", epochs]
     for seed, start in zip(options.seeds, starts, strict=True):
         folder = options.output_dir / "parser" / f"seed_{seed}"

@@ -132,12 +132,8 @@ def run(options: argparse.Namespace) -> None:
     from ..corpus.parse_documents import ParseOptions
     from ..corpus.readers import DatasetReader
     from ..corpus.run import parse_corpus
-    from ..text.sentence_splitting import sentence_splitter
     from ..utils.checkpoints import default_model
 
-    language = splitting_language(options)
-    if language is not None:
-        sentence_splitter(language)  # refuses what is no code before a table is begun
     logger.disable("datatrove")  # of this process; each task has a log
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
@@ -155,7 +151,7 @@ def run(options: argparse.Namespace) -> None:
         options.output,
         options.model or default_model(),
         ParseOptions(
-            language=language,
+            language=splitting_language(options),
             **{name: getattr(options, name) for name in ParseOptions._fields if name != "language"},
         ),
         files=files,

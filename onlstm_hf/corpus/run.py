@@ -8,6 +8,7 @@ from datatrove.io import DataFolder, get_datafolder
 from datatrove.pipeline.base import PipelineStep
 
 from ..parsing.precision import parsing_dtype
+from ..text.sentence_splitting import sentence_splitter
 from ..utils.checkpoints import checkpoint_hash, load_checkpoint
 from .executors import Engine
 from .inputs import CorpusFiles
@@ -65,7 +66,10 @@ def parse_corpus(
     loaded, tokenizer = load_checkpoint(model, trust_remote_code=trust_remote_code)
     if not getattr(loaded, "induces_trees", False):
         raise ValueError(f'{model} induces no trees: a corpus needs a model that does, such as an "onlstm"')
-    loaded.name_layers(options.layer, range(loaded.config.num_hidden_layers))  # refuses one that is not there
+    # These refuse a layer and a language that are not there, before anything is written.
+    loaded.name_layers(options.layer, range(loaded.config.num_hidden_layers))
+    if options.language is not None:
+        sentence_splitter(options.language)
     settings = {
         "corpus": corpus,
         "model": checkpoint_hash(loaded, tokenizer),

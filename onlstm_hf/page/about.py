@@ -8,6 +8,8 @@ import yaml
 from huggingface_hub import ModelCard
 from transformers import PreTrainedModel
 
+from ..text.sentence_splitting import LANGUAGE_CODE
+
 KINDS = {"onlstm": "ON-LSTM", "prpn": "PRPN"}
 CELLS = {"lstm": "LSTM", "gru": "GRU", "rnn": "simple recurrent network"}
 
@@ -57,8 +59,7 @@ def _language(card: ModelCard) -> str | None:
     """The first language of the card, if it is a code that browsers know; "multilingual" is none."""
     language = card.data.language
     first = language[0] if isinstance(language, list) and language else language
-    is_code = isinstance(first, str) and re.fullmatch("[a-z]{2,3}(-[A-Z][a-z]{3})?(-[A-Z]{2})?", first)
-    return first if is_code else None
+    return first if isinstance(first, str) and LANGUAGE_CODE.fullmatch(first) else None
 
 
 def _training(text: str, model: PreTrainedModel) -> list[str]:

@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils.logging import get_logger
 
-from ..text.word_alignment import encode_sentence, mark_offsets, unknown_words
+from ..text.word_alignment import encode_sentence, mark_offsets, unknown_words, words_after_marks
 from ..trees.distances import tree_from_distances
 from ..trees.induced_tree import InducedTree
 from ..trees.punctuation import attach_marks, raise_at_marks
@@ -61,17 +61,17 @@ def build_tree(
     sentence: SentenceUnits, distances: list[float], branching_bias: str = "right", punctuation: str = "drop"
 ) -> InducedTree:
     """The tree of a sentence with the distances of its units; see `parse`."""
-    has_marks = punctuation != "drop" and sentence.offsets is not None
-    marks = mark_offsets(sentence.text, sentence.offsets) if has_marks else None
-    if marks and punctuation == "cue":
-        distances = raise_at_marks(distances, list(map(bool, marks[:-1])))
+    if punctuation == "cue" and sentence.offsets is not None:
+        distances = raise_at_marks(distances, words_after_marks(sentence.text, sentence.offsets))
     tree = tree_from_distances(distances, sentence.units, branching_bias)
     tree = replace(
         tree,
         offsets=None if sentence.offsets is None else tuple(sentence.offsets),
         unknown=None if sentence.unknown is None else tuple(sentence.unknown),
     )
-    return attach_marks(tree, sentence.text, marks) if marks and punctuation == "attach" else tree
+    if punctuation == "attach" and sentence.offsets is not None:
+        return attach_marks(tree, sentence.text, mark_offsets(sentence.text, sentence.offsets))
+    return tree
 
 
 def first_of_each_unit(values: Sequence[T], unit_of_token: Sequence[int]) -> list[T]:

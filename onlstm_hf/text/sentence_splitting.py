@@ -3,6 +3,9 @@
 import re
 from collections.abc import Callable
 
+# A language, and perhaps its script and its region: "de", "zh-Hant", "pt-BR", "es-419".
+LANGUAGE_CODE = re.compile("[a-z]{2,3}(-[A-Za-z]{4})?(-([A-Za-z]{2}|[0-9]{3}))?")
+
 
 def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, int]]]:
     """A function from a text to the `(start, end)` of each of its sentences, by the rules of the library sentencex.
@@ -16,7 +19,7 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, i
         ImportError: if sentencex is not installed.
         ValueError: if the language is no code, such as "German", for which sentencex silently takes English.
     """
-    if not re.fullmatch("[a-z]{2,3}(-[A-Za-z-]+)?", language):
+    if not LANGUAGE_CODE.fullmatch(language):
         raise ValueError(f'language must be a code such as "en" or "de", not {language!r}')
     try:
         from sentencex import get_sentence_boundaries

@@ -130,6 +130,11 @@ def mark_offsets(text: str, offsets: Sequence[tuple[int, int]]) -> list[list[tup
     return marks
 
 
+def words_after_marks(text: str, offsets: Sequence[tuple[int, int]]) -> list[bool]:
+    """For each word of a text whether marks stand between it and the word before; `offsets` are those of its words."""
+    return [bool(marks) for marks in mark_offsets(text, offsets)[:-1]]
+
+
 def unknown_words(
     tokenizer: PreTrainedTokenizerBase | None, input_ids: Sequence[int], word_indices: Sequence[int]
 ) -> list[bool]:
