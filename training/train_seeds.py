@@ -47,7 +47,8 @@ class SeedRun:
             return None
         # The run that was asked for may differ in fields on which nothing depends.
         decisive = (self.recipe.fields("fixed") | self.recipe.fields("recorded")).keys() - {"seed"}
-        wanted, found = self.recipe.fields(), results.get("recipe", {})
+        # An earlier version did not know all fields.
+        wanted, found = self.recipe.fields(), self.recipe.defaults() | results.get("recipe", {})
         return results if all(found.get(name) == wanted[name] for name in decisive) else None
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:

@@ -235,9 +235,12 @@ def test_a_compressed_set_that_ends_too_early_is_refused(tmp_path):
         load_marvin_linzen(str(tmp_path))
 
 
-def test_bad_pairs_of_blimp_are_refused(tmp_path):
-    (tmp_path / "wh_island.jsonl").write_text(json.dumps(BLIMP), encoding="utf-8")
-    with pytest.raises(ValueError, match="wh_island.jsonl: line 1 lacks sentence_good, sentence_bad"):
+@pytest.mark.parametrize(
+    ("content", "problem"), [(BLIMP, "lacks sentence_good, sentence_bad"), (["a", "b"], "is no JSON object")]
+)
+def test_bad_pairs_of_blimp_are_refused(tmp_path, content, problem):
+    (tmp_path / "wh_island.jsonl").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(ValueError, match=f"wh_island.jsonl: line 1 {problem}"):
         load_blimp(str(tmp_path))
 
 

@@ -140,7 +140,8 @@ def test_a_run_that_ended_with_an_epoch_does_not_validate_twice_there():
     straight = run(train_lm, *epochs, "--max_steps", "99", "--output_dir", "straight")
     end_of_epoch = str(straight["updates"] // 2)
     for max_steps in (end_of_epoch, "99"):
-        run(train_lm, *epochs, "--max_steps", max_steps, "--output_dir", "halves", "--resume")
+        results = run(train_lm, *epochs, "--max_steps", max_steps, "--output_dir", "halves", "--resume")
+        assert results["epochs"] == (1 if max_steps == end_of_epoch else 2)
     steps = {
         name: [
             json.loads(line)["step"]

@@ -358,7 +358,7 @@ def test_the_seed_decides_the_weights(project):
     assert not torch.equal(weights_of("a")["lm_head.bias"], weights_of("c")["lm_head.bias"])
 
 
-def test_another_language_is_trained_and_scored_by_its_own_tags_which_the_checkpoint_remembers(project):
+def test_another_language_is_trained_and_scored_by_its_own_tags_which_the_checkpoint_remembers(project, caplog):
     """Punctuation is left out of text and trees, and sentences of nothing else do not count."""
     Path("train.txt").write_text("O Gato , que dorme .\nA Ana vê 12 gatos !\n" * 20)
     Path("valid.txt").write_text("O Gato dorme .\n. . .\n")
@@ -375,8 +375,9 @@ def test_another_language_is_trained_and_scored_by_its_own_tags_which_the_checkp
     assert ("." in tokenizer.get_vocab(), "gato" in tokenizer.get_vocab()) == (False, True)
     assert model.parse("O Gato, que dorme.", tokenizer).words == ("O", "Gato,", "que", "dorme.")
 
-    finetuned = train("finetuned", *ADAMW, "--init_from", "run/best", "--gold_trees", "gold.mrg")
+    finetuned = train("finetuned", *ADAMW, "--init_from", "run/best", "--gold_trees", "gold.mrg", "--min_count", "2")
     assert finetuned["parsing"]["num_sentences"] == 1
+    assert "min_count of the recipe change nothing" in caplog.text
     dropped = ["--dropped_tags", "PUNCT", "n"]
     train("other", *ADAMW, *options, "--gold_trees", "gold.mrg", *dropped)
     remembered = AutoModelForCausalLM.from_pretrained("other/best").config.treebank_preprocessing

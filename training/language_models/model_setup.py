@@ -14,6 +14,7 @@ from transformers import (
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
+from transformers.utils import logging
 
 import onlstm_hf
 from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
@@ -24,6 +25,13 @@ from training.language_models.text_batches import load_texts
 from training.loop.checkpointing import reported_damage
 from training.loop.model_setup import changed_config, trained_class
 from training.loop.optimization import all_finite
+
+# How a tokenizer is built; they say nothing where there is one.
+BUILT_TOKENIZER_FIELDS = (
+    "vocab_size", "min_count", "lowercase", "digits_to_n", "drop_punctuation", "split", "subwords"
+)  # fmt: skip
+
+logger = logging.get_logger(__name__)
 
 
 def check_model_arguments(arguments: ModelArguments) -> None:
@@ -47,6 +55,9 @@ def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTok
             tokenizer = AutoTokenizer.from_pretrained(name)
         if tokenizer.eos_token_id is None:
             raise ValueError(f"the tokenizer {name} has no eos_token, which must end every line of the text")
+        unheard = [field for field in BUILT_TOKENIZER_FIELDS if getattr(data, field) != getattr(DataArguments, field)]
+        if unheard:
+            logger.warning(f"the tokenizer {name} is used as it is: {', '.join(unheard)} of the recipe change nothing")
         return tokenizer
     options = {
         "min_count": data.min_count,

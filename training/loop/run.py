@@ -197,7 +197,7 @@ class TrainingRun:
                     self.validate()
                 elif run.save_every_steps and progress.step % run.save_every_steps == 0:
                     self._save(self.last)
-                if self._is_done():
+                if self._is_done() and progress.batch != self.batches.num_batches(progress.epoch):
                     break
             else:
                 progress.epoch, progress.batch = progress.epoch + 1, 0
