@@ -361,6 +361,17 @@ def test_the_arrow_keys_follow_the_picture_of_a_sentence_from_right_to_left(brow
     assert "“ישן”" in browser.find(".said")[0].text
 
 
+def test_a_sentence_from_right_to_left_begins_at_the_right_edge_of_a_narrow_window(browser):
+    browser.resize(360, 800, mobile=True)
+    browser.open(text="הכלב הזקן ישן שם כל היום וגם בלילה הוא ישן שם")
+    inside = """const box = document.querySelector(".figure-box").getBoundingClientRect();
+        const word = document.querySelector('.word[data-index="0"]').getBoundingClientRect();
+        const overflows = document.querySelector(".figure").getBoundingClientRect().width > box.width;
+        return overflows && word.left >= box.left && word.right <= box.right;"""
+    assert browser.run(inside)
+    browser.picture("right-to-left-360")
+
+
 def test_marks_are_leaves_or_a_cue_and_the_address_keeps_the_choice(browser, project_root):
     text = 'While the company was buying, the bank (based in New York) raised its "final" offer.'
     model, tokenizer = load_checkpoint(str(project_root / "model_cards" / MODELS[0]))
@@ -405,7 +416,7 @@ def test_marks_are_leaves_or_a_cue_and_the_address_keeps_the_choice(browser, pro
 
 def test_the_splits_are_played_step_by_step_in_each_rule(browser):
     browser.open(text="the company said it expects to report a loss", tab="play")
-    for rule in ("the papers' rule", "the rule without bias", "the rule of ranges"):
+    for rule in ("papers' rule", "unbiased rule", "ranges of a PRPN's gates"):
         browser.button(rule).click()
         assert "No split yet" in browser.text(".said")
         hidden = [len(browser.driver.find_elements(By.CSS_SELECTOR, ".node.later"))]
@@ -497,6 +508,7 @@ def test_pairs_are_scored_in_total_and_at_the_place_that_matters_for_all_models(
     assert browser.button("ever").get_attribute("aria-pressed") == "true"
     browser.button("where they differ").click()
     browser.wait(lambda: "“no” or “the”" in browser.text(".verdict"))
+    browser.wait(lambda: browser.driver.switch_to.active_element.text == "where they differ")
     browser.picture("pairs")
     browser.open(view="pairs")
     assert len(browser.find(".examples a")) >= 8
@@ -527,6 +539,13 @@ def test_a_class_brackets_saves_and_compares(browser, tmp_path):
     assert "bad.json: this is no file" in browser.text("#agreement [role=alert]")
     assert "2 files: Ada, Bob." in browser.text("#agreement")
     browser.picture("class")
+    drawn = browser.find(".editor .chip")[0].text
+    browser.open(view="class", sentences=f"{GOLD}\nstocks fell sharply")
+    browser.wait(lambda: browser.find(".editor .chip"))
+    assert browser.find(".editor .chip")[0].text == drawn
+    browser.open(view="class", sentences="the old man sold the house")
+    browser.wait(lambda: browser.find(".picks button"))
+    assert not browser.find(".editor .chip")
     assert browser.errors() == []
 
 

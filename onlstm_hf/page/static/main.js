@@ -43,6 +43,7 @@ async function render({ isResized = false } = {}) {
     if (focused === "text") restore(document.getElementById("text"));
     document.title = `${title} · Trees that a language model found`;
     await show();
+    if (isCurrent() && document.activeElement === document.body) document.getElementById(focused)?.focus();
   } catch (error) {
     if (isCurrent()) place.replaceChildren(message(`The page could not be loaded: ${error.message}.`));
   }

@@ -8,8 +8,10 @@ import { sortSpans } from "./spans.js";
 // Splits a sentence at its largest distance, and each part in the same way. Of equal distances the first one counts
 // as the largest, with "ranges" the last one.
 //   "right"   the papers' rule: [words before i, [word i, words after i]]
-//   "none"    without a bias: [words before i, words from i]; the distance of the first word is not used
+//   "none"    unbiased: [words before i, words from i]; the distance of the first word is not used
 //   "ranges"  that of the gates of a PRPN at infinite temperature
+export const RULE_NAMES = { right: "papers' rule", none: "unbiased rule", ranges: "ranges of a PRPN's gates" };
+
 export function treeFromDistances(distances, words, rule) {
   return { words, distances, spans: sortSpans(constituents(distances, rule)) };
 }

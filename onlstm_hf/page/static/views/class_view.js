@@ -60,7 +60,7 @@ export async function classView(site, fields) {
 }
 
 function exercise(parts) {
-  const trees = parts.map(({ words }) => ({ words, spans: [] }));
+  const trees = remembered(parts);
   let current = 0;
   const place = element("div", {}),
     progress = element("p", { class: "note" });
@@ -72,6 +72,7 @@ function exercise(parts) {
     place.replaceChildren(
       bracketEditor(words, spans, (place.clientWidth || 600) - 2, (tree) => {
         trees[current] = tree;
+        remember(trees);
         progress.textContent = `Sentence ${current + 1} of ${trees.length}; ${trees.filter(hasInner).length} have brackets.`;
       }),
     );
@@ -102,6 +103,28 @@ function exercise(parts) {
   );
   requestAnimationFrame(() => show(0));
   return section;
+}
+
+// What was drawn stays in this tab when the page is loaded again, for the sentences of one exercise.
+const DRAWN = "onlstm_hf class";
+
+function remember(trees) {
+  try {
+    sessionStorage.setItem(DRAWN, writeAnswers("", trees));
+  } catch {
+    // A browser may forbid it; the student can still save a file.
+  }
+}
+
+function remembered(parts) {
+  const empty = parts.map(({ words }) => ({ words, spans: [] }));
+  try {
+    const { trees } = readAnswers(sessionStorage.getItem(DRAWN) ?? "");
+    const textOf = (list) => JSON.stringify(list.map(({ words }) => words));
+    return textOf(trees) === textOf(empty) ? trees : empty;
+  } catch {
+    return empty;
+  }
 }
 
 function comparison(parts, own) {

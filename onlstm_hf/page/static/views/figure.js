@@ -29,10 +29,11 @@ export function columnsOf(words, width, { spacing = 1, left = 0 } = {}) {
   const edges = [MARGIN + left];
   for (const word of shown) edges.push(edges.at(-1) + Math.max(textWidth(word, size), size) + gap);
   const total = Math.max(edges.at(-1) + MARGIN, 200);
-  const mirrored = isRightToLeft(words);
-  const flip = (x) => (mirrored ? edges[0] + edges.at(-1) - x : x);
+  const isMirrored = isRightToLeft(words);
+  const flip = (x) => (isMirrored ? edges[0] + edges.at(-1) - x : x);
   return {
     words: shown,
+    isMirrored,
     size,
     gap,
     width: total,
@@ -57,7 +58,7 @@ export class Picture {
   constructor(columns, label) {
     this.columns = columns;
     this.bottom = MARGIN;
-    this.root = shape("svg", { class: "figure", role: "img", "aria-label": label, "font-family": FAMILY });
+    this.root = shape("svg", { class: `figure ${columns.isMirrored ? "mirrored" : ""}`, role: "img", "aria-label": label, "font-family": FAMILY });
   }
 
   add(...children) {
@@ -69,8 +70,10 @@ export class Picture {
   }
 
   caption(text) {
+    const { isMirrored, left, right } = this.columns;
     this.bottom += 18;
-    this.text(text, this.columns.left, this.bottom, { "font-size": 16, class: "caption" });
+    const side = isMirrored ? { x: right, class: "caption end" } : { class: "caption" };
+    this.text(text, left, this.bottom, { "font-size": 16, ...side });
     this.bottom += 10;
   }
 

@@ -1,7 +1,7 @@
 // Minimal pairs: which of two sentences the models find more probable, as a whole and at the place that matters.
 
 import { addressOf, goTo } from "../address.js";
-import { button, element, message, table } from "../dom.js";
+import { button, element, message, table, visible } from "../dom.js";
 import { examplesFor } from "../examples.js";
 import { analyze, encodePart, END, total } from "../model/analysis.js";
 import { checkpoint, describe } from "../model/checkpoints.js";
@@ -172,13 +172,13 @@ function shown(readings, pair, fields, width) {
       button(
         "where they differ",
         () => goTo({ view: "pairs", model: fields.model, first: pair.first, second: pair.second }),
-        { "aria-pressed": !pair.at },
+        { id: "place", "aria-pressed": !pair.at },
       ),
       [...new Set(items)].map((word) =>
         button(
           word,
           () => goTo({ view: "pairs", model: fields.model, first: pair.first, second: pair.second, at: word }),
-          { "aria-pressed": pair.at === word },
+          { id: `place-${word}`, "aria-pressed": pair.at === word },
         ),
       ),
     ),
@@ -240,7 +240,7 @@ function draw({ columns, name }, pair, width) {
   for (const side of ["first", "second"]) {
     picture.caption(side === "first" ? "grammatical" : "ungrammatical");
     const words = columns.map((column) => column[side]);
-    layout.words = words.map((word) => word?.word ?? "·");
+    layout.words = words.map((word) => visible(word?.word ?? "·"));
     picture.words({
       isUnknown: words.map((word) => word?.isUnknown),
       surprisals: words.map((word) => word?.surprisal ?? 0),

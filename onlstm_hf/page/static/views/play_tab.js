@@ -2,12 +2,11 @@
 
 import { button, element, shape } from "../dom.js";
 import { shown, toBrackets } from "../trees/exports.js";
-import { splitsOf, treeFromDistances } from "../trees/distances.js";
+import { RULE_NAMES, splitsOf, treeFromDistances } from "../trees/distances.js";
 import { key } from "../trees/spans.js";
 import { columnsOf, Picture } from "./figure.js";
 
 const MILLISECONDS_A_STEP = 1600;
-const NAMES = { right: "the papers' rule", none: "the rule without bias", ranges: "the rule of ranges" };
 
 export function playTab(sentence) {
   if (!sentence.tree)
@@ -39,7 +38,7 @@ export function playTab(sentence) {
   const rules = element(
     "div",
     { class: "tools", role: "group", "aria-label": "Rule" },
-    Object.entries(NAMES).map(([name, text]) => button(text, () => choose(name), { "data-rule": name })),
+    Object.entries(RULE_NAMES).map(([name, text]) => button(text, () => choose(name), { "data-rule": name })),
   );
 
   const choose = (name) => {

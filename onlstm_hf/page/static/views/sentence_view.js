@@ -5,6 +5,7 @@ import { announce, button, choice, element, message } from "../dom.js";
 import { examplesFor } from "../examples.js";
 import { analyze, encodePart, shareUnknown, treeOfLayer } from "../model/analysis.js";
 import { checkpoint } from "../model/checkpoints.js";
+import { RULE_NAMES } from "../trees/distances.js";
 import { fileStem } from "../trees/exports.js";
 import { partsOf } from "../trees/sentences.js";
 import { correctTab } from "./correct_tab.js";
@@ -22,7 +23,6 @@ const TABS = {
   learners: ["Learners", learnersTab],
   correct: ["Correct it", correctTab],
 };
-const RULE_NAMES = { right: "the papers' rule", none: "without bias", ranges: "ranges (gates of a PRPN)" };
 const PUNCTUATION_NAMES = { drop: "leave out", attach: "attach", cue: "cue" };
 const PUNCTUATION_HELP = {
   attach:
@@ -251,7 +251,7 @@ function section({ site, own, part, analysis, layer, rule, punctuation, fields, 
     title,
     stem: fileStem(title),
     caption: tree
-      ? `${own.name}${layerName}, ${rule === "right" ? "the papers' rule" : rule === "none" ? "rule without bias" : "rule of ranges"}` +
+      ? `${own.name}${layerName}, ${RULE_NAMES[rule]}` +
         (punctuation === "cue" ? ", punctuation as a cue" : "")
       : own.name,
   };
