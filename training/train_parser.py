@@ -9,15 +9,16 @@ The stages are scripts of this folder, and each leaves its files in the output f
     onlstm_ptb_small/seed_1111, ...   train_seeds.py: the voters, each recipe with each seed
     voters/                           the trees that they and the grammars find in the training text
     grammar/seed_1111, ...            train_grammar.py: grammars that listen to these votes
-    averaged/                         average_trees.py: the average of all, in which each recipe counts the same
+    averaged/                         average_trees.py: the average of all, in which each recipe counts the same, and
+                                      the grammars as much as the recipes that they have listened to
     trials/, choice.json              train_lm.py: a few updates with each weight and temperature of the splitting loss
     parser/seed_1111, ...             train_lm.py: the student, which starts from the voters of the first recipe
 
 Voters and grammars take the marks between the words of the training text as cues to where constituents end, unless
 `--punctuation drop` is given; the student reads words alone. Gold trees are scored and never choose anything. Weight
 and temperature are those with the best agreement with held-out averaged trees, among those whose validation perplexity
-is at most `--max_perplexity_loss` above that of the start. The same command continues after any interruption. Options
-that are not listed here are passed on to train_lm.py.
+is at most `--max_perplexity_loss` above that of as many updates without trees. The same command continues after any
+interruption. Options that are not listed here are passed on to train_lm.py.
 """
 
 import argparse
@@ -43,6 +44,7 @@ from training.language_models.recipe import DataArguments, LanguageModelRecipe, 
 from training.train_seeds import results_table
 
 FOLDER = Path(__file__).resolve().parent
+GRAMMAR = "grammar"
 # Fields of a recipe that say how gold trees are read; a grammar takes them from the voters.
 TREEBANK_FIELDS = [
     "treebank_preset",
@@ -92,7 +94,7 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     files = {name: trees_of_text(folders, options) for name, folders in voters.items()}
     starts = next(iter(voters.values()))
     if options.grammar is not None:
-        files["grammar"] = train_grammars(files, starts[0], first.data, options)
+        files[GRAMMAR] = train_grammars(files, starts[0], first.data, options)
     averaged = average(files, starts[0], options)
     student = [options.student, "--target_trees", averaged, *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)
@@ -177,11 +179,14 @@ def train_grammars(
 def average(files: dict[str, list[Path]], tokenizer: Path, options: argparse.Namespace) -> Path:
     """The file of the averaged trees; `tokenizer` is the checkpoint that finds their words in the text."""
     folder = options.output_dir / "averaged"
-    path, names = folder / average_trees.AVERAGED, [str(path) for own in files.values() for path in own]
-    weighted = [f"{path}={1 / len(own):g}" for own in files.values() for path in own]
+    path = folder / average_trees.AVERAGED
+    weights = dict.fromkeys(files, 1) | ({GRAMMAR: len(files) - 1} if GRAMMAR in files else {})
+    weighted = [f"{path}={weights[name] / len(own):g}" for name, own in files.items() for path in own]
     if path.exists():
         members = read_tree_file(path).model.get("averaged", [])
-        if Counter(member["model"] for member in members) == Counter(map(portable, names)):
+        if Counter(f"{member['model']}={member['weight']:g}" for member in members) == Counter(
+            map(portable, weighted)
+        ):
             return path
     text = ["--files", *options.train_files, "--tokenizer", tokenizer]
     run_stage("average_trees.py", *weighted, *text, "--output-dir", folder)
@@ -191,17 +196,19 @@ def average(files: dict[str, list[Path]], tokenizer: Path, options: argparse.Nam
 def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> SplittingLoss:
     """Tries each weight and temperature: the best agreement of those that keep the perplexity; of none, the lowest.
 
-    `student` is the recipe and options of its training, and `start` the checkpoint that it starts from.
+    `student` is the recipe and options of its training, and `start` the checkpoint that it starts from. A few updates
+    raise the perplexity even without trees, so that those of weight 0 say what is kept.
     """
-    trials = []
-    for loss in starmap(SplittingLoss, product(options.weights, options.temperatures)):
-        folder = (
-            options.output_dir / "trials" / f"weight_{loss.tree_loss_weight:g}_temperature_{loss.tree_temperature:g}"
-        )
+
+    def tried(loss: SplittingLoss) -> Trial:
+        name = f"weight_{loss.tree_loss_weight:g}_temperature_{loss.tree_temperature:g}"
         few = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
-        results = train_student(folder, start, [*student, *loss.options(), *few])
-        trials.append(Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"]))
-    limit = (1 + options.max_perplexity_loss) * read_results(start.parent)["validation_perplexity"]
+        results = train_student(options.output_dir / "trials" / name, start, [*student, *loss.options(), *few])
+        return Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"])
+
+    without_trees = tried(SplittingLoss(0, options.temperatures[0]))
+    trials = [tried(loss) for loss in starmap(SplittingLoss, product(options.weights, options.temperatures))]
+    limit = (1 + options.max_perplexity_loss) * without_trees.perplexity
     fitting = [trial for trial in trials if trial.perplexity <= limit]
     if fitting:
         chosen = max(fitting, key=lambda trial: trial.agreement)
@@ -212,8 +219,10 @@ def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> 
             f"{' '.join(trial.loss.options())}: validation perplexity {trial.perplexity:.2f} (at most {limit:.2f}), "
             f"agreement {trial.agreement:.1f}{', chosen' if trial is chosen else ''}"
         )
-    tried = [trial.loss._asdict() | {"perplexity": trial.perplexity, "agreement": trial.agreement} for trial in trials]
-    choice = {"chosen": chosen.loss._asdict(), "largest_perplexity": limit, "trials": tried}
+    figures = [
+        trial.loss._asdict() | {"perplexity": trial.perplexity, "agreement": trial.agreement} for trial in trials
+    ]
+    choice = {"chosen": chosen.loss._asdict(), "largest_perplexity": limit, "trials": figures}
     write_json(options.output_dir / "choice.json", choice)
     return chosen.loss
 
