@@ -81,7 +81,8 @@ def test_a_checkpoint_is_one_safetensors_file_with_tied_weights_once(kind, model
     tensors = load_file(tmp_path / "model.safetensors")
     assert set(tensors) == set(model.state_dict()) - {"lm_head.weight"}
 
-    loaded = kind.causal_class.from_pretrained(tmp_path)
+    loaded, report = kind.causal_class.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(report.values())
     assert loaded.lm_head.weight is loaded.model.embeddings.weight
     assert not loaded.training
 
@@ -158,6 +159,8 @@ def test_a_resized_vocabulary_is_saved_and_loaded(make_model, ids, tmp_path, tie
     assert model.lm_head.weight.shape[0] == model.lm_head.bias.shape[0] == size
     kept = min(size, before.shape[-1])
     torch.testing.assert_close(logits_of(model, ids.clamp(max=5))[..., :kept], before[..., :kept])
+    model(ids.clamp(max=5), labels=ids.clamp(max=5)).loss.backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
 
     model.save_pretrained(tmp_path)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)

@@ -3,7 +3,17 @@
 import pytest
 import torch
 
-from tests.helpers.tiny_models import VOCAB_SIZE, random_rows
+from tests.helpers.tiny_models import KINDS, VOCAB_SIZE, Kind, random_rows
+
+
+@pytest.fixture(params=list(KINDS))
+def kind(request) -> Kind:
+    return KINDS[request.param]
+
+
+@pytest.fixture
+def model(kind):
+    return kind.make()
 
 
 @pytest.fixture

@@ -3,17 +3,9 @@
 import pytest
 import torch
 
-from tests.helpers.tiny_models import AWD_LSTMS, SIDES, VOCAB_SIZE, Kind, pad
+from tests.helpers.tiny_models import AWD_LSTMS, SIDES, VOCAB_SIZE, pad
 
-
-@pytest.fixture(params=list(AWD_LSTMS))
-def kind(request) -> Kind:
-    return AWD_LSTMS[request.param]
-
-
-@pytest.fixture
-def model(kind):
-    return kind.make()
+pytestmark = pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
 
 
 @SIDES

@@ -27,9 +27,3 @@ def test_the_defaults_are_those_of_the_papers_language_model():
     assert (config.embedding_size, config.hidden_size, config.num_hidden_layers) == (800, 1200, 2)
     assert (config.num_slots, config.lookback, config.resolution, config.hard) == (15, 5, 0.1, True)
     assert (config.output_dropout, config.input_dropout, config.recurrent_dropout) == (0.7, 0.5, 0.5)
-
-
-def test_saving_and_loading_keeps_every_field(tmp_path):
-    config = PRPNConfig(num_slots=7, hard=False, parsing_network=False)
-    config.save_pretrained(tmp_path)
-    assert PRPNConfig.from_pretrained(tmp_path).to_dict() == config.to_dict()

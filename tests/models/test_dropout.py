@@ -22,18 +22,6 @@ def test_locked_dropout_keeps_one_mask_for_all_steps_of_a_sequence(dtype):
     assert (dropped == 0).float().mean().item() == pytest.approx(PROBABILITY, abs=0.05)
 
 
-def test_locked_dropout_draws_another_mask_each_time():
-    dropout, inputs = LockedDropout(PROBABILITY), torch.ones(2, 10, 40)
-    assert not torch.equal(dropout(inputs), dropout(inputs))
-
-
-def test_locked_dropout_passes_gradients_through_what_it_keeps():
-    inputs = torch.randn(3, 4, 5, requires_grad=True)
-    dropped = LockedDropout(PROBABILITY)(inputs)
-    dropped.sum().backward()
-    torch.testing.assert_close(inputs.grad, (dropped != 0) / (1 - PROBABILITY))
-
-
 @pytest.mark.parametrize(("probability", "training"), [(PROBABILITY, False), (0.0, True)])
 def test_locked_dropout_does_nothing_in_evaluation_or_without_probability(probability, training):
     inputs = torch.randn(3, 4, 5)
@@ -86,9 +74,3 @@ def test_drop_connect_drops_each_entry_by_itself(probability):
 def test_drop_connect_scales_weights_in_evaluation():
     weight = torch.randn(6, 5)
     torch.testing.assert_close(drop_connect(weight, PROBABILITY, training=False), weight * (1 - PROBABILITY))
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_drop_connect_without_probability_is_the_weight(training):
-    weight = torch.randn(6, 5)
-    assert drop_connect(weight, 0.0, training) is weight

@@ -1,7 +1,6 @@
 """`generate` against step-by-step definitions, which read the whole sequence anew for every token."""
 
 import copy
-from itertools import product
 
 import pytest
 import torch
@@ -10,7 +9,7 @@ from torch.nn.utils.rnn import pad_sequence
 from onlstm_hf.models.state import ModelState
 from tests.helpers.tiny_models import KINDS, assert_same_state
 
-VOCAB_SIZE, PAD, EOS = 5, 0, 1
+VOCAB_SIZE, PAD = 5, 0
 NEW_TOKENS = 6
 USE_CACHE = pytest.mark.parametrize("use_cache", [True, False])
 
@@ -85,13 +84,6 @@ def lengths_read(model):
     handle = embeddings.register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[1]))
     yield lengths
     handle.remove()
-
-
-@USE_CACHE
-def test_greedy_search_takes_the_most_probable_token_at_every_step(model, prompts, use_cache):
-    for prompt in prompts:
-        output = model.generate(prompt.unsqueeze(0), max_new_tokens=NEW_TOKENS, do_sample=False, use_cache=use_cache)
-        assert output.tolist() == [prompt.tolist() + greedy(model, prompt)]
 
 
 @USE_CACHE
@@ -173,32 +165,6 @@ def test_beam_search_keeps_the_best_sequences_of_every_step(model, prompts, batc
     )
 
 
-def test_wide_beam_search_finds_the_best_of_all_sequences_that_may_end_early(model, prompts):
-    """Brute force over every sequence of at most three tokens; scores are means over a sequence's tokens."""
-    length, prompt = 3, prompts[0].tolist()
-    finished = {}
-    for tokens in product(range(VOCAB_SIZE), repeat=length):
-        tokens = tokens[: tokens.index(EOS) + 1] if EOS in tokens else tokens
-        log_probabilities = [
-            next_log_probabilities(model, [*prompt, *tokens[:step]])[token].item() for step, token in enumerate(tokens)
-        ]
-        finished[tokens] = sum(log_probabilities) / len(tokens)
-    best = max(finished, key=finished.get)
-    output = model.generate(
-        torch.tensor([prompt]),
-        max_new_tokens=length,
-        do_sample=False,
-        num_beams=VOCAB_SIZE ** (length - 1),
-        early_stopping="never",
-        eos_token_id=EOS,
-        pad_token_id=PAD,
-        return_dict_in_generate=True,
-        output_scores=True,
-    )
-    assert new_tokens(output.sequences, len(prompt)) == [list(best)]
-    assert output.sequences_scores.item() == pytest.approx(finished[best], abs=1e-5)
-
-
 @pytest.mark.parametrize("num_beams", [1, 3])
 def test_embeddings_in_the_place_of_ids_give_the_same_continuation(model, prompts, batch, num_beams):
     options = {"max_new_tokens": NEW_TOKENS, "do_sample": False, "num_beams": num_beams}
@@ -256,16 +222,6 @@ def test_generation_goes_on_from_a_given_state(model, batch, prompts, read_befor
     expected = [beam_search(model, sequence, num_beams)[0] for sequence in whole]
     assert new_tokens(output, 4) == [tokens for beams in expected for tokens in beams]
     assert_same_state(state, before, rtol=0, atol=0)
-
-
-def test_samples_go_on_from_a_given_state(model, batch, prompts, read_before):
-    text, state = read_before
-    options = {"max_new_tokens": NEW_TOKENS, "do_sample": True, "top_k": 0, "num_return_sequences": 2}
-    torch.manual_seed(5)
-    output = model.generate(**batch, state=state, **options)
-    whole = padded([torch.cat([past, prompt]) for past, prompt in zip(text, prompts, strict=True)], "left")
-    torch.manual_seed(5)
-    assert new_tokens(output, 4) == new_tokens(model.generate(**whole, **options), 9)
 
 
 def test_the_returned_state_continues_the_text(model, prompts):

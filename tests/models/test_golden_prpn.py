@@ -41,22 +41,6 @@ def assert_close(ours: torch.Tensor, theirs: torch.Tensor, tolerance: float = 1e
     torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=0, atol=tolerance)
 
 
-def test_configuration_is_read_off_the_weights(golden):
-    theirs, ours = golden.description["config"], golden.model.config
-    names = {
-        "ntoken": "vocab_size",
-        "ninp": "embedding_size",
-        "nhid": "hidden_size",
-        "nlayers": "num_hidden_layers",
-        "nlookback": "lookback",
-        "res": "num_residual_blocks",
-        "tied": "tie_word_embeddings",
-    }
-    assert {name: getattr(ours, our_name) for name, our_name in names.items()} == {
-        name: theirs[name] for name in names
-    }
-
-
 def test_logits_and_loss(golden, evaluated):
     assert_close(evaluated.logits.transpose(0, 1), golden.tensors["eval.logits"])
     assert_close(evaluated.loss, golden.tensors["eval.loss"])

@@ -101,22 +101,18 @@ def projections_of(model) -> dict[str, nn.Linear]:
 
 
 @EVERY_KIND
-def test_a_hook_may_change_what_any_projection_gives(kind, inputs):
+@pytest.mark.parametrize("is_before", [False, True])
+def test_a_hook_may_change_what_any_projection_is_given_or_gives(kind, inputs, is_before):
     for name in projections_of(kind.make()):
         model, other = kind.make(), kind.make()
-        projections_of(model)[name].register_forward_hook(lambda module, args, output: output + 1)
+        hooked, changed = projections_of(model)[name], projections_of(other)[name]
         with torch.no_grad():
-            projections_of(other)[name].bias += 1
-        torch.testing.assert_close(model(**inputs).logits, other(**inputs).logits)
-
-
-@EVERY_KIND
-def test_a_hook_may_change_what_any_projection_is_given(kind, inputs):
-    for name in projections_of(kind.make()):
-        model, other = kind.make(**kind.no_dropout), kind.make(**kind.no_dropout)
-        projections_of(model)[name].register_forward_pre_hook(lambda module, args: (args[0] * 2,))
-        with torch.no_grad():
-            projections_of(other)[name].weight *= 2
+            if is_before:
+                hooked.register_forward_pre_hook(lambda module, args: (args[0] * 2,))
+                changed.weight *= 2
+            else:
+                hooked.register_forward_hook(lambda module, args, output: output + 1)
+                changed.bias += 1
         torch.testing.assert_close(model(**inputs).logits, other(**inputs).logits)
 
 
@@ -131,33 +127,22 @@ def test_backward_hooks_see_the_gradients_of_every_step(kind, inputs):
 
 
 @EVERY_KIND
-def test_hooks_leave_drop_connect_in_training_as_it_is(kind, inputs):
-    losses = []
-    for has_hooks in (False, True):
-        model = kind.make().train()
-        if has_hooks:
-            for layer in layers_of(model):
-                layer.recurrent_projection.register_forward_hook(lambda module, args, output: None)
-        torch.manual_seed(0)
-        losses.append(model(**inputs).loss)
-    torch.testing.assert_close(*losses)
+def test_hooked_and_parametrised_weights_are_trained_with_as_plain_ones_and_stay_as_they_are(kind, inputs):
+    def change_nothing(projection):
+        projection.register_forward_hook(lambda module, args, output: None)
 
-
-@EVERY_KIND
-def test_parametrised_weights_are_computed_with_and_training_leaves_them_as_they_are(kind, inputs):
     losses = []
-    for is_parametrised in (False, True):
+    for change in (None, change_nothing, parametrizations.weight_norm):
         model = kind.make().train()
-        if is_parametrised:
-            for layer in layers_of(model):
-                parametrizations.weight_norm(layer.recurrent_projection)
+        for layer in layers_of(model) if change else ():
+            change(layer.recurrent_projection)
         weights = {name: parameter.clone() for name, parameter in model.named_parameters()}
         torch.manual_seed(0)
         losses.append(model(**inputs).loss)
         losses[-1].backward()
         for name, parameter in model.named_parameters():
             assert torch.equal(parameter, weights[name]) and parameter.grad is not None, name
-    torch.testing.assert_close(*losses)
+    torch.testing.assert_close(losses, losses[:1] * 3)
 
 
 @pytest.mark.parametrize("kind", AWD_LSTMS.values(), ids=AWD_LSTMS)

@@ -49,14 +49,6 @@ def test_reorder_cache_selects_rows_of_this_object_and_leaves_the_tensors(state)
     assert_rows(state, before, [0, 1, 2])
 
 
-def test_detach_cuts_the_graph_and_keeps_the_values(state):
-    attached = state.map(lambda tensor: tensor.requires_grad_() * 1)
-    detached = attached.detach()
-    assert all(tensor.requires_grad for tensor in tensors(attached))
-    assert not any(tensor.requires_grad for tensor in tensors(detached))
-    assert_rows(detached, attached, [0, 1, 2])
-
-
 def test_to_changes_dtype_and_device_of_every_tensor(state):
     assert all(tensor.dtype == torch.float64 for tensor in tensors(state.to(torch.float64)))
     assert all(tensor.device.type == "meta" for tensor in tensors(state.to("meta")))
@@ -72,9 +64,11 @@ def test_copies_are_equal_and_independent(state, duplicate):
 
 
 def test_pytree_sees_every_tensor(state):
-    leaves, structure = pytree.tree_flatten({"state": state})
+    paths, structure = pytree.tree_flatten_with_path(state)
+    assert [pytree.keystr(path) for path, _ in paths] == [f".layers[{layer}][{i}]" for layer in (0, 1) for i in (0, 1)]
+    leaves = [leaf for _, leaf in paths]
     assert list(map(id, leaves)) == list(map(id, tensors(state)))
-    doubled = pytree.tree_unflatten([leaf * 2 for leaf in leaves], structure)["state"]
+    doubled = pytree.tree_unflatten([leaf * 2 for leaf in leaves], structure)
     assert isinstance(doubled, RecurrentState)
     assert isinstance(doubled.layers, tuple)
     assert_rows(doubled, state.map(lambda tensor: tensor * 2), [0, 1, 2])
@@ -121,8 +115,3 @@ def test_a_step_that_goes_on_from_a_state_is_exported_with_it(kind, tmp_path):
         found, expected = loaded(ids.flip(0), state=state), model(ids.flip(0), state=state)
     torch.testing.assert_close(found.logits, expected.logits)
     assert_same_state(found.state, expected.state)
-
-
-def test_pytree_names_every_tensor(state):
-    paths, _ = pytree.tree_flatten_with_path(state)
-    assert [pytree.keystr(path) for path, _ in paths] == [f".layers[{layer}][{i}]" for layer in (0, 1) for i in (0, 1)]

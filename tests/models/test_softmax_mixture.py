@@ -3,14 +3,9 @@
 import pytest
 import torch
 
-from tests.helpers.tiny_models import AWD_LSTMS, KINDS, VOCAB_SIZE, Kind
+from tests.helpers.tiny_models import AWD_LSTMS, VOCAB_SIZE
 
 MIXTURE = {"num_softmaxes": 3}
-
-
-@pytest.fixture(params=list(KINDS))
-def kind(request) -> Kind:
-    return KINDS[request.param]
 
 
 @pytest.fixture
