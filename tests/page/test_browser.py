@@ -43,37 +43,12 @@ NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerr
 NUM_COMPARED = 40
 FORMS = ["Brackets", "Square brackets", "LaTeX, qtree", "LaTeX, forest"]
 TABS = ("tree", "play", "gates", "expected", "learners", "correct")
-# Text, edges and colours of the visible elements; one without a colour has that of the element below it.
-APPEARANCE = """
-    const effective = (element, name) => {
-        while (element && getComputedStyle(element)[name] === "rgba(0, 0, 0, 0)") element = element.parentElement;
-        return element ? getComputedStyle(element)[name] : "rgb(255, 255, 255)";
-    };
+# The edges of the visible elements.
+EDGES = """
     return [...document.querySelectorAll(arguments[0])]
         .filter((element) => element.checkVisibility({visibilityProperty: true}))
-        .map((element) => {
-            const {left, right} = element.getBoundingClientRect();
-            const colors = [effective(element, "color"), effective(element, "backgroundColor")];
-            return {text: element.innerText, left, right, colors};
-        });
+        .map((element) => element.getBoundingClientRect().toJSON());
 """
-
-
-def channels(color):
-    """The red, green and blue of a CSS colour, from 0 to 255."""
-    return [float(value) for value in color.strip("rgb()").split(",")]
-
-
-def contrast(first, second):
-    """The contrast ratio of WCAG 2."""
-
-    def luminance(color):
-        scaled = [value / 255 for value in color]
-        linear = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in scaled]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    darker, lighter = sorted((luminance(first), luminance(second)))
-    return (lighter + 0.05) / (darker + 0.05)
 
 
 class Browser:
@@ -238,15 +213,6 @@ def test_trees_in_the_browser_are_those_of_pytorch(browser, project_root, shared
         )
         equal += [tuple(span) for span in spans] == expected.spans()
     assert equal >= NUM_COMPARED - 1  # 99 % of all sentences: see eval/compare_page.py
-
-
-def test_every_tab_shows_its_part_without_an_error(browser):
-    for tab in TABS:
-        browser.open(tab=tab)
-        assert browser.find(f"[role=tab][data-tab={tab}][aria-selected=true]")
-        assert browser.find("[role=tabpanel] svg")
-        browser.picture(f"tab-{tab}")
-    assert browser.errors() == []
 
 
 def test_the_keyboard_alone_parses_and_the_address_follows(browser):
@@ -665,7 +631,7 @@ def test_files_of_the_figure_and_the_numbers_are_saved(browser, tmp_path):
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("width", [1280, 390])
-def test_axe_finds_nothing_in_any_state_and_all_fits_and_can_be_read(browser, axe, width, theme):
+def test_axe_finds_nothing_in_any_state_and_all_fits(browser, axe, width, theme):
     browser.resize(width, 844, mobile=width < 500)
     browser.prefer(theme)
     size = "phone" if width < 500 else "wide"
@@ -677,13 +643,8 @@ def test_axe_finds_nothing_in_any_state_and_all_fits_and_can_be_read(browser, ax
         browser.open(**fields)
         assert violations(browser, axe) == [], fields
         assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), fields
-        elements = browser.run(
-            APPEARANCE, "h1, h2, h3, label, legend, summary, .help, .note, .said, nav a, td, th, #about p"
-        )
-        for element in elements:
-            assert contrast(*map(channels, element["colors"])) >= 4.5, (fields, element)
-        for element in browser.run(APPEARANCE, "h1, label, textarea, summary, .ask button, .tools > button, h2"):
-            assert -1 <= element["left"] <= element["right"] <= width + 1, (fields, element)
+        for edges in browser.run(EDGES, "h1, label, textarea, summary, .ask button, .tools > button, h2"):
+            assert -1 <= edges["left"] <= edges["right"] <= width + 1, (fields, edges)
         name = fields.get("view") or fields.get("tab") or fields.get("punctuation") or "message"
         browser.picture(f"{size}-{theme}-{name}")
 
