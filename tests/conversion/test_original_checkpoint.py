@@ -18,17 +18,10 @@ from tests.helpers.original_files import (
     save_as_torch_0_3,
     save_in_legacy_format,
     save_in_zip,
+    state_dict_of,
 )
 
 FORMATS = {"zip": save_in_zip, "older": save_in_legacy_format, "torch 0.3": save_as_torch_0_3}
-
-
-def state_dict_of(checkpoint) -> dict[str, torch.Tensor]:
-    return {
-        name: tensor.clone()
-        for name, tensor in checkpoint[0].state_dict().items()
-        if not name.endswith("._weight")  # absent but for models without drop-connect
-    }
 
 
 def same_weights(model, other) -> bool:

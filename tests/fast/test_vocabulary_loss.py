@@ -206,12 +206,6 @@ def test_the_projected_loss_refuses_a_second_derivative(projection, labels):
         gradient.sum().backward()
 
 
-def test_targets_are_the_labels_one_step_on():
-    labels = torch.tensor([[1, 2, 3], [4, IGNORED_LABEL, 6]])
-    targets = next_token_targets(labels, None, None, labels.shape)
-    assert targets.tolist() == [[2, 3, IGNORED_LABEL], [IGNORED_LABEL, 6, IGNORED_LABEL]]
-
-
 def test_what_follows_padding_is_no_target():
     labels = torch.tensor([[9, 1, 2, 3], [4, 5, IGNORED_LABEL, IGNORED_LABEL]])
     mask = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
@@ -222,11 +216,3 @@ def test_what_follows_padding_is_no_target():
 def test_labels_that_are_shifted_already_are_taken_as_they_are():
     labels, shifted = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5, 6]])
     assert next_token_targets(labels, shifted, torch.zeros(1, 3), (1, 3)) is shifted
-
-
-@pytest.mark.parametrize("name", ["labels", "shift_labels"])
-@pytest.mark.parametrize("shape", [(3, 4), (5, 3), (1, 1), (15,)])
-def test_labels_of_another_shape_are_refused(name, shape):
-    given = {"labels": None, "shift_labels": None, name: torch.zeros(shape, dtype=torch.long)}
-    with pytest.raises(ValueError, match=rf"^{name} must be \[3, 5\], one for each of the logits"):
-        next_token_targets(**given, attention_mask=None, shape=(3, 5))

@@ -120,6 +120,13 @@ def onlstm_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, chunk_siz
     return [model, criterion, optimizer]
 
 
+def state_dict_of(checkpoint) -> dict[str, torch.Tensor]:
+    """The weights of such a model with drop-connect, under the authors' names."""
+    return {
+        name: tensor.clone() for name, tensor in checkpoint[0].state_dict().items() if not name.endswith("._weight")
+    }
+
+
 def prpn_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, num_slots=4, lookback=3, num_layers=2):
     """A model with the attributes of the authors' `PRPN` after an evaluation."""
     torch.manual_seed(0)

@@ -116,12 +116,6 @@ def test_lm_evaluation_harness_begins_texts_with_the_token_that_is_asked_for(mod
 # minicons
 
 
-def test_minicons_reads_ordinary_text(model, tokenizer):
-    scorer = library("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
-    typed, spelt = "The Company said: it doesn’t expect a loss.", "the company said it does n't expect a loss"
-    assert scorer.sequence_score(typed) == pytest.approx(scorer.sequence_score(spelt))
-
-
 def test_minicons_finds_our_log_probabilities(model, tokenizer):
     scorer = library("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
     found = scorer.token_score(SENTENCES, bos_token=True, eos_token=True)
@@ -257,16 +251,6 @@ def test_lora_fine_tunes_a_classifier_and_saves_its_head(kind, tmp_path):
 
 
 # torch.export
-
-
-def test_an_exported_forward_pass_computes_the_same(kind, tmp_path):
-    model = kind.make()
-    ids = torch.randint(12, (3, 7))
-    exported = torch.export.export(model, (ids,), strict=False)
-    torch.export.save(exported, tmp_path / "model.pt2")
-    loaded = torch.export.load(tmp_path / "model.pt2").module()
-    with torch.no_grad():
-        torch.testing.assert_close(loaded(ids.flip(0)).logits, model(ids.flip(0)).logits)
 
 
 # Datasets

@@ -1,6 +1,6 @@
 import pytest
 
-from tests.helpers.requirements import library, missing
+from tests.helpers.requirements import missing
 
 
 @pytest.mark.parametrize(
@@ -16,10 +16,3 @@ def test_a_mistyped_requirement_is_refused(monkeypatch):
     monkeypatch.setenv("ONLSTM_STRICT", "dta")
     with pytest.raises(ValueError, match="names dta; there is data, compiler"):
         missing("data", "no data here")
-
-
-def test_a_library_is_given_or_missing(monkeypatch):
-    monkeypatch.setenv("ONLSTM_STRICT", "libraries")
-    assert library("json").loads("1") == 1
-    with pytest.raises(pytest.fail.Exception, match="pip install it"):
-        library("no_such_library", reason="pip install it")

@@ -61,12 +61,6 @@ def test_the_tokenizer_of_a_saved_checkpoint_tells_the_sides_apart(checkpoint):
     assert encoded["attention_mask"] == [1, 1, 1, 1, 1, 0, 0]
 
 
-def test_one_pair_gives_a_label_and_its_probability(classify, pairs, probabilities):
-    found = classify({"text": pairs[0].left, "text_pair": pairs[0].right})
-    assert found["score"] == pytest.approx(max(probabilities[0]), abs=1e-5)
-    assert found["label"] == RELATIONS[probabilities[0].index(max(probabilities[0]))]
-
-
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("kind_of_input", ["list", "generator"])
 def test_many_pairs_give_the_probability_of_every_label(classify, pairs, probabilities, batch_size, kind_of_input):

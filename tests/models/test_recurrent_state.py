@@ -104,14 +104,15 @@ def test_every_kind_of_state_is_loaded_with_the_default_settings_of_torch(other_
 
 
 @pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=list(MODEL_TYPES))
-def test_a_step_that_goes_on_from_a_state_is_exported_with_it(kind, tmp_path):
+@pytest.mark.parametrize("is_step", [True, False])
+def test_a_step_from_a_state_and_a_whole_text_are_exported(kind, is_step, tmp_path):
     model = kind.make(num_hidden_layers=2)
-    ids = torch.randint(12, (3, 1))
-    state = random_state(model, 3)
-    exported = torch.export.export(model, (ids,), {"state": state}, strict=False)
+    ids = torch.randint(12, (3, 1 if is_step else 7))
+    options = {"state": random_state(model, 3)} if is_step else {}
+    exported = torch.export.export(model, (ids,), options, strict=False)
     torch.export.save(exported, tmp_path / "step.pt2")
     loaded = torch.export.load(tmp_path / "step.pt2").module()
     with torch.no_grad():
-        found, expected = loaded(ids.flip(0), state=state), model(ids.flip(0), state=state)
+        found, expected = loaded(ids.flip(0), **options), model(ids.flip(0), **options)
     torch.testing.assert_close(found.logits, expected.logits)
     assert_same_state(found.state, expected.state)

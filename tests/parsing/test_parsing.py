@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, tree_from_distances
 from onlstm_hf.parsing import mixin as parsing
@@ -299,6 +300,11 @@ def test_a_progress_bar_shows_on_long_jobs_or_on_request(monkeypatch, capsys):
     assert shown() and not shown(progress=False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
     assert not shown()  # a file gets no bar
+    disable_progress_bar()
+    try:
+        assert not shown(progress=True)
+    finally:
+        enable_progress_bar()
 
 
 @pytest.fixture(scope="module")

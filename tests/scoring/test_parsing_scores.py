@@ -36,50 +36,11 @@ def binary_trees(start, end):
     ]
 
 
-def authors_brackets(nested, start=0):
-    """`get_brackets` of the authors' code: inner constituents and the index after the last word."""
-    if isinstance(nested, str):
-        return set(), start + 1
-    brackets = set()
-    for child in nested:
-        inner, end = authors_brackets(child, start)
-        if end - start > 1:
-            brackets |= {(start, end)} | inner
-        start = end
-    return brackets, start
-
-
-def authors_scores(predicted, gold):
-    """Sentence precision, recall and F1 by the loop of `test_phrase_grammar.py` of the authors' code."""
-    rows = []
-    for predicted_tree, gold_tree in zip(predicted, gold, strict=True):
-        model_out, std_out = authors_brackets(predicted_tree)[0], authors_brackets(gold_tree)[0]
-        overlap = model_out & std_out
-        prec = len(overlap) / (len(model_out) + 1e-8)
-        reca = len(overlap) / (len(std_out) + 1e-8)
-        if len(std_out) == 0:
-            reca = 1.0
-            if len(model_out) == 0:
-                prec = 1.0
-        rows.append((prec, reca, 2 * prec * reca / (prec + reca + 1e-8)))
-    return np.mean(rows, axis=0)
-
-
 def random_gold(num_words, generator):
     """A random tree with any number of branches: a random binary tree without some of its brackets."""
     words = tuple(str(index) for index in range(num_words))
     spans = random_split_tree(words, generator).spans()
     return GoldTree(words, tuple(("X", *span) for span in spans if generator.random() < 0.6))
-
-
-@given(st.lists(st.integers(0, 12), min_size=1, max_size=8), st.integers(0, 10_000))
-def test_sentence_scores_follow_the_authors_code(lengths, seed):
-    generator = Random(seed)
-    gold = [random_gold(length, generator) for length in lengths]
-    predicted = [random_split_tree(tree.words, generator) for tree in gold]
-    scores = score_parses(predicted, gold, num_resamples=0)
-    expected = authors_scores([tree.to_nested() for tree in predicted], [tree.to_nested() for tree in gold])
-    assert (scores.sentence_precision, scores.sentence_recall, scores.sentence_f1) == pytest.approx(expected)
 
 
 def test_scores_of_one_sentence_by_hand():

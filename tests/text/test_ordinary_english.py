@@ -1,8 +1,6 @@
 """The released English tokenizers: text as people type it, and the Penn Treebank text as it was."""
 
 import json
-import shutil
-import subprocess
 from functools import cache
 
 import pytest
@@ -206,24 +204,3 @@ def test_special_and_added_tokens_do_not_cut_words():
     _, ids, word_of_token, _ = encode_sentence(tokenizer, "a <unk>b sat newwordly")
     assert sorted(set(word_of_token)) == [0, 1, 2, 3]
     assert len(ids) == len(word_of_token)
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="Node.js is not installed")
-def test_the_rule_is_valid_in_javascript_and_says_the_same(tmp_path):
-    texts = [*TYPED, "it was the no. N plan", "He's ill.", "a \\* b"]
-    (tmp_path / "texts.json").write_text(json.dumps(texts))
-    script = """
-        const fs = require("fs"), rule = JSON.parse(fs.readFileSync(process.argv[1]));
-        const expression = (pattern) => new RegExp(pattern.Regex, "gu");
-        const write = (text, step) => step.type === "Lowercase" ? text.toLowerCase()
-            : text.replaceAll(expression(step.pattern), () => step.content);
-        const words = (text) => rule.normalizer.normalizers.reduce(write, text)
-            .match(expression(rule.pre_tokenizer.pattern)) || [];
-        console.log(JSON.stringify(JSON.parse(fs.readFileSync(process.argv[2])).map(words)));
-    """
-    command = ["node", "-e", script, str(WORD_LEVEL / "tokenizer.json"), str(tmp_path / "texts.json")]
-    found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    splitter = released().backend_tokenizer
-    for text, words in zip(texts, found, strict=True):
-        pieces = splitter.pre_tokenizer.pre_tokenize_str(splitter.normalizer.normalize_str(text))
-        assert words == [piece for piece, _ in pieces]

@@ -136,13 +136,6 @@ def test_offsets_refer_to_the_text_as_it_was_given(lowercase):
     assert pieces(build_word_tokenizer(["a"], split="characters", lowercase=lowercase), "A b\nÉ") == list("A b\nÉ")
 
 
-def test_offsets_of_a_number_end_with_it():
-    tokenizer = build_word_tokenizer(vocabulary=["N", "in", "days"], digits_to_n=True)
-    encoding = tokenizer("in 9.8 days", return_offsets_mapping=True)
-    assert encoding["input_ids"] == [1, 0, 2]
-    assert encoding["offset_mapping"] == [(0, 2), (5, 6), (7, 11)]
-
-
 TREEBANK_SENTENCES = {
     "They'll say I don't, I can't and we won't.": "They 'll say I do n't , I ca n't and we wo n't .",
     "John's dogs' bones aren't O'Brien's.": "John 's dogs ' bones are n't O'Brien 's .",
