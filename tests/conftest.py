@@ -49,6 +49,37 @@ def shared_dir() -> Path:
     return path
 
 
+@pytest.fixture(scope="session")
+def tokenizer():
+    from onlstm_hf import build_word_tokenizer
+    from tests.helpers.command_line import WORDS
+
+    return build_word_tokenizer(vocabulary=WORDS, lowercase=True, digits_to_n=True, pad_token="<eos>")
+
+
+@pytest.fixture(scope="session")
+def model(tokenizer):
+    """A tiny ON-LSTM whose weights are large enough for its layers to disagree on the trees."""
+    from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
+
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(tokenizer), "embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2}
+    model = ONLSTMForCausalLM(ONLSTMConfig(**sizes, chunk_size=2, eos_token_id=0)).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(6)
+    return model
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory, model, tokenizer) -> Path:
+    """The folder of this model and its tokenizer, not to be changed."""
+    folder = tmp_path_factory.mktemp("checkpoint")
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def fresh_metric_modules(tmp_path_factory):
     """Keeps copies of the metric modules out of the user's cache, and of the other tests' way."""

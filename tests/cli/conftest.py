@@ -2,37 +2,9 @@ import shutil
 from pathlib import Path
 
 import pytest
-import torch
 
-from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.cli.main import main
-from tests.helpers.command_line import WORDS
 from tests.helpers.tiny_models import MODEL_TYPES
-
-
-@pytest.fixture(scope="session")
-def tokenizer():
-    return build_word_tokenizer(vocabulary=WORDS, lowercase=True, digits_to_n=True, pad_token="<eos>")
-
-
-@pytest.fixture(scope="session")
-def model():
-    """A model whose weights are large enough for its layers to disagree on the trees."""
-    torch.manual_seed(0)
-    sizes = {"vocab_size": len(WORDS), "embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2}
-    model = ONLSTMForCausalLM(ONLSTMConfig(**sizes, chunk_size=2, eos_token_id=0)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(6)
-    return model
-
-
-@pytest.fixture(scope="session")
-def checkpoint(tmp_path_factory, model, tokenizer):
-    folder = tmp_path_factory.mktemp("checkpoint")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture

@@ -56,22 +56,6 @@ def test_empty_lines_keep_output_and_input_aligned(run, checkpoint, monkeypatch)
     assert run("parse", "--model", checkpoint) == "()\n(the cat)\n()\n"
 
 
-def test_unknown_words_and_emoji_stand_in_the_tree_as_typed(run, checkpoint):
-    fields = json.loads(run("parse", "Ein 🐈 (klein)", "--model", checkpoint, "--format", "jsonl"))
-    assert fields["words"] == ["Ein", "🐈", "(klein)"]
-    assert fields["unknown"] == [True, True, True]
-    assert fields["brackets"].count("-LRB-klein-RRB-") == 1
-
-
-def test_json_lines_are_records_with_the_place_of_the_sentence(run, checkpoint, model, tokenizer):
-    lines = [json.loads(line) for line in run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl").splitlines()]
-    for number, (fields, tree) in enumerate(zip(lines, model.parse(TEXT, tokenizer), strict=True)):
-        assert fields.pop("distances") == pytest.approx(tree.distances, abs=1e-6)
-        record = tree.to_record(TEXT[number])
-        del record["distances"]
-        assert fields == record | {"line": number + 1, "start": 0}
-
-
 def test_several_sentences_in_a_line_are_noticed_and_split(run, checkpoint, capsys):
     text = "The cat sat. The dog barked!"
     assert main(["parse", text, "--model", str(checkpoint)]) == 0
@@ -190,12 +174,6 @@ def test_trees_of_the_installed_command_leave_a_pipe_batch_by_batch_and_a_closed
         process.stdin.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141
-
-
-def test_an_unknown_layer_is_refused(error_of, checkpoint):
-    assert "layer 2 does not exist" in error_of("parse", "the cat", "--model", checkpoint, "--layer", 2)
-    message = error_of("parse", "the cat", "--model", checkpoint, "--layer", -1, "--format", "svg")
-    assert "layer -1 does not exist" in message
 
 
 @pytest.mark.parametrize("format", ["brackets", "svg"])

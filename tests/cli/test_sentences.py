@@ -109,13 +109,6 @@ def test_the_model_is_named_by_the_environment_or_lies_in_the_current_folder(
     assert "other" in error_of("parse", "the cat")
 
 
-def test_without_a_checkout_the_model_inside_the_package_parses(run, tmp_path, monkeypatch):
-    monkeypatch.delenv("ONLSTM_MODEL", raising=False)
-    monkeypatch.setattr(checkpoints, "RELEASED_MODEL", Path("model_cards", "absent"))
-    monkeypatch.chdir(tmp_path)
-    assert run("parse", "the cat sat on the mat") == "((the cat) (sat (on (the mat))))\n"
-
-
 def without_tokenizer(folder):
     for path in folder.glob("tokenizer*"):
         path.unlink()

@@ -6,9 +6,8 @@ import pytest
 import torch
 
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
-from onlstm_hf.models.modeling_prpn import ReadingLayer
 from onlstm_hf.models.modeling_rnn import CELLS, RNNLayer
-from tests.helpers.tiny_models import KINDS
+from tests.helpers.tiny_models import AWD_LSTMS
 from training.loop.model_setup import run_model_code
 
 INPUT_SIZE, SIZE, LENGTH, BATCH_SIZE = 5, 6, 7, 3
@@ -19,25 +18,18 @@ def example_layer(project_root, name: str, layer: str):
     return getattr(sys.modules[name], layer)(INPUT_SIZE, SIZE, 2, 0.0)
 
 
-TIME_FIRST = {
+# A PRPN's layer reads memories and their gates as well: the tests of all models cover it.
+LAYERS = {
     "onlstm": lambda _: ONLSTMLayer(INPUT_SIZE, SIZE, 2, 0.0),
     "minimal_cell": lambda root: example_layer(root, "minimal_cell", "CumaxLSTMLayer"),
     "fast_cell": lambda root: example_layer(root, "fast_cell", "FastCumaxLSTMLayer"),
     **{cell: lambda _, cell=cell: RNNLayer(cell, INPUT_SIZE, SIZE, 0.0) for cell in CELLS},
 }
-LAYERS = TIME_FIRST | {"prpn": lambda _: ReadingLayer(KINDS["prpn"].config(hidden_size=SIZE), INPUT_SIZE, 0.0)}
 
 
 def ways(layer) -> tuple[str, ...]:
     """The implementations that one can choose among; a layer that has no choice names none."""
     return getattr(layer, "implementations", ("auto",))
-
-
-def last_state(name, layer, output):
-    """The state after the last step."""
-    if name in TIME_FIRST:
-        return output.state
-    return output.hidden_tape[:, -layer.num_slots :], output.cell_tape[:, -layer.num_slots :]
 
 
 def make(name, project_root):
@@ -48,45 +40,38 @@ def make(name, project_root):
     return layer
 
 
-def sequence(name, layer):
-    """Inputs, and what a layer is given beside them and its state; no padding."""
-    if name in TIME_FIRST:
-        return torch.randn(LENGTH, BATCH_SIZE, INPUT_SIZE).double(), None
-    return torch.randn(BATCH_SIZE, LENGTH, INPUT_SIZE).double(), torch.rand(
-        BATCH_SIZE, LENGTH, layer.num_slots
-    ).double()
+@pytest.fixture
+def inputs() -> torch.Tensor:
+    return torch.randn(LENGTH, BATCH_SIZE, INPUT_SIZE).double()
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_it_has_what_models_read(name, project_root):
+def test_it_has_what_models_read(name, inputs, project_root):
     layer = make(name, project_root)
     assert getattr(layer, "implementation", "auto") == "auto" and "auto" in ways(layer)
-    inputs, structure = sequence(name, layer)
-    output = layer(inputs, *layer.initial_state(BATCH_SIZE), structure)
+    output = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     assert isinstance(output, tuple)
     assert output.outputs.shape == (*inputs.shape[:2], SIZE)
 
 
-@pytest.mark.parametrize("name", TIME_FIRST)
+@pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_in_a_stack_its_outputs_have_the_dtype_of_its_inputs(name, dtype, project_root):
+def test_in_a_stack_its_outputs_have_the_dtype_of_its_inputs(name, dtype, inputs, project_root):
     layer = make(name, project_root).to(dtype)
-    inputs, _ = sequence(name, layer)
     for implementation in (name for name in ways(layer) if name != "triton"):
         layer.implementation = implementation
         state = layer.initial_state(BATCH_SIZE)
         for _ in range(2):
             output = layer(inputs.to(dtype), *state, None)
             assert output.outputs.dtype == dtype
-            state = last_state(name, layer, output)
+            state = output.state
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(name, project_root):
+def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(name, inputs, project_root):
     layer = make(name, project_root)
-    inputs, structure = sequence(name, layer)
     first = layer.initial_state(BATCH_SIZE)
-    last = last_state(name, layer, layer(inputs, *first, structure))
+    last = layer(inputs, *first, None).state
     assert isinstance(first, tuple) and isinstance(last, tuple)
     assert [tensor.shape for tensor in first] == [tensor.shape for tensor in last]
     assert all(len(tensor) == BATCH_SIZE and tensor.dtype == torch.float64 for tensor in (*first, *last))
@@ -95,52 +80,45 @@ def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(name, pr
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_with_its_last_state_it_goes_on(name, project_root):
+def test_with_its_last_state_it_goes_on(name, inputs, project_root):
     layer = make(name, project_root)
-    inputs, structure = sequence(name, layer)
-    time = 0 if name in TIME_FIRST else 1
-    whole = layer(inputs, *layer.initial_state(BATCH_SIZE), structure)
+    whole = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     state, outputs = layer.initial_state(BATCH_SIZE), []
-    for part in (slice(0, 2), slice(2, 3), slice(3, LENGTH)):
-        steps = torch.arange(LENGTH)[part]
-        part_of_structure = None if structure is None else structure.index_select(1, steps)
-        output = layer(inputs.index_select(time, steps), *state, part_of_structure)
-        state = last_state(name, layer, output)
+    for part in inputs.split([2, 1, LENGTH - 3]):
+        output = layer(part, *state, None)
+        state = output.state
         outputs.append(output.outputs)
-    torch.testing.assert_close(torch.cat(outputs, dim=time), whole.outputs)
-    torch.testing.assert_close(state, last_state(name, layer, whole))
+    torch.testing.assert_close(torch.cat(outputs), whole.outputs)
+    torch.testing.assert_close(state, whole.state)
 
 
-@pytest.mark.parametrize("name", TIME_FIRST)
-def test_padding_repeats_what_comes_before_it_and_leaves_the_state(name, project_root):
+@pytest.mark.parametrize("name", LAYERS)
+def test_padding_repeats_what_comes_before_it_and_leaves_the_state(name, inputs, project_root):
     layer = make(name, project_root)
-    inputs, _ = sequence(name, layer)
     mask = torch.ones(LENGTH, BATCH_SIZE, dtype=torch.bool)
     mask[4:, 1] = False
     padded = layer(inputs, *layer.initial_state(BATCH_SIZE), mask)
     alone = layer(inputs[:4, 1:2], *layer.initial_state(1), None)
     torch.testing.assert_close(padded.outputs[:4, 1:2], alone.outputs)
     assert all(torch.equal(padded.outputs[step, 1], padded.outputs[3, 1]) for step in range(4, LENGTH))
-    for ours, expected in zip(last_state(name, layer, padded), last_state(name, layer, alone), strict=True):
+    for ours, expected in zip(padded.state, alone.state, strict=True):
         torch.testing.assert_close(ours[1:2], expected)
 
 
 @pytest.mark.parametrize("name", LAYERS)
-def test_every_way_to_compute_it_gives_the_same(name, project_root):
+def test_every_way_to_compute_it_gives_the_same(name, inputs, project_root):
     layer = make(name, project_root)
-    inputs, structure = sequence(name, layer)
-    expected = layer(inputs, *layer.initial_state(BATCH_SIZE), structure)
+    expected = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     for implementation in ways(layer):
         if implementation in ("native", "triton"):  # these compute in float32, where their own tests compare them
             continue
         layer.implementation = implementation
-        output = layer(inputs, *layer.initial_state(BATCH_SIZE), structure)
+        output = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
         torch.testing.assert_close(output.outputs, expected.outputs)
-        torch.testing.assert_close(last_state(name, layer, output), last_state(name, layer, expected))
+        torch.testing.assert_close(output.state, expected.state)
 
 
 def test_no_layer_of_a_model_is_left_out_here(project_root):
     tested = {type(make(name, project_root)) for name in LAYERS}
-    for kind in KINDS.values():
-        model = kind.make().model
-        assert {type(layer) for layer in getattr(model, "layers", None) or model.reading_network} <= tested
+    for kind in AWD_LSTMS.values():
+        assert {type(layer) for layer in kind.make().model.layers} <= tested

@@ -17,15 +17,6 @@ def model():
     return ONLSTM.make()
 
 
-@SIDES
-def test_distances_are_zero_at_padding(model, rows, side):
-    input_ids, mask, _ = pad(rows, side)
-    outputs = model(input_ids, attention_mask=mask, output_distances=True)
-    for distances in (outputs.forget_distances, outputs.input_distances):
-        assert (distances[:, mask == 0] == 0).all()
-        assert (distances[:, mask == 1] > 0).all()
-
-
 def test_syntactic_distances_are_the_forget_distances_of_the_parse_layer(model, input_ids):
     outputs = model(input_ids, output_distances=True)
     for layer in (None, 0, 1, 2):
@@ -46,9 +37,11 @@ def test_distances_of_a_layer_that_does_not_exist_are_refused(model, input_ids, 
 
 
 @SIDES
-def test_padding_does_not_change_distances(model, rows, side):
+def test_padding_does_not_change_distances_and_has_none(model, rows, side):
     input_ids, mask, places = pad(rows, side)
     padded = model(input_ids, attention_mask=mask, output_distances=True)
+    for distances in (padded.forget_distances, padded.input_distances):
+        assert (distances[:, mask == 0] == 0).all() and (distances[:, mask == 1] > 0).all()
     for index, (row, place) in enumerate(zip(rows, places, strict=True)):
         alone = model(row.unsqueeze(0), output_distances=True)
         for name in ("forget_distances", "input_distances"):

@@ -9,30 +9,10 @@ from datasets import Dataset
 from transformers import AutoConfig, pipeline
 from transformers.pipelines.pt_utils import KeyDataset
 
-from onlstm_hf import ConstituencyParsingPipeline, build_word_tokenizer
+from onlstm_hf import ConstituencyParsingPipeline
 from tests.helpers.tiny_models import KINDS
 
 SENTENCES = ["the old cat saw the dog", "a  bird sang ", "", "dog", "the cat and the dog sang and sat on a mat"]
-
-
-@pytest.fixture(scope="module")
-def tokenizer():
-    return build_word_tokenizer(SENTENCES)
-
-
-@pytest.fixture(scope="module")
-def model(tokenizer):
-    return KINDS["onlstm"].make(
-        vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
-    )
-
-
-@pytest.fixture(scope="module")
-def checkpoint(model, tokenizer, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("checkpoint")
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
 
 
 @pytest.fixture(scope="module")

@@ -79,16 +79,6 @@ def test_probabilities_are_those_of_the_equations(training, test, order):
     assert ngrams.log_probabilities(stream(test)) == pytest.approx(expected, abs=1e-12)
 
 
-def test_they_are_those_of_the_equations_where_discounts_are_estimated():
-    generator = np.random.default_rng(0)
-    sentences = [[int(word) for word in generator.geometric(0.25, 8).clip(1, 19)] for _ in range(60)]
-    ngrams = KneserNeyNGrams(stream(sentences[:50]), 20, EOS, 3)
-    definition = ByDefinition(sentences[:50], 20, 3)
-    assert FALLBACK_DISCOUNTS[0] not in (definition.discount(2, 1), definition.discount(3, 1))
-    expected = definition.log_probabilities(sentences[50:])
-    assert ngrams.log_probabilities(stream(sentences[50:])) == pytest.approx(expected, abs=1e-12)
-
-
 def test_a_text_may_end_within_its_only_sentence():
     ngrams = KneserNeyNGrams([1], VOCAB_SIZE, EOS, 3)
     found = ngrams.log_probabilities([1, 1, 2, EOS])

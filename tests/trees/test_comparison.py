@@ -9,12 +9,6 @@ from hypothesis import strategies as st
 from onlstm_hf import GoldTree, InducedTree, score_parses, tree_from_distances
 from onlstm_hf.trees.induced_tree import NUM_TREES_SHOWN, TreeList
 
-WORDS = ["the", "president", "of", "the", "company", "said", "he", "will", "sell", "his", "shares"]
-GOLD = (
-    "(S (NP (NP (DT the) (NN president)) (PP (IN of) (NP (DT the) (NN company)))) (VP (VBD said) (SBAR (S "
-    "(NP (PRP he)) (VP (MD will) (VP (VB sell) (NP (PRP$ his) (NNS shares))))))))"
-)
-
 
 def cross(one: tuple[int, int], other: tuple[int, int]) -> bool:
     """By sets of words: some are shared, and each has some that the other has not."""
@@ -27,14 +21,6 @@ def sentences_with_two_trees(draw):
     words = [f"w{index}" for index in range(draw(st.integers(0, 9)))]
     distances = st.lists(st.floats(0, 1), min_size=len(words), max_size=len(words))
     return tree_from_distances(draw(distances), words), tree_from_distances(draw(distances), words, "none")
-
-
-def test_a_right_tree_shares_all_constituents():
-    gold = GoldTree.from_bracket(GOLD)
-    comparison = InducedTree.from_spans(WORDS, gold.spans()).compare(gold)
-    assert comparison.f1 == comparison.precision == comparison.recall == 1
-    assert comparison.shared == [span for span in gold.spans() if span != (0, len(WORDS))]
-    assert comparison.crossing == comparison.missed == []
 
 
 def test_what_is_shared_crosses_and_is_missed():
