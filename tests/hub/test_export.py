@@ -269,22 +269,20 @@ def test_another_type_of_model_is_refused_if_it_lacks_code(checkpoint, tmp_path,
         export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
 
 
-def test_another_type_of_model_without_code_is_refused(checkpoint, tmp_path):
-    change_config(checkpoint, model_type="gpt2")
-    with pytest.raises(ValueError, match='of type "gpt2", which this package has not, and carries no code'):
-        export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
-
-
-def test_an_architecture_that_the_type_has_not_is_refused(checkpoint, tmp_path):
-    change_config(checkpoint, architectures=["ONLSTMForTranslation"])
-    with pytest.raises(ValueError, match="must name one of ONLSTMModel, ONLSTMForCausalLM"):
-        export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "7"])
-def test_a_configuration_that_is_none_is_refused(checkpoint, tmp_path, content):
-    (checkpoint / "config.json").write_text(content)
-    with pytest.raises(ValueError, match="config.json is no configuration"):
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"model_type": "gpt2"}, 'of type "gpt2", which this package has not, and carries no code'),
+        ({"architectures": ["ONLSTMForTranslation"]}, "must name one of ONLSTMModel, ONLSTMForCausalLM"),
+        *((content, "config.json is no configuration") for content in ("{", "[]", "7")),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_is_refused(checkpoint, tmp_path, content, message):
+    if isinstance(content, dict):
+        change_config(checkpoint, **content)
+    else:
+        (checkpoint / "config.json").write_text(content)
+    with pytest.raises(ValueError, match=message):
         export_checkpoint(str(checkpoint), str(tmp_path / "exported"))
 
 
