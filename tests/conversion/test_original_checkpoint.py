@@ -58,50 +58,40 @@ def test_the_golden_file_gives_the_logits_of_the_authors_code(shared_dir, tmp_pa
         torch.testing.assert_close(logits, expected["logits"], rtol=1e-5, atol=1e-6)
 
 
+ONLSTM = {"layer_sizes": [12, 12, 8], "chunk_size": 4, "tie_word_embeddings": True, "embedding_dropout": 0}
+ONLSTM |= {"input_dropout": 0.5, "hidden_dropout": 0.4, "output_dropout": 0.25}
+PRPN = {"num_slots": 4, "resolution": 0.25, "hard": False, "lookback": 3}
+PRPN |= {"output_dropout": 0.6, "input_dropout": 0.2, "recurrent_dropout": 0}
+
+
 @pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
-def test_a_prpn_of_any_format_is_the_state_dict_with_its_options(tmp_path, save):
-    checkpoint = prpn_checkpoint()
-    options = {"num_slots": 4, "resolution": 0.25, "hard": False}
-    expected = convert_original_state_dict(checkpoint.state_dict(), "prpn", **options)
-    save(checkpoint, tmp_path / "original.pt")
+@pytest.mark.parametrize(
+    ("checkpoint", "model_class", "options"),
+    [
+        (onlstm_checkpoint(), ONLSTMForCausalLM, ONLSTM | {"weight_dropout": 0.3}),
+        (onlstm_checkpoint(weight_dropout=0), ONLSTMForCausalLM, ONLSTM | {"weight_dropout": 0}),
+        ([prpn_checkpoint()], PRPNForCausalLM, PRPN),
+    ],
+    ids=["onlstm", "onlstm without drop-connect", "prpn"],
+)
+def test_a_checkpoint_of_any_format_is_the_state_dict_with_its_options(
+    tmp_path, save, checkpoint, model_class, options
+):
+    model_type = model_class.config_class.model_type
+    expected = convert_original_state_dict(state_dict_of(checkpoint), model_type)
+    save(checkpoint if model_type == "onlstm" else checkpoint[0], tmp_path / "original.pt")
     model, _ = convert_original_checkpoint(tmp_path / "original.pt")
-    assert type(model) is PRPNForCausalLM and not model.training
+    assert type(model) is model_class and not model.training
     assert same_weights(model, expected)
-    config = model.config
-    assert (config.num_slots, config.resolution, config.hard, config.lookback) == (4, 0.25, False, 3)
-    assert (config.output_dropout, config.input_dropout, config.recurrent_dropout) == (0.6, 0.2, 0)
+    assert {name: getattr(model.config, name) for name in options} == options
 
 
-def test_the_state_dict_of_a_prpn_is_recognised(tmp_path):
-    torch.save(prpn_checkpoint().state_dict(), tmp_path / "weights.pt")
-    config = convert_original_checkpoint(tmp_path / "weights.pt", num_slots=7, hard=False)[0].config
-    assert (config.model_type, config.num_slots, config.resolution, config.hard) == ("prpn", 7, 0.1, False)
-
-
-@pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
-def test_a_checkpoint_of_any_format_is_the_state_dict_with_its_dropouts(tmp_path, save):
-    checkpoint = onlstm_checkpoint()
-    expected = convert_original_state_dict(state_dict_of(checkpoint), weight_dropout=0.3)
-    save(checkpoint, tmp_path / "original.pt")
-    model, _ = convert_original_checkpoint(tmp_path / "original.pt")
-    assert type(model) is ONLSTMForCausalLM and not model.training
-    assert same_weights(model, expected)
-    config = model.config
-    assert (config.layer_sizes, config.chunk_size, config.tie_word_embeddings) == ([12, 12, 8], 4, True)
-    assert (config.embedding_dropout, config.input_dropout, config.hidden_dropout) == (0, 0.5, 0.4)
-    assert (config.output_dropout, config.weight_dropout) == (0.25, 0.3)
-
-
-@pytest.mark.parametrize("save", FORMATS.values(), ids=FORMATS)
-def test_the_second_weight_of_a_model_without_drop_connect_is_left_out(tmp_path, save):
+def test_the_second_weight_of_a_model_without_drop_connect_is_left_out(tmp_path):
     checkpoint = onlstm_checkpoint(weight_dropout=0)
     assert "rnn.cells.0.hh._weight" in checkpoint[0].state_dict()
-    save(checkpoint, tmp_path / "original.pt")
-    model, _ = convert_original_checkpoint(tmp_path / "original.pt")
-    assert model.config.weight_dropout == 0
-    assert same_weights(model, convert_original_state_dict(state_dict_of(checkpoint)))
     torch.save(checkpoint[0].state_dict(), tmp_path / "state_dict.pt")
-    assert same_weights(convert_original_checkpoint(tmp_path / "state_dict.pt")[0], model)
+    model, _ = convert_original_checkpoint(tmp_path / "state_dict.pt")
+    assert same_weights(model, convert_original_state_dict(state_dict_of(checkpoint)))
 
 
 def test_an_untied_decoder_is_kept(tmp_path):

@@ -119,15 +119,6 @@ def test_modules_and_optimizers_are_records(tmp_path, is_zip):
     assert dropout.state["p"] == 0.25
 
 
-@both_formats
-def test_a_state_dict_is_read_as_torch_reads_it(tmp_path, is_zip):
-    path = save(torch.nn.LSTM(3, 4, 2).state_dict(), tmp_path / "file", is_zip)
-    saved, expected = SavedObject(path), torch.load(path, weights_only=True)
-    read = {name: saved.tensor(record) for name, record in dictionary_of(saved.content).items()}
-    assert list(read) == list(expected)
-    assert all(is_same(read[name], expected[name]) for name in expected)
-
-
 def test_containers_text_numbers_and_cycles_are_read(tmp_path):
     content = {"list": [1, -2.5, None, True, 1 << 60], "tuple": (("é",), "", ()), 7: {}}
     content["itself"] = content
