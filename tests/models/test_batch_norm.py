@@ -1,12 +1,9 @@
-import json
-import socket
-
 import pytest
 import torch
-from torch import distributed, multiprocessing, nn
+from torch import distributed, nn
 
 from onlstm_hf.models.modeling_prpn import MaskedBatchNorm
-from tests.helpers.forked_processes import forked_context
+from tests.helpers.forked_processes import run_ranks
 
 
 def make_norms() -> tuple[MaskedBatchNorm, nn.BatchNorm1d]:
@@ -60,50 +57,33 @@ def test_hardly_any_word_gives_finite_numbers(num_real):
     assert norm.running_var.isfinite().all()
 
 
-def _one_process(rank: int, port: int, folder: str) -> None:
-    """Half of the batch: a first step with padding, a second one without."""
-    distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
+def steps(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
+    """The outputs of rows of a batch and the gradients of its inputs `[2, 2, B, 4, 5]`, with padding and then without,
+    and the running statistics `[2, 4]` after both steps."""
     norm, _ = make_norms()
-    inputs, masks, weights = _batch()
-    rows = slice(0, 1) if rank == 0 else slice(1, 3)
-    report = {"outputs": [], "gradients": []}
-    for mask in masks:
+    torch.manual_seed(3)
+    inputs, weights = torch.randn(2, 3, 4, 5, dtype=torch.float64)
+    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()
+    found = []
+    for is_padded in (True, False):
         own = inputs[rows].clone().requires_grad_()
-        outputs = norm(own, None if mask is None else mask[rows])
-        (outputs * weights[rows]).sum().backward()
-        report["outputs"].append(outputs.tolist())
-        report["gradients"].append(own.grad.tolist())
-    report["running"] = [norm.running_mean.tolist(), norm.running_var.tolist()]
-    with open(f"{folder}/{rank}.json", "w") as file:
-        json.dump(report, file)
+        outputs = norm(own, mask[rows] if is_padded else None)
+        (outputs * (weights * mask.unsqueeze(1))[rows]).sum().backward()
+        found.append(torch.stack([outputs.detach(), own.grad]))
+    return torch.stack(found), torch.stack([norm.running_mean, norm.running_var])
+
+
+def _one_process(folder: str) -> None:
+    distributed.init_process_group("gloo")
+    rank = distributed.get_rank()
+    torch.save(steps(slice(0, 1) if rank == 0 else slice(1, 3)), f"{folder}/{rank}.pt")
     distributed.destroy_process_group()
 
 
-def _batch():
-    torch.manual_seed(3)
-    inputs = torch.randn(3, 4, 5, dtype=torch.float64)
-    weights = torch.randn(3, 4, 5, dtype=torch.float64)
-    mask = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]]).bool()
-    return inputs, (mask, None), weights * mask.unsqueeze(1)
-
-
 def test_two_processes_normalise_as_one_with_the_whole_batch(tmp_path):
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    forked_context()  # whose server `start_processes` takes
-    multiprocessing.start_processes(_one_process, (port, str(tmp_path)), nprocs=2, start_method="forkserver")
-    reports = [json.loads((tmp_path / f"{rank}.json").read_text()) for rank in range(2)]
-
-    norm, _ = make_norms()
-    inputs, masks, weights = _batch()
-    for step, mask in enumerate(masks):
-        whole = inputs.clone().requires_grad_()
-        outputs = norm(whole, mask)
-        (outputs * weights).sum().backward()
-        for name, expected in (("outputs", outputs.detach()), ("gradients", whole.grad)):
-            theirs = torch.cat([torch.tensor(report[name][step], dtype=torch.float64) for report in reports])
-            torch.testing.assert_close(theirs, expected)
-    for report in reports:
-        running = torch.tensor(report["running"], dtype=torch.float64)
-        torch.testing.assert_close(running, torch.stack([norm.running_mean, norm.running_var]))
+    run_ranks(2, _one_process, str(tmp_path))
+    found, running = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(2)), strict=True)
+    expected, expected_running = steps(slice(None))
+    torch.testing.assert_close(torch.cat(found, dim=2), expected)
+    for statistics in running:
+        torch.testing.assert_close(statistics, expected_running)

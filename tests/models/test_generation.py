@@ -94,14 +94,6 @@ def test_padding_does_not_change_greedy_search(model, prompts, side, use_cache):
     assert new_tokens(output, 4) == [greedy(model, prompt) for prompt in prompts]
 
 
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_the_last_position_predicts_what_follows_a_padded_row(model, prompts, side):
-    with torch.no_grad():
-        logits = model(**padded(prompts, side)).logits[:, -1]
-        expected = torch.stack([model(prompt.unsqueeze(0)).logits[0, -1] for prompt in prompts])
-    torch.testing.assert_close(logits, expected)
-
-
 def test_the_mask_is_read_off_the_padding_where_none_is_given(model, prompts, batch):
     output = model.generate(batch["input_ids"], max_new_tokens=NEW_TOKENS, do_sample=False)
     assert new_tokens(output, 4) == [greedy(model, prompt) for prompt in prompts]
@@ -172,27 +164,6 @@ def test_embeddings_in_the_place_of_ids_give_the_same_continuation(model, prompt
     embedded = model.get_input_embeddings()(batch["input_ids"])
     output = model.generate(inputs_embeds=embedded, attention_mask=batch["attention_mask"], **options)
     assert output.tolist() == new_tokens(expected, 4)
-
-
-@USE_CACHE
-def test_scores_and_logits_of_every_step_are_returned(model, prompts, use_cache):
-    prompt = prompts[0]
-    output = model.generate(
-        prompt.unsqueeze(0),
-        max_new_tokens=NEW_TOKENS,
-        do_sample=False,
-        use_cache=use_cache,
-        return_dict_in_generate=True,
-        output_scores=True,
-        output_logits=True,
-        output_hidden_states=True,
-    )
-    logits = model(output.sequences[:, :-1]).logits[0, len(prompt) - 1 :]
-    torch.testing.assert_close(torch.cat(output.scores), logits)
-    torch.testing.assert_close(torch.cat(output.logits), logits)
-    assert len(output.hidden_states) == NEW_TOKENS
-    whole = model(output.sequences[:, :-1], output_hidden_states=True).hidden_states[-1][:, -1]
-    torch.testing.assert_close(output.hidden_states[-1][-1][:, -1], whole)
 
 
 @pytest.fixture

@@ -98,12 +98,6 @@ def test_use_cache_says_whether_the_state_is_returned_and_nothing_else(kind, inp
     assert torch.equal(outputs.logits, model(input_ids).logits)
 
 
-def test_inputs_embeds_take_the_place_of_input_ids(model, input_ids):
-    embedded = model.get_input_embeddings()(input_ids)
-    assert torch.equal(model(inputs_embeds=embedded).logits, model(input_ids).logits)
-    assert torch.equal(model.model(inputs_embeds=embedded).last_hidden_state, model.model(input_ids).last_hidden_state)
-
-
 IDS, EMBEDS = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 3, 8)
 
 
@@ -159,22 +153,6 @@ def test_modules_without_the_path_that_was_asked_for_take_the_fastest():
     model.set_implementation("fused")
     assert {layer.implementation for layer in model.model.reading_network} == {"fused"}
     assert model.lm_head.implementation == "auto"
-
-
-@pytest.mark.parametrize("part", ["head", "base"])
-def test_return_dict_false_gives_the_same_as_a_tuple(model, input_ids, part):
-    module = model if part == "head" else model.model
-    options = {"output_hidden_states": True}
-    if part == "head":
-        options["labels"] = input_ids
-    expected = module(input_ids, **options)
-    values = module(input_ids, return_dict=False, **options)
-    assert isinstance(values, tuple) and len(values) == len(expected)
-    for name, value in zip(expected, values, strict=True):
-        if name == "state":
-            assert_same_state(value, expected.state, rtol=0, atol=0)
-        else:
-            torch.testing.assert_close(value, expected[name], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize(("kept", "positions"), [(0, range(6)), (1, [5]), (2, [4, 5]), (torch.tensor([0, 3]), [0, 3])])
@@ -290,12 +268,6 @@ def test_every_gradient_of_the_training_loss_is_that_of_finite_differences(kind,
     assert torch.autograd.gradcheck(loss, parameters, fast_mode=True)
 
 
-def test_embeddings_are_tied_unless_told_otherwise(kind):
-    tied, untied = kind.make(), kind.make(tie_word_embeddings=False)
-    assert tied.lm_head.weight is tied.model.embeddings.weight
-    assert untied.lm_head.weight is not untied.model.embeddings.weight
-
-
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_copies_compute_the_same_and_stay_tied(model, input_ids, duplicate):
     twin = duplicate(model)
@@ -332,12 +304,6 @@ def test_bfloat16_autocast_loss_is_within_a_percent_of_float32(kind, input_ids):
     assert loss.item() == pytest.approx(expected.item(), rel=0.01)
     loss.backward()
     assert all(parameter.grad.dtype == torch.float32 for parameter in model.parameters())
-
-
-def test_dropout_is_random_in_training_and_absent_in_evaluation(model, input_ids):
-    assert torch.equal(model(input_ids).logits, model(input_ids).logits)
-    model.train()
-    assert not torch.equal(model(input_ids).logits, model(input_ids).logits)
 
 
 def test_every_dropout_of_the_configuration_acts_in_training(kind, input_ids):

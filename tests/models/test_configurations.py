@@ -1,0 +1,169 @@
+import pytest
+from transformers import AutoConfig
+
+from onlstm_hf import ONLSTMConfig, PRPNConfig, RNNConfig
+
+AWD_LSTM = {"vocab_size": 10000, "embedding_size": 400, "hidden_size": 1150, "layer_sizes": [1150, 1150, 400]}
+AWD_LSTM |= {"embedding_dropout": 0.1, "hidden_dropout": 0.3, "initializer_range": 0.1}
+AWD_LSTM |= {"activation_regularization": 2.0, "temporal_activation_regularization": 1.0}
+AWD_LSTM |= {"num_hidden_layers": 3, "tie_word_embeddings": True, "use_cache": True}
+DEFAULTS = {
+    ONLSTMConfig: AWD_LSTM
+    | {"chunk_size": 10, "parse_layer": 1, "input_dropout": 0.5, "output_dropout": 0.45, "weight_dropout": 0.45},
+    PRPNConfig: {"embedding_size": 800, "hidden_size": 1200, "num_hidden_layers": 2, "num_slots": 15, "lookback": 5}
+    | {"resolution": 0.1, "hard": True, "output_dropout": 0.7, "input_dropout": 0.5, "recurrent_dropout": 0.5},
+    RNNConfig: AWD_LSTM | {"cell_type": "lstm", "input_dropout": 0.4, "output_dropout": 0.4, "weight_dropout": 0.5},
+}
+
+
+@pytest.mark.parametrize("config_class", DEFAULTS)
+def test_defaults_are_the_penn_treebank_models_of_the_papers(config_class):
+    config, defaults = config_class(), DEFAULTS[config_class]
+    assert {name: getattr(config, name) for name in defaults} == defaults
+
+
+@pytest.mark.parametrize(
+    ("options", "layer_sizes"),
+    [
+        ({"num_hidden_layers": 1, "parse_layer": 0}, [20]),
+        ({"num_hidden_layers": 2}, [30, 20]),
+        ({"num_hidden_layers": 4}, [30, 30, 30, 20]),
+        ({"hidden_size": 10, "layer_sizes": (10, 40, 20)}, [10, 40, 20]),
+        ({"hidden_size": None, "layer_sizes": [10, 40, 50], "tie_word_embeddings": False}, [10, 40, 50]),
+        ({"chunk_size": 1}, [30, 30, 20]),
+        ({"hidden_size": 20, "chunk_size": 20}, [20, 20, 20]),
+    ],
+)
+def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_sizes):
+    assert ONLSTMConfig(**{"embedding_size": 20, "hidden_size": 30, **options}).layer_sizes == layer_sizes
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        *[
+            ({name: value}, f"{name} must be a positive integer, not {value!r}")
+            for name in ("vocab_size", "hidden_size", "num_hidden_layers", "chunk_size", "num_softmaxes")
+            for value in (0, -3, True, 10.5, "1150")
+        ],
+        ({"hidden_size": 1155}, "chunk_size=10 must divide the size of every layer, but layer 0 has 1155"),
+        ({"embedding_size": 405}, "layer 2 has 405"),
+        ({"layer_sizes": [1150, 7, 400]}, "layer 1 has 7"),
+        ({"layer_sizes": [1150, 0, 400]}, "layer 1 has 0"),
+        ({"layer_sizes": [1150, 400]}, "layer_sizes must have num_hidden_layers=3 entries"),
+        ({"layer_sizes": [1150, 1150, 500]}, "tied embeddings need a last layer of embedding_size=400 units"),
+        (
+            {"hidden_size": 30, "layer_sizes": [20, 20, 400]},
+            r"hidden_size=30 contradicts layer_sizes=\[20, 20, 400\], whose first layer has 20",
+        ),
+        ({"parse_layer": 3}, "parse_layer=3 does not exist: layers are counted from 0 to 2"),
+        ({"parse_layer": -1}, "parse_layer=-1 does not exist"),
+        ({"parse_layer": 0.5}, "parse_layer"),
+        ({"num_hidden_layers": 1}, "parse_layer=1 does not exist: layers are counted from 0 to 0"),
+        *[
+            ({name: value}, f"{name} is a probability and must lie in \\[0, 1\\)")
+            for name in ("embedding_dropout", "input_dropout", "hidden_dropout", "output_dropout", "weight_dropout")
+            for value in (-0.1, 1.0, 1, float("nan"))
+        ],
+        ({"weight_dropout": "0.45"}, "weight_dropout"),
+        ({"activation_regularization": -1.0}, "activation_regularization must be a number"),
+        ({"initializer_range": float("nan")}, "initializer_range must be a number that is not negative"),
+    ],
+)
+def test_what_cannot_be_an_onlstm_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        ONLSTMConfig(**options)
+
+
+@pytest.mark.parametrize(
+    ("config_class", "options", "message"),
+    [
+        (PRPNConfig, {"num_slots": 0}, "num_slots must be a positive integer"),
+        (PRPNConfig, {"lookback": -1}, "lookback must be an integer that is not negative"),
+        (PRPNConfig, {"num_residual_blocks": 0.5}, "num_residual_blocks must be an integer that is not negative"),
+        (PRPNConfig, {"resolution": 0}, "resolution must be a number above 0"),
+        (PRPNConfig, {"hard": 1}, "hard must be true or false"),
+        (PRPNConfig, {"hidden_size": 15}, "hidden_size must be even"),
+        (PRPNConfig, {"recurrent_dropout": 1.0}, "recurrent_dropout is a probability"),
+        (PRPNConfig, {"reading_attention": False, "prediction_attention": False}, "set parsing_network=False"),
+        (RNNConfig, {"cell_type": "LSTM"}, "cell_type must be one of lstm, gru, rnn, not 'LSTM'"),
+        (RNNConfig, {"cell_type": None}, "cell_type must be one of"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_another_model_is_refused(config_class, options, message):
+    with pytest.raises(ValueError, match=message):
+        config_class(**options)
+
+
+@pytest.fixture
+def unusual_config() -> ONLSTMConfig:
+    return ONLSTMConfig(
+        vocab_size=50,
+        embedding_size=12,
+        num_hidden_layers=2,
+        layer_sizes=[8, 16],
+        chunk_size=4,
+        parse_layer=0,
+        weight_dropout=0.0,
+        tie_word_embeddings=False,
+        eos_token_id=[3, 4],
+        pad_token_id=1,
+    )
+
+
+def test_saving_and_loading_keeps_every_field(unusual_config, tmp_path):
+    unusual_config.save_pretrained(tmp_path)
+    for loaded in (ONLSTMConfig.from_pretrained(tmp_path), AutoConfig.from_pretrained(tmp_path)):
+        assert type(loaded) is ONLSTMConfig
+        assert {**loaded.to_dict(), "_name_or_path": ""} == unusual_config.to_dict()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"hidden_size": 32}, r"hidden_size=32 contradicts layer_sizes=\[8, 16\]"),
+        ({"num_hidden_layers": 3}, "layer_sizes must have num_hidden_layers=3 entries"),
+        ({"tie_word_embeddings": True}, "tied embeddings need a last layer of embedding_size=12 units"),
+        ({"chunk_size": 5}, "chunk_size=5 must divide"),
+        ({"weight_dropout": 2.0}, "weight_dropout is a probability"),
+    ],
+    ids=str,
+)
+def test_a_change_that_contradicts_the_file_is_refused(unusual_config, tmp_path, changes, message):
+    unusual_config.save_pretrained(tmp_path)
+    for config_class in (ONLSTMConfig, AutoConfig):
+        with pytest.raises(ValueError, match=message):
+            config_class.from_pretrained(tmp_path, **changes)
+
+
+def test_changes_that_fit_the_file_take_effect(unusual_config, tmp_path):
+    unusual_config.save_pretrained(tmp_path)
+    config, unused = AutoConfig.from_pretrained(
+        tmp_path, layer_sizes=[24, 16], parse_layer=1, use_cache=False, unknown=3, return_unused_kwargs=True
+    )
+    assert (config.hidden_size, config.layer_sizes, config.parse_layer) == (24, [24, 16], 1)
+    assert not config.use_cache and unused == {"unknown": 3}
+    resized = ONLSTMConfig.from_pretrained(tmp_path, layer_sizes=None, hidden_size=20)
+    assert resized.layer_sizes == [20, 12]
+
+
+def test_a_file_whose_sizes_contradict_is_read_as_before_with_a_warning(unusual_config, tmp_path, caplog):
+    fields = unusual_config.to_dict() | {"hidden_size": 1150}
+    with caplog.at_level("WARNING", "onlstm_hf"):
+        config = ONLSTMConfig.from_dict(fields)
+    assert (config.hidden_size, config.layer_sizes) == (8, [8, 16])
+    assert caplog.messages == ["hidden_size=1150 is not used, as layer_sizes=[8, 16] say otherwise"]
+    assert ONLSTMConfig(**config.to_dict()).to_dict() == config.to_dict()
+
+
+def test_the_configuration_of_another_kind_of_model_is_refused():
+    with pytest.raises(ValueError, match='configuration of a "gpt2" model, and "onlstm" is needed'):
+        ONLSTMConfig.from_dict({"model_type": "gpt2", "vocab_size": 11})
+
+
+def test_layer_sizes_are_not_shared_with_the_caller():
+    sizes = [40, 40, 20]
+    config = ONLSTMConfig(embedding_size=20, layer_sizes=sizes)
+    sizes[0] = 7
+    assert config.layer_sizes == [40, 40, 20]
