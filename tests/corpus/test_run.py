@@ -249,14 +249,6 @@ def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tok
         parse(small, output, checkpoint, **one_task_at_a_time())
 
 
-def test_a_folder_with_other_files_is_refused(small, checkpoint, tmp_path):
-    (tmp_path / "output").mkdir()
-    (tmp_path / "output" / "thesis.tex").write_text("text")
-    with pytest.raises(ValueError, match="has files that are not from parse-corpus"):
-        parse(small, tmp_path / "output", checkpoint, **one_task_at_a_time())
-    assert [path.name for path in (tmp_path / "output").iterdir()] == ["thesis.tex"]
-
-
 def write_corpus(folder, **contents):
     folder.mkdir(exist_ok=True)
     for name, lines in contents.items():

@@ -1,53 +1,19 @@
 """Processes in which `onlstm_hf` cannot be imported, and what they do there with checkpoints that carry their code."""
 
-import atexit
 import json
 import os
 import subprocess
 import sys
-import tempfile
-from functools import cache
+from collections.abc import Sequence
 from pathlib import Path
 
-# Importing the libraries takes seconds of CPU: this process has done so, and for each line that it reads one that is
-# forked from it runs a script.
-_LIBRARIES = """
-import json, os, signal, sys, traceback
-import torch, torch._dynamo
-import transformers.modeling_utils, transformers.pipelines, transformers.dynamic_module_utils
-
-def run(script, arguments, modules, folder, output, errors):
-    signal.alarm(300)  # which ends it
-    for file_number, path in enumerate((os.devnull, output, errors)):
-        os.dup2(os.open(path, os.O_RDWR), file_number)
-    if folder is not None:
-        os.chdir(folder)
-    os.environ["HF_MODULES_CACHE"] = transformers.dynamic_module_utils.HF_MODULES_CACHE = modules
-    sys.argv[1:] = arguments
-    try:
-        exec(script, {"__name__": "__main__"})
-        return 0
-    except BaseException:
-        traceback.print_exc()
-        return 1
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-
-for line in sys.stdin:
-    if process := os.fork():
-        print(os.waitpid(process, 0)[1], flush=True)
-    else:
-        os._exit(run(**json.loads(line)))
-"""
-
-_HIDE_PACKAGE = """
+_HIDE = """
 import sys
 
 class Absent:
     def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == "onlstm_hf":
-            raise ModuleNotFoundError(f"No module named {name!r}")
+        if name.partition(".")[0] in {hidden}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}")
 
 sys.meta_path.insert(0, Absent())
 """
@@ -114,45 +80,24 @@ print(json.dumps({"import_error": import_error, "reports": reports}))
 """
 
 
-@cache
-def _libraries() -> subprocess.Popen:
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-X", "utf8", "-c", _LIBRARIES],
-        env={**os.environ, "HF_HUB_OFFLINE": "1"},
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
-    )
-    atexit.register(process.communicate)
-    return process
-
-
-def run_isolated(script: str, *arguments: str | Path, modules: Path, folder: Path | None = None) -> dict:
+def run_isolated(
+    script: str, *arguments: str | Path, modules: Path, folder: Path | None = None, hidden: Sequence[str] = ()
+) -> dict:
     """Runs a script without user packages and PYTHON* variables, and reads the JSON of its last line.
-
-    PyTorch and Transformers have been imported before it begins, and nothing that imports this package.
 
     Args:
         script: Python. The working directory is not among the places that it imports from.
         arguments: its `sys.argv[1:]`.
         modules: where Transformers keeps the code that it runs.
         folder: the working directory.
+        hidden: packages that cannot be imported.
     """
-    with tempfile.NamedTemporaryFile() as output, tempfile.NamedTemporaryFile() as errors:
-        place = {"modules": str(modules), "folder": folder and str(folder)}
-        files = {"output": output.name, "errors": errors.name}
-        process = _libraries()
-        job = {"script": script, "arguments": list(map(str, arguments)), **place, **files}
-        print(json.dumps(job), file=process.stdin, flush=True)
-        status = process.stdout.readline()
-        assert status == "0\n", errors.read().decode()
-        return json.loads(output.read().decode().splitlines()[-1])
-
-
-def run_without_package(script: str, *arguments: str | Path, modules: Path, folder: Path | None = None) -> dict:
-    """`run_isolated` in a process where the package cannot be imported."""
-    return run_isolated(_HIDE_PACKAGE + script, *arguments, modules=modules, folder=folder)
+    command = [sys.executable, "-I", "-X", "utf8", "-c", _HIDE.format(hidden=[*hidden]) + script, *map(str, arguments)]
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(modules)}
+    options = {"capture_output": True, "encoding": "utf-8", "timeout": 300}
+    process = subprocess.run(command, env=environment, cwd=folder, **options)
+    assert process.returncode == 0, process.stderr
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def use_without_package(checkpoints: dict[str, tuple[str, str | dict[str, str]]], modules: Path, folder: Path) -> dict:
@@ -167,4 +112,6 @@ def use_without_package(checkpoints: dict[str, tuple[str, str | dict[str, str]]]
     Returns:
         `import_error`, that of `import onlstm_hf`, and `reports`: by name, `first` and `again`, what was found.
     """
-    return run_without_package(_USE_CHECKPOINTS, json.dumps(checkpoints), modules=modules, folder=folder)
+    return run_isolated(
+        _USE_CHECKPOINTS, json.dumps(checkpoints), modules=modules, folder=folder, hidden=["onlstm_hf"]
+    )

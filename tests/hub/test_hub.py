@@ -113,14 +113,6 @@ def test_one_commit_makes_the_repository_the_folder(hub, shared, first, second, 
     assert len(hub.repositories["model", shared].branches["main"]) == 4
 
 
-def test_pushed_files_are_the_exported_ones(hub, shared, second, tmp_path):
-    folder = shutil.copytree(second, tmp_path / "folder")
-    forget_the_code(folder)
-    push_model(folder, shared)
-    export_checkpoint(folder, tmp_path / "exported")
-    assert hub.files(shared) == contents(tmp_path / "exported") == contents(second)
-
-
 def test_the_methods_of_transformers_share_a_model_with_its_code(first, tmp_path, monkeypatch):
     model, uploaded = AutoModelForCausalLM.from_pretrained(first), []
     monkeypatch.setattr(type(model), "push_to_hub", lambda model, *name, **options: uploaded.append((name, options)))
@@ -229,14 +221,6 @@ def write(name, content):
         (folder / name).write_text(content)
 
     return change
-
-
-def forget_the_code(folder):
-    config = json.loads((folder / "config.json").read_text())
-    del config["auto_map"], config["custom_pipelines"]
-    (folder / "config.json").write_text(json.dumps(config))
-    for path in folder.glob("*.py"):
-        path.unlink()
 
 
 def spoil_the_weights(folder):

@@ -2,14 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tests.helpers.isolated_process import run_isolated
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, pad, random_rows
 
@@ -125,18 +124,6 @@ def test_sequences_are_classified(name, tmp_path):
 
 
 # The page's two blocks: PyTorch writes the graph, and a process that cannot have it parses.
-HIDE_TORCH = """
-import sys
-
-class Absent:
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] in ("torch", "transformers", "onlstm_hf"):
-            raise ModuleNotFoundError(f"No module named {name!r}")
-
-sys.meta_path.insert(0, Absent())
-"""
-
-
 @pytest.mark.slow
 def test_the_page_parses_without_pytorch(tmp_path, monkeypatch):
     library("onnxruntime")
@@ -145,13 +132,9 @@ def test_the_page_parses_without_pytorch(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model_cards").symlink_to(PROJECT_ROOT / "model_cards")
     exec(writing, {})
-    places = json.dumps([entry for entry in sys.path if entry])
     ask = f"import json\nprint(json.dumps([parse(sentence) for sentence in {SENTENCES!r}]))"
-    script = f"{HIDE_TORCH}\nsys.path[:0] = {places}\n{parsing}\n{ask}"
-    command = [sys.executable, "-I", "-X", "utf8", "-c", script]
-    process = subprocess.run(command, cwd=tmp_path, capture_output=True, encoding="utf-8", timeout=300)
-    assert process.returncode == 0, process.stderr
-    found = json.loads(process.stdout.splitlines()[-1])
+    hidden = ["torch", "transformers", "onlstm_hf"]
+    found = run_isolated(f"{parsing}\n{ask}", modules=tmp_path, folder=tmp_path, hidden=hidden)
     model = AutoModelForCausalLM.from_pretrained(CHECKPOINT)
     trees = model.parse(SENTENCES, AutoTokenizer.from_pretrained(CHECKPOINT))
     assert found == [tree.to_bracket() for tree in trees]

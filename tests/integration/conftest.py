@@ -1,3 +1,7 @@
+import pytest
+
+from tests.helpers.tiny_models import MODEL_TYPES, Kind
+
 # Marks of the tests that `tests/helpers/transformers_tests.py` brings in.
 MARKS_OF_TRANSFORMERS = (
     *("accelerate_tests", "flash_attn_test", "flash_attn_3_test", "flash_attn_4_test", "generate"),
@@ -8,3 +12,8 @@ MARKS_OF_TRANSFORMERS = (
 def pytest_configure(config):
     for mark in MARKS_OF_TRANSFORMERS:
         config.addinivalue_line("markers", f"{mark}: a mark of the tests that Transformers has for every model")
+
+
+@pytest.fixture(params=list(MODEL_TYPES))
+def kind(request) -> Kind:
+    return MODEL_TYPES[request.param]

@@ -1,7 +1,7 @@
 """Other tools on the models: docs/ecosystem.md shows the features of these tests and of others."""
 
 import copy
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import pytest
 import torch
@@ -9,23 +9,15 @@ from transformers import GenerationConfig, Trainer, TrainingArguments, Watermark
 
 from onlstm_hf import build_word_tokenizer
 from tests.helpers.requirements import library
-from tests.helpers.tiny_models import MODEL_TYPES
 
 TEXT = "the old cat saw a dog and the bird sang on a mat"
 
 
-@dataclass(frozen=True)
-class Feature:
-    """Something that a tool can do.
-
-    Attributes:
-        name: of the feature.
-        options: what the tool is called with.
-        refusal: what the message of the refusal says, where it does not work.
-    """
+class Feature(NamedTuple):
+    """Something that a tool can do with these options, or refuses with a message that says this."""
 
     name: str
-    options: dict = field(default_factory=dict)
+    options: dict
     refusal: str | None = None
 
 
@@ -84,11 +76,6 @@ PEFT = [
 
 def each(features: list[Feature]):
     return pytest.mark.parametrize("feature", features, ids=[feature.name for feature in features])
-
-
-@pytest.fixture(params=list(MODEL_TYPES))
-def kind(request):
-    return MODEL_TYPES[request.param]
 
 
 @pytest.fixture(scope="module")

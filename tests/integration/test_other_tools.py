@@ -12,7 +12,6 @@ from eval.data.syntactic_tests import Item
 from eval.evaluate_syntax import score_items
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
-from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 CHECKPOINT = str(PROJECT_ROOT / "model_cards" / "onlstm-ptb-small")
@@ -31,11 +30,6 @@ def model():
 @pytest.fixture(scope="module")
 def tokenizer():
     return AutoTokenizer.from_pretrained(CHECKPOINT)
-
-
-@pytest.fixture(params=list(MODEL_TYPES))
-def kind(request) -> Kind:
-    return MODEL_TYPES[request.param]
 
 
 # lm-evaluation-harness

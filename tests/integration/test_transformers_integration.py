@@ -13,7 +13,7 @@ from transformers import (
 )
 
 from onlstm_hf import build_word_tokenizer
-from tests.helpers.tiny_models import MODEL_TYPES, Kind, assert_same_state
+from tests.helpers.tiny_models import assert_same_state
 
 CORPUS = [
     "the old cat saw the dog",
@@ -25,11 +25,6 @@ CORPUS = [
     "a bird saw the mat",
     "the cat and the dog sang and sat",
 ]
-
-
-@pytest.fixture(scope="module", params=list(MODEL_TYPES))
-def kind(request) -> Kind:
-    return MODEL_TYPES[request.param]
 
 
 @pytest.fixture(scope="module")
@@ -111,12 +106,6 @@ def test_auto_classes_find_the_models(kind, model, ids, tmp_path):
 
     assert type(AutoModelForCausalLM.from_config(config)) is kind.causal_class
     assert type(AutoModel.from_config(config)) is kind.model_class
-
-
-def test_a_head_is_added_to_a_model_that_was_saved_without(model, ids, tmp_path):
-    model.model.save_pretrained(tmp_path)
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
-    torch.testing.assert_close(logits_of(loaded, ids), logits_of(model, ids))  # tied weights, and a bias of 0
 
 
 def test_bfloat16_is_loaded_on_request_and_kept(model, ids, tmp_path):

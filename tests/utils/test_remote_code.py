@@ -22,7 +22,7 @@ import onlstm_hf
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.models import parsing as travelling
 from onlstm_hf.utils.remote_code import model_code
-from tests.helpers.isolated_process import run_isolated, run_without_package
+from tests.helpers.isolated_process import run_isolated
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
@@ -361,7 +361,8 @@ def test_installed_and_carried_code_work_beside_each_other(tmp_path):
 def test_a_model_trains_with_dropout_where_the_package_is_absent(tmp_path):
     for name, kind in MODEL_TYPES.items():
         kind.make(vocab_size=11, eos_token_id=0, pad_token_id=2, num_softmaxes=2).save_pretrained(tmp_path / name)
-    reports = run_without_package(TRAINING, json.dumps([*MODEL_TYPES]), modules=tmp_path / "modules", folder=tmp_path)
+    places = {"modules": tmp_path / "modules", "folder": tmp_path}
+    reports = run_isolated(TRAINING, json.dumps([*MODEL_TYPES]), **places, hidden=["onlstm_hf"])
     for report in reports.values():
         assert report["losses"][-1] < 0.9 * report["losses"][0]
         assert report["is_dropping"]
