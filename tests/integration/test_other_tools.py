@@ -121,31 +121,28 @@ def test_minicons_finds_our_log_probabilities(model, tokenizer):
 # PEFT
 
 
-@pytest.fixture
-def adapted(kind):
-    """A model with a LoRA adapter, which is not 0, on its embedding, its recurrence and its head; and one without."""
+def test_lora_changes_the_model_as_the_merged_weights_do(kind, tmp_path):
+    """An adapter, which is not 0, on the embedding, the recurrence and the head."""
     peft = library("peft")
     targets = ["embeddings", "input_projection", "recurrent_projection", "lm_head"]
-    config = peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
     options = {**kind.no_dropout, "tie_word_embeddings": False}
-    return peft.get_peft_model(kind.make(**options), config), kind.make(**options)
-
-
-def test_lora_changes_the_model_as_the_merged_weights_do(adapted, tmp_path):
-    model, plain = adapted
+    config = peft.LoraConfig(r=2, target_modules=targets, init_lora_weights=False)
+    model, plain = peft.get_peft_model(kind.make(**options), config).eval(), kind.make(**options)
     ids = torch.randint(12, (3, 7))
     mask = torch.ones_like(ids)
     mask[0, -2:] = 0
     inputs = {"input_ids": ids, "attention_mask": mask, "labels": ids}
     with torch.no_grad():
-        output = model.eval()(**inputs)
+        output = model(**inputs)
         assert not torch.allclose(output.logits, plain(**inputs).logits, atol=0.1)
         torch.testing.assert_close(model(**inputs, skip_logits=True).loss, output.loss)
         with model.disable_adapter():
             torch.testing.assert_close(model(**inputs).logits, plain(**inputs).logits)
         model.save_pretrained(tmp_path)
+        written = model.generate(input_ids=ids, max_new_tokens=4, do_sample=False)
         merged = model.merge_and_unload()
         torch.testing.assert_close(merged(**inputs).logits, output.logits, rtol=1e-4, atol=1e-4)
+        assert torch.equal(merged.generate(input_ids=ids, max_new_tokens=4, do_sample=False), written)
 
         plain.load_adapter(str(tmp_path))
         torch.testing.assert_close(plain(**inputs).logits, output.logits, rtol=1e-4, atol=1e-4)
@@ -175,14 +172,6 @@ def test_lora_merges_into_tied_weights_only_where_they_are_untied_before(kind, t
     of_tied, merged = logits(untie=False)
     torch.testing.assert_close(of_tied, unmerged, rtol=1e-4, atol=1e-4)
     assert torch.allclose(merged, of_tied, rtol=1e-4, atol=1e-4) == (target == "input_projection")
-
-
-def test_text_is_generated_with_an_adapter(adapted):
-    model, _ = adapted
-    ids = torch.randint(12, (2, 3))
-    generated = model.generate(input_ids=ids, max_new_tokens=4, do_sample=False)
-    merged = model.merge_and_unload().generate(input_ids=ids, max_new_tokens=4, do_sample=False)
-    assert generated.tolist() == merged.tolist()
 
 
 # PEFT asks for these beside the prompt: the width of the embeddings, and heads of attention, of which there are none.

@@ -118,6 +118,7 @@ IDS, EMBEDS = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 3, 8)
             r"attention_mask must have the shape of the input, \[2, 3\]",
         ),
         ({"input_ids": IDS, "labels": IDS[:, 1:]}, r"labels must be \[2, 3\]"),
+        ({"input_ids": IDS, "shift_labels": IDS[:, 1:]}, r"shift_labels must be \[2, 3\]"),
         ({"input_ids": IDS, "labels": IDS * VOCAB_SIZE}, "labels hold the id 13"),
         ({"input_ids": IDS, "skip_logits": True}, "needs labels or shift_labels"),
     ],

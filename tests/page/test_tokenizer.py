@@ -13,6 +13,7 @@ from onlstm_hf import build_word_tokenizer
 from onlstm_hf.text.tokenization import build_subword_tokenizer
 from onlstm_hf.text.word_alignment import encode_sentence
 from tests.helpers.page_scripts import run_script
+from tests.text.test_ordinary_english import TYPED
 
 TEXT = (
     "The company, which makes cars, said it doesn't expect to report a loss of $4.5 million (or 9.8%).",
@@ -112,7 +113,7 @@ def test_words_of_thousands_of_characters_do_not_stop_the_page():
 def test_released_tokenizers_read_alike(project_root, name):
     tokenizer = AutoTokenizer.from_pretrained(project_root / "model_cards" / name)
     if json.loads(tokenizer.backend_tokenizer.to_str())["model"]["type"] == "WordLevel":
-        assert_same_readings(tokenizer, [*TEXT, *random_texts(1500)])
+        assert_same_readings(tokenizer, [*TEXT, *TYPED, *random_texts(1500)])
     else:
         texts = ["我們 的 老師 說 他 喜歡 這 本 書", "他 在 學校 學習 中文", *TEXT]
         for text, reading in zip(texts, read_with_script(tokenizer, texts), strict=True):

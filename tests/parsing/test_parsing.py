@@ -6,14 +6,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer, tree_from_distances
 from onlstm_hf.parsing import mixin as parsing
 from onlstm_hf.parsing import sentences as batching
 from onlstm_hf.utils import iteration
+from tests.text.test_word_alignment import byte_level_bpe
 
 WORDS = [f"w{index}" for index in range(40)]
 SENTENCES = st.lists(st.lists(st.sampled_from([*WORDS, "unseen", "🐈"]), max_size=9), max_size=12)
@@ -309,12 +308,7 @@ def test_a_progress_bar_shows_on_long_jobs_or_on_request(monkeypatch, capsys):
 
 @pytest.fixture(scope="module")
 def bpe():
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    options = {"initial_alphabet": pre_tokenizers.ByteLevel.alphabet(), "special_tokens": ["<|end|>"]}
-    trainer = trainers.BpeTrainer(vocab_size=300, show_progress=False, **options)
-    backend.train_from_iterator(["the cat sat on the mat", "the cats were sitting on mats"] * 3, trainer)
-    return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
+    return byte_level_bpe(eos_token="<|endoftext|>")
 
 
 TEXT = "the unsettling cats sat 🐈 quietly"
