@@ -114,30 +114,6 @@ def test_rows_end_at_the_end_of_sequence_token_and_are_padded(model, prompts, ba
 
 
 @USE_CACHE
-@pytest.mark.parametrize("num_return_sequences", [1, 3])
-def test_sampling_draws_from_the_distribution_of_every_step(model, prompts, batch, use_cache, num_return_sequences):
-    torch.manual_seed(7)
-    output = model.generate(
-        **batch,
-        max_new_tokens=NEW_TOKENS,
-        do_sample=True,
-        top_k=0,
-        temperature=0.7,
-        use_cache=use_cache,
-        num_return_sequences=num_return_sequences,
-    )
-    torch.manual_seed(7)
-    sequences = [prompt.tolist() for prompt in prompts for _ in range(num_return_sequences)]
-    for _ in range(NEW_TOKENS):
-        logits = torch.stack([next_log_probabilities(model, sequence) for sequence in sequences])
-        for sequence, token in zip(sequences, torch.multinomial((logits / 0.7).softmax(-1), 1), strict=True):
-            sequence.append(token.item())
-    assert new_tokens(output, 4) == [sequence[-NEW_TOKENS:] for sequence in sequences]
-    if num_return_sequences > 1:
-        assert len(set(map(tuple, new_tokens(output, 4)))) > len(prompts)
-
-
-@USE_CACHE
 @pytest.mark.parametrize("num_beams", [2, 4])
 def test_beam_search_keeps_the_best_sequences_of_every_step(model, prompts, batch, use_cache, num_beams):
     output = model.generate(
