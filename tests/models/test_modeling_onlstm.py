@@ -65,16 +65,6 @@ def test_distances_come_in_a_tuple_and_in_half_precision_too(model, input_ids):
         torch.testing.assert_close(half.forget_distances.float(), expected.forget_distances, rtol=0, atol=0.05)
 
 
-@SIDES
-def test_distances_of_the_compiled_model_are_the_same(model, rows, side):
-    input_ids, mask, _ = pad(rows, side)
-    torch._dynamo.reset()
-    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
-    outputs, expected = (f(input_ids, attention_mask=mask, output_distances=True) for f in (compiled, model))
-    for name in ("forget_distances", "input_distances"):
-        torch.testing.assert_close(outputs[name], expected[name])
-
-
 def test_a_layer_of_a_single_chunk_runs_but_never_writes_its_cell(input_ids):
     """With one chunk the equations give a master input gate of 0 and a master forget gate of 1."""
     model = ONLSTM.make(hidden_size=8, layer_sizes=[8, 8], num_hidden_layers=2, chunk_size=8)
