@@ -32,9 +32,10 @@ def ways(layer) -> tuple[str, ...]:
     return getattr(layer, "implementations", ("auto",))
 
 
-def make(name, project_root):
+@pytest.fixture(params=list(LAYERS))
+def layer(request, project_root):
     torch.manual_seed(0)
-    layer = LAYERS[name](project_root).double().eval()
+    layer = LAYERS[request.param](project_root).double().eval()
     for parameter in layer.parameters():
         torch.nn.init.uniform_(parameter, -1, 1)
     return layer
@@ -45,19 +46,16 @@ def inputs() -> torch.Tensor:
     return torch.randn(LENGTH, BATCH_SIZE, INPUT_SIZE).double()
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_it_has_what_models_read(name, inputs, project_root):
-    layer = make(name, project_root)
+def test_it_has_what_models_read(layer, inputs):
     assert getattr(layer, "implementation", "auto") == "auto" and "auto" in ways(layer)
     output = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     assert isinstance(output, tuple)
     assert output.outputs.shape == (*inputs.shape[:2], SIZE)
 
 
-@pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
-def test_in_a_stack_its_outputs_have_the_dtype_of_its_inputs(name, dtype, inputs, project_root):
-    layer = make(name, project_root).to(dtype)
+def test_in_a_stack_its_outputs_have_the_dtype_of_its_inputs(layer, dtype, inputs):
+    layer.to(dtype)
     for implementation in (name for name in ways(layer) if name != "triton"):
         layer.implementation = implementation
         state = layer.initial_state(BATCH_SIZE)
@@ -67,9 +65,7 @@ def test_in_a_stack_its_outputs_have_the_dtype_of_its_inputs(name, dtype, inputs
             state = output.state
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(name, inputs, project_root):
-    layer = make(name, project_root)
+def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(layer, inputs):
     first = layer.initial_state(BATCH_SIZE)
     last = layer(inputs, *first, None).state
     assert isinstance(first, tuple) and isinstance(last, tuple)
@@ -79,9 +75,7 @@ def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(name, in
         assert one.data_ptr() != other.data_ptr()
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_with_its_last_state_it_goes_on(name, inputs, project_root):
-    layer = make(name, project_root)
+def test_with_its_last_state_it_goes_on(layer, inputs):
     whole = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     state, outputs = layer.initial_state(BATCH_SIZE), []
     for part in inputs.split([2, 1, LENGTH - 3]):
@@ -92,9 +86,7 @@ def test_with_its_last_state_it_goes_on(name, inputs, project_root):
     torch.testing.assert_close(state, whole.state)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_padding_repeats_what_comes_before_it_and_leaves_the_state(name, inputs, project_root):
-    layer = make(name, project_root)
+def test_padding_repeats_what_comes_before_it_and_leaves_the_state(layer, inputs):
     mask = torch.ones(LENGTH, BATCH_SIZE, dtype=torch.bool)
     mask[4:, 1] = False
     padded = layer(inputs, *layer.initial_state(BATCH_SIZE), mask)
@@ -105,9 +97,7 @@ def test_padding_repeats_what_comes_before_it_and_leaves_the_state(name, inputs,
         torch.testing.assert_close(ours[1:2], expected)
 
 
-@pytest.mark.parametrize("name", LAYERS)
-def test_every_way_to_compute_it_gives_the_same(name, inputs, project_root):
-    layer = make(name, project_root)
+def test_every_way_to_compute_it_gives_the_same(layer, inputs):
     expected = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     for implementation in ways(layer):
         if implementation in ("native", "triton"):  # these compute in float32, where their own tests compare them
@@ -119,6 +109,6 @@ def test_every_way_to_compute_it_gives_the_same(name, inputs, project_root):
 
 
 def test_no_layer_of_a_model_is_left_out_here(project_root):
-    tested = {type(make(name, project_root)) for name in LAYERS}
+    tested = {type(make(project_root)) for make in LAYERS.values()}
     for kind in AWD_LSTMS.values():
         assert {type(layer) for layer in kind.make().model.layers} <= tested

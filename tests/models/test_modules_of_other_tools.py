@@ -10,7 +10,6 @@ from transformers import AutoModelForCausalLM, BitsAndBytesConfig
 from tests.helpers.requirements import library
 from tests.helpers.tiny_models import AWD_LSTMS, KINDS, MODEL_TYPES, Kind, pad, random_rows
 
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 EVERY_TYPE = pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=MODEL_TYPES)
 
 
@@ -27,7 +26,6 @@ def layers_of(model) -> nn.ModuleList:
 # Gradients of hidden states
 
 
-@EVERY_KIND
 @pytest.mark.parametrize("is_padded", [False, True])
 def test_hidden_states_get_the_gradient_of_what_reads_them(kind, inputs, is_padded):
     model, layer = kind.make().double(), 1
@@ -59,7 +57,6 @@ def test_hidden_states_get_the_gradient_of_what_reads_them(kind, inputs, is_padd
     assert (gradient * direction).sum().item() == pytest.approx(expected, rel=1e-5, abs=1e-8)
 
 
-@EVERY_KIND
 def test_looking_at_hidden_states_changes_nothing(kind, inputs):
     model = kind.make()
     expected, outputs = model(**inputs), model(**inputs, output_hidden_states=True)
@@ -82,7 +79,6 @@ def record(model) -> dict[str, list]:
     return seen
 
 
-@EVERY_KIND
 def test_forward_hooks_see_every_step_of_every_affine_map(kind):
     model = kind.make()
     seen, input_ids = record(model), torch.randint(12, (2, 4))
@@ -100,7 +96,6 @@ def projections_of(model) -> dict[str, nn.Linear]:
     return {name: module for name, module in layers_of(model)[1].named_modules() if isinstance(module, nn.Linear)}
 
 
-@EVERY_KIND
 @pytest.mark.parametrize("is_before", [False, True])
 def test_a_hook_may_change_what_any_projection_is_given_or_gives(kind, inputs, is_before):
     for name in projections_of(kind.make()):
@@ -116,7 +111,6 @@ def test_a_hook_may_change_what_any_projection_is_given_or_gives(kind, inputs, i
         torch.testing.assert_close(model(**inputs).logits, other(**inputs).logits)
 
 
-@EVERY_KIND
 def test_backward_hooks_see_the_gradients_of_every_step(kind, inputs):
     model, seen = kind.make().train(), []
     projection = layers_of(model)[1].recurrent_projection
@@ -126,7 +120,6 @@ def test_backward_hooks_see_the_gradients_of_every_step(kind, inputs):
     torch.testing.assert_close(bias, projection.bias.grad)
 
 
-@EVERY_KIND
 def test_hooked_and_parametrised_weights_are_trained_with_as_plain_ones_and_stay_as_they_are(kind, inputs):
     def change_nothing(projection):
         projection.register_forward_hook(lambda module, args, output: None)

@@ -3,13 +3,11 @@
 import pytest
 import torch
 
-from tests.helpers.tiny_models import KINDS, MODEL_TYPES
+from tests.helpers.tiny_models import MODEL_TYPES
 
-EVERY_KIND = pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 IDS = torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]])
 
 
-@EVERY_KIND
 @pytest.mark.parametrize("value", [-1.0, 0.5, float("nan"), float("-inf"), 2.0])
 def test_a_mask_of_other_values_than_0_and_1_is_refused(kind, value):
     mask = torch.ones(2, 4)
@@ -18,7 +16,6 @@ def test_a_mask_of_other_values_than_0_and_1_is_refused(kind, value):
         kind.make()(IDS, attention_mask=mask)
 
 
-@EVERY_KIND
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int32, torch.float32, torch.bfloat16], ids=str)
 def test_masks_of_every_type_count_alike(kind, dtype):
     model, mask = kind.make(), torch.tensor([[1, 1, 1, 1], [0, 0, 1, 1]])
@@ -26,7 +23,6 @@ def test_masks_of_every_type_count_alike(kind, dtype):
     torch.testing.assert_close(model(IDS, attention_mask=mask.to(dtype)).logits, expected)
 
 
-@EVERY_KIND
 @pytest.mark.parametrize("name", ["labels", "shift_labels"])
 @pytest.mark.parametrize("skip_logits", [False, True])
 def test_labels_of_32_bits_are_labels(kind, name, skip_logits):
@@ -46,7 +42,6 @@ def test_classes_of_32_bits_are_classes(kind):
         assert torch.equal(model(**pair, labels=labels.int()).loss, model(**pair, labels=labels).loss)
 
 
-@EVERY_KIND
 @pytest.mark.parametrize("implementation", ["auto", "reference"])
 @pytest.mark.parametrize("masked", [False, True])
 def test_a_batch_without_rows_has_outputs_without_rows(kind, implementation, masked):

@@ -15,19 +15,10 @@ LABEL2ID = {label: index for index, label in ID2LABEL.items()}
 
 
 @pytest.fixture(params=[name for name, kind in KINDS.items() if kind.pair_class])
-def make_model(request):
+def model(request):
     kind = KINDS[request.param]
-
-    def make(**options):
-        options = {**kind.no_dropout, "classifier_dropout": 0.0, **options}
-        return kind.make(kind.pair_class, id2label=ID2LABEL, label2id=LABEL2ID, **options)
-
-    return make
-
-
-@pytest.fixture
-def model(make_model):
-    return make_model()
+    options = {**kind.no_dropout, "classifier_dropout": 0.0, "id2label": ID2LABEL, "label2id": LABEL2ID}
+    return kind.make(kind.pair_class, **options)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import base64
 import json
 import os
-import random
 import re
 import shutil
 import threading
@@ -15,7 +14,6 @@ import pytest
 from eval.time_page import SENTENCES, time_load
 from onlstm_hf.page.serving import build_server
 from onlstm_hf.page.site import write_page
-from onlstm_hf.trees.treebank import read_treebank
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from tests.helpers.requirements import library, missing
 
@@ -40,7 +38,6 @@ LONG = (
     "chairman of the board resigned last year without a word"
 )
 NASTY = "<script>window.hit=1</script> {{7*7}} ${7*7} {{value}} <img src=x onerror=window.hit=2> </svg>"
-NUM_COMPARED = 40
 FORMS = ["Brackets", "Square brackets", "LaTeX, qtree", "LaTeX, forest"]
 TABS = ("tree", "play", "gates", "expected", "learners", "correct")
 # The edges of the visible elements.
@@ -191,28 +188,6 @@ def test_the_page_opens_with_a_gold_tree_that_the_model_finds_and_asks_no_other_
     requested = [m["params"]["request"]["url"] for m in messages if m["method"] == "Network.requestWillBeSent"]
     assert {urlsplit(url).netloc for url in requested if url.startswith("http")} == {urlsplit(browser.address).netloc}
     assert browser.errors() == []
-
-
-def test_trees_in_the_browser_are_those_of_pytorch(browser, project_root, shared_dir):
-    model, tokenizer = load_checkpoint(str(project_root / "model_cards" / MODELS[0]))
-    gold = read_treebank(shared_dir / "data/wsj_sample/wsj_0001-0199.mrg")
-    chosen = random.Random(0).sample([tree for tree in gold if 3 < len(tree.words) < 25], NUM_COMPARED)
-    sentences = [list(tree.words) for tree in chosen]
-    browser.open()
-    equal = 0
-    for words, expected in zip(sentences, model.parse(sentences, tokenizer), strict=True):
-        spans = browser.run_async(
-            """const { checkpoint } = await import("/model/checkpoints.js");
-               const { treeFromDistances } = await import("/trees/distances.js");
-               const [ids, words, name] = given, own = await checkpoint(name);
-               const { distances } = await own.read(ids);
-               return treeFromDistances(distances[own.about.parse_layer], words, "right").spans;""",
-            tokenizer.convert_tokens_to_ids(words),
-            words,
-            MODELS[0],
-        )
-        equal += [tuple(span) for span in spans] == expected.spans()
-    assert equal >= NUM_COMPARED - 1  # 99 % of all sentences: see eval/compare_page.py
 
 
 def test_the_keyboard_alone_parses_and_the_address_follows(browser):
