@@ -30,7 +30,7 @@ def score_tokens(
         line), and `bits_per_character` (line ends included).
     """
     metric = import_extra("evaluate").load(
-        str(Path(__file__).resolve().parents[1] / "perplexity"), "log_probabilities", keep_in_memory=True
+        str(Path(__file__).resolve().parents[1] / "perplexity"), keep_in_memory=True
     )
     scores = {}
     for name, lines in texts.items():
