@@ -18,7 +18,6 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -42,7 +41,7 @@ from eval.report.by_task.parsing import (
 from eval.report.tables import check_table_name, format_table, write_table
 from eval.report.tasks import PARSING
 from eval.task import check_writable, describe_checkpoint, run_task, task_parser
-from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
+from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import TIES, average_trees
@@ -109,7 +108,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--agreement",
         action="store_true",
-        help="also say how far models and layers agree; with --ensemble, also an average weighted by agreement",
+        help="also say how far models and layers agree with all others",
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of random baselines, ties and intervals (%(default)s)"
@@ -175,13 +174,8 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
     agreement = tree_agreement(members) if options.agreement else None
     further: Trees = {}
     if options.ensemble:
-        weightings: dict[str, Sequence[float] | None] = {"": None}
-        if is_weighted:
-            counted = zip(weights, parses, strict=True)
-            weightings = {", weighted": [weight for weight, sources in counted for _ in sources]}
-        if options.agreement:
-            weightings[", by agreement"] = mean_agreement(agreement, np.ones_like(agreement, dtype=bool)).tolist()
-        further = average_members(members, weightings, options)
+        of_members = [weight for weight, sources in zip(weights, parses, strict=True) for _ in sources]
+        further = average_members(members, of_members if is_weighted else None, options)
 
     parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
     if short := [index for index, tree in enumerate(gold) if len(tree.words) <= MAX_WORDS]:
@@ -297,11 +291,11 @@ def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | 
 
 
 def average_members(
-    members: Sequence[list[InducedTree]], weightings: Mapping[str, Sequence[float] | None], options: argparse.Namespace
+    members: Sequence[list[InducedTree]], weights: Sequence[float] | None, options: argparse.Namespace
 ) -> Trees:
-    """The averages of several parsers' trees with each of the weightings and each choice among equally good trees."""
-    averages = {}
-    for (weighted, weights), ties in product(weightings.items(), dict.fromkeys(options.ties)):
+    """The averages of several parsers' trees with each choice among equally good trees."""
+    averages, weighted = {}, ", weighted" if weights else ""
+    for ties in dict.fromkeys(options.ties):
         generator = np.random.default_rng(options.seed)
         sentences = progress_bar(
             zip(*members, strict=True), total=len(members[0]), description="averaging", unit="sentence"

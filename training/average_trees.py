@@ -78,8 +78,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     sentences = [tree.words for tree in members[0].trees]
     chosen = range(0, len(sentences), max(1, len(sentences) // AGREEMENT_SENTENCES))
     matrix = tree_agreement([[member.trees[index] for index in chosen] for member in members])
-    agreements = mean_agreement(matrix, np.ones_like(matrix, dtype=bool)).tolist()
-    weights = agreements if options.by_agreement else [member.weight for member in members]
+    weights = [member.weight for member in members]
     generator = np.random.default_rng(options.seed)
     of_sentences = progress_bar(
         zip(*(member.trees for member in members), strict=True),
@@ -92,8 +91,8 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     )
     known = {
         "averaged": [
-            {"model": member.model, "model_type": member.model_type, "layer": member.layer, "weight": weight}
-            for member, weight in zip(members, weights, strict=True)
+            {"model": member.model, "model_type": member.model_type, "layer": member.layer, "weight": member.weight}
+            for member in members
         ],
         "ties": options.ties,
         "seed": options.seed if options.ties == "random" else None,
@@ -103,7 +102,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     path = options.output_dir / AVERAGED
     distances = [list(tree.distances) for tree in averages]
     write_tree_file(path, SentenceDistances(sentences, {None: distances}, None, known, options.branching_bias))
-    for member, agreement in zip(members, agreements, strict=True):
+    for member, agreement in zip(members, mean_agreement(matrix), strict=True):
         layer = "" if member.layer is None else f", layer {member.layer + 1}"
         print(f"{100 * agreement:5.1f} mean agreement (F1) with the others: {member.model}{layer}")
     print(f"{len(sentences)} averaged trees in {path}")
@@ -112,8 +111,6 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 def read_members(options: argparse.Namespace) -> list[Member]:
     """Each layer that is asked for, with its trees."""
     weighted = list(map(split_weight, options.models))
-    if options.by_agreement and any(weight != 1 for _, weight in weighted):
-        raise ValueError("give either weights of models or --by-agreement")
     models, files = ([name for name, _ in weighted if name.endswith(".xz") == kept] for kept in (False, True))
     by_name: dict[str, SentenceDistances] = {}
     for name in models:
@@ -263,11 +260,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random choice (%(default)s)")
     parser.add_argument("--only-ranks", action="store_true", help="write the trees of each model, and average nothing")
-    parser.add_argument(
-        "--by-agreement",
-        action="store_true",
-        help="let each model and layer count by its mean agreement with all others, in place of weights",
-    )
     add_code_option(parser)
     add_implementation_option(parser)
     return parser

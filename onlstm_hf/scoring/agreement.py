@@ -47,13 +47,6 @@ def tree_agreement(parsers: Sequence[Sequence[InducedTree]]) -> np.ndarray:
     return f1 / len(parsers[0])
 
 
-def mean_agreement(agreement: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the mean agreement of each parser with the others of its group; NaN if there are none.
-
-    Args:
-        agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.
-        others: `[num_parsers, num_parsers]`, boolean: which other ones each parser is compared to. Never itself.
-    """
-    others = others & ~np.eye(len(agreement), dtype=bool)
-    numbers = others.sum(axis=1)
-    return np.where(numbers > 0, (agreement * others).sum(axis=1) / np.maximum(numbers, 1), np.nan)
+def mean_agreement(agreement: np.ndarray) -> np.ndarray:
+    """The mean agreement of each of several parsers with all others, from the matrix of `tree_agreement`."""
+    return (agreement.sum(axis=1) - agreement.diagonal()) / (len(agreement) - 1)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import build_word_tokenizer
-from onlstm_hf.scoring.agreement import mean_agreement, tree_agreement
+from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.trees.averaging import average_trees
 from onlstm_hf.trees.distances import distances_of_tree, tree_from_distances
 from onlstm_hf.trees.rank_files import read_rank_file
@@ -317,10 +317,7 @@ def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(memb
     models = [AutoModelForCausalLM.from_pretrained(name) for name in ("onlstm", "prpn")]
     trees = [model.parse(lines, members) for model in models]
     parsers = [*models[0].parse_layers(lines, members, range(models[0].config.num_hidden_layers)), trees[1]]
-    weights = mean_agreement(tree_agreement(parsers), np.ones((len(parsers), len(parsers)), dtype=bool))
-    stored = average("onlstm", "prpn", "--layer", "all", "--by-agreement")
-    assert stored.trees() == averages_of(parsers, weights)
-    assert [member["weight"] for member in stored.model["averaged"]] == pytest.approx(weights)
+    assert average("onlstm", "prpn", "--layer", "all").trees() == averages_of(parsers)
 
     # The models are not run again, and their trees make those of the other rule.
     monkeypatch.setattr(averaging_script, "distances_of_layers", None)
@@ -388,8 +385,6 @@ def test_models_count_as_they_are_told(members, capsys):
         options = ["--files", "train.txt", "--output-dir", "averages"]
         assert averaging_script.main(["onlstm", f"prpn={weight}", *options]) == 1
         assert f"prpn={weight}" in capsys.readouterr().err
-    assert averaging_script.main(["onlstm", "prpn=2", "--by-agreement", *options]) == 1
-    assert "either weights of models or --by-agreement" in capsys.readouterr().err
 
 
 def test_ranks_of_another_text_are_refused_as_members_and_written_anew_as_a_store(members, capsys):
