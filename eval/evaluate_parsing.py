@@ -45,19 +45,13 @@ from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
 from onlstm_hf.trees.averaging import TIES, average_trees
-from onlstm_hf.trees.drawing import compared_trees_to_svg, save_figure
 from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import (
-    add_code_option,
-    add_implementation_option,
-    positive_integer,
-    split_weight,
-)
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weight
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # The trees of one source (a layer, or the model where it gives only one tree) for all sentences, by its name.
@@ -123,10 +117,6 @@ def build_parser() -> argparse.ArgumentParser:
     add_implementation_option(parser)
     parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
     parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
-    parser.add_argument("--figure", metavar="FILE", help="picture (.svg or .png) of all trees of one sentence")
-    parser.add_argument(
-        "--figure-sentence", type=positive_integer, default=1, metavar="N", help="its number, from 1 on (%(default)s)"
-    )
     return parser
 
 
@@ -137,7 +127,7 @@ def layer_number(text: str) -> int | str:
 
 def evaluate_parsing(options: argparse.Namespace) -> dict:
     """Parses the treebank with every model and layer asked for, prints the table, writes files, returns results."""
-    check_writable(options.trees, options.table, options.figure)
+    check_writable(options.trees, options.table)
     check_table_name(options.table)
     if not options.models + options.trees_from:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
@@ -149,7 +139,6 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
     treebank = Treebank(options)
     if options.by_file and not treebank.by_file:
         raise ValueError(f"--by-file needs files of trees; {treebank.name} is a dataset")
-    check_figure_sentence(options, len(treebank.trees) + treebank.num_left_out)
     models, parses = [], []
     for name, _ in checkpoints:
         model, tokenizer = load_checkpoint(
@@ -166,8 +155,6 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         known = {key: stored.model.get(key) for key in ("num_parameters", "seed", "unknown_words")}
         models.append({"model": name, **known, "parse_layer": stored.parse_layer})
     gold = treebank.trees
-    check_figure_sentence(options, len(gold))
-
     members = [trees for sources in parses for trees in sources.values()]
     if (options.ensemble or options.agreement) and len(members) == 1:
         raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
@@ -230,8 +217,6 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         write_table(options.table, header, rows)
     if options.trees:
         write_trees(options.trees, gold, dict(zip(names, parses, strict=True)), further)
-    if options.figure:
-        draw_trees(options, gold, dict(zip(names, parses, strict=True)), further)
     return {
         "task": PARSING,
         "models": models,
@@ -306,12 +291,6 @@ def average_members(
     return averages
 
 
-def check_figure_sentence(options: argparse.Namespace, num_sentences: int) -> None:
-    """Raises a `ValueError` if the sentence of the picture does not exist."""
-    if options.figure_sentence > num_sentences:
-        raise ValueError(f"--figure-sentence {options.figure_sentence}: there are {num_sentences} sentences")
-
-
 def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
     """The words of each sentence."""
     return [tree.words for tree in gold]
@@ -369,18 +348,6 @@ def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], furth
             ensembles = {name: trees[index].to_bracket() for name, trees in further.items()}
             row = {"gold": gold_tree.to_bracket(), "induced": induced, **({"ensembles": ensembles} if further else {})}
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
-
-
-def draw_trees(options: argparse.Namespace, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:
-    """Writes the picture of one sentence: the gold tree, and below it the induced ones."""
-    index = options.figure_sentence - 1
-    induced = {
-        source if len(parses) == 1 else f"{name}, {source}": trees[index]
-        for name, sources in parses.items()
-        for source, trees in sources.items()
-    }
-    induced |= {name: trees[index] for name, trees in further.items()}
-    save_figure(compared_trees_to_svg(gold[index], induced), options.figure)
 
 
 if __name__ == "__main__":

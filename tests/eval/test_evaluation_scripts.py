@@ -611,15 +611,6 @@ def test_several_checkpoints_give_mean_deviation_extremes_and_interval(
     assert right_branching[2:6] == ["", "", "", f"{100 * low:.1f}-{100 * high:.1f}"]
 
 
-def test_the_figure_has_the_gold_tree_and_that_of_every_layer(tmp_path, checkpoint, treebank):
-    figure = tmp_path / "trees.svg"
-    arguments = [checkpoint, "--treebank", treebank, "--figure", str(figure), "--figure-sentence", "2"]
-    assert evaluate_parsing.main(arguments) == 0
-    text = figure.read_text(encoding="utf-8")
-    assert text.count(">saw<") == 3
-    assert ">gold<" in text and ">layer 2 (--layer 1): " in text
-
-
 @pytest.mark.parametrize("of_release", [True, False])
 def test_the_seed_is_that_of_the_training(tmp_path, checkpoint, model, of_release):
     folder = tmp_path / "run" / "best"
@@ -656,7 +647,6 @@ def test_trees_may_be_a_column_of_a_dataset(capsys, tmp_path, checkpoint, datase
         (["--treebank", "{broken}"], "never closed"),
         (["--treebank", "{trees}", "--trees", "no/such/folder/trees"], "cannot write"),
         (["--treebank", "{trees}", "--table", "table.doc"], "must end in .txt, .md, .tex, .csv"),
-        (["--treebank", "{trees}", "--figure-sentence", "4"], "there are 3 sentences"),
     ],
 )
 def test_bad_treebanks_are_refused_before_the_model_is_loaded(
