@@ -18,6 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.data.syntactic_tests import Item, load_blimp, load_marvin_linzen
 from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHED_NOTE, syntax_table
+from eval.report.tables import format_table
 from eval.report.tasks import SYNTAX
 from eval.task import describe_checkpoint, import_extra, run_task, task_parser
 from onlstm_hf.scoring.prefixes import sequence_log_probabilities
@@ -86,7 +87,9 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
         }
         results.append({**describe_checkpoint(name, model), "scores": scores})
     description = f"{PROTOCOL}; {END[options.end]}"
-    print(f"{description}\n\n" + "\n\n".join(syntax_table(test, items, results) for test, items in tests.items()))
+    ties = [f"{row['model']}, {test}: {row['scores'][test]['num_ties']} ties" for row in results for test in tests]
+    print(f"{description}\n\n{format_table(*syntax_table(results, has_paradigms=True))}\n")
+    print("\n".join([*ties, *([PUBLISHED_NOTE] if MARVIN_LINZEN in tests else [])]))
     return {
         "task": SYNTAX,
         "protocol": {"description": description, "end": options.end},

@@ -14,8 +14,7 @@ from eval.report.agreement import ALL, permutation_p
 from eval.report.by_task.logic import logic_table
 from eval.report.by_task.narrative_cloze import cloze_table
 from eval.report.by_task.parsing import source_name
-from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, accuracies, marvin_linzen_sections, published_accuracies
-from eval.report.by_task.syntax import PUBLISHED as PUBLISHED_SYNTAX
+from eval.report.by_task.syntax import syntax_table
 from eval.report.published import SHORT, SHORT_MAX, central_rows
 from eval.report.results_files import short_name
 from eval.report.tables import Table, per_cent, spread
@@ -365,23 +364,7 @@ def languages(files: Results) -> Table:
 
 def syntax(files: Results) -> Table:
     """Accuracy on all pairs, and in brackets on those whose words the model knows, by test case."""
-    models = [model for results in files.values() for model in results["models"]]
-    scores = [model["scores"][MARVIN_LINZEN] for model in models]
-    names = dict.fromkeys(name for score in scores for name in score["by_group"])
-    rows = [
-        [name, *(_accuracy(score["by_group"][name]) for score in scores), *published_accuracies(name)]
-        for groups in marvin_linzen_sections(names).values()
-        for name in groups
-    ]
-    empty = [""] * len(PUBLISHED_SYNTAX)
-    for test in (MARVIN_LINZEN, BLIMP):
-        rows.append([f"{test}, all", *(_accuracy(model["scores"].get(test)) for model in models), *empty])
-    columns = [short_name(model["model"]) for model in models]
-    return ["test case", *columns, *(f"{model['system']} (published)" for model in PUBLISHED_SYNTAX)], rows
-
-
-def _accuracy(score: dict | None) -> str:
-    return "" if score is None else "{} ({})".format(*accuracies(score))
+    return syntax_table([model for results in files.values() for model in results["models"]])
 
 
 def word_order(files: Results) -> Table:
