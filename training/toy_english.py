@@ -12,7 +12,7 @@ import os
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -136,7 +136,6 @@ TAGS = {"N.sg": "NN", "N.pl": "NNS", "V.sg": "VBZ", "V.pl": "VBP", "V.base": "VB
 VALUES = {".n": (".sg", ".pl"), ".m": (".sg", ".pl"), ".v": (".sg", ".pl", ".base")}
 MIN_WORDS = 3
 MAX_HEIGHT = 12
-SIZE_CATEGORIES = {"n<1K": 10**3, "1K<n<10K": 10**4, "10K<n<100K": 10**5, "100K<n<1M": 10**6, "1M<n<10M": math.inf}
 
 
 def generate_toy_treebank(num_sentences: int, seed: int = 0, max_words: int = 20) -> list[str]:
@@ -168,7 +167,7 @@ def write_toy_corpus(
     seed: int = 0,
     max_words: int = 20,
 ) -> Path:
-    """Writes a corpus of Toy English as a dataset folder with a card.
+    """Writes a corpus of Toy English as a dataset folder.
 
     `datasets.load_dataset(folder)` loads its splits `train`, `validation` and `test`, with the columns `text` (the
     words) and `tree` (the gold tree in Penn Treebank brackets). All sentences are distinct, so that those of the
@@ -185,16 +184,12 @@ def write_toy_corpus(
         raise ValueError(f"each split needs a sentence; got sizes {num_train}, {num_validation} and {num_test}")
     trees = iter(generate_toy_treebank(num_test + num_validation + num_train, seed, max_words))
     test, validation, train = (list(islice(trees, size)) for size in (num_test, num_validation, num_train))
-    splits = {"train": train, "validation": validation, "test": test}
-
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    for split, trees_of_split in splits.items():
+    for split, trees_of_split in {"train": train, "validation": validation, "test": test}.items():
         with written_file(folder / f"{split}.jsonl") as file:
             for tree in trees_of_split:
                 file.write(json.dumps({"text": " ".join(tree_words(tree)), "tree": tree}) + "\n")
-    with written_file(folder / "README.md") as file:
-        file.write(_dataset_card(splits, seed, max_words))
     return folder
 
 
@@ -279,58 +274,3 @@ def _distinct_trees(seed: int, max_words: int) -> Iterator[str]:
 def tree_words(tree: str) -> list[str]:
     """The words of a tree that `generate_toy_treebank` returned."""
     return re.findall(r"([^() ]+)\)", tree)
-
-
-def size_category(number: int) -> str:
-    """The size of a data set as cards of the Hub name it."""
-    return next(name for name, limit in SIZE_CATEGORIES.items() if number < limit)
-
-
-def _dataset_card(splits: Mapping[str, Sequence[str]], seed: int, max_words: int) -> str:
-    # It does not list the files: `datasets` finds splits by their names, and where a card lists them, neither path nor
-    # content goes into the name of the cache, so that one corpus would be taken for another.
-    num_sentences = sum(map(len, splits.values()))
-    size = size_category(num_sentences)
-    table = "\n".join(
-        f"| {split} | {len(trees):,} | {sum(len(tree_words(tree)) for tree in trees):,} |"
-        for split, trees in splits.items()
-    )
-    sizes = ", ".join(f"num_{split}={len(trees)}" for split, trees in splits.items())
-    tree = min(splits["train"][:100], key=lambda tree: abs(len(tree_words(tree)) - 8))
-    return f"""---
-license: apache-2.0
-language:
-- en
-pretty_name: Toy English
-size_categories:
-- {size}
-tags:
-- constituency-parsing
-- grammar-induction
-- synthetic
----
-
-# Toy English
-
-Sentences with their constituency trees, drawn from a small hand-written probabilistic grammar of English, to try
-language models and the trees that they induce. The sentences are grammatical and mean little. Subjects and verbs agree
-in number, also across relative clauses and prepositional phrases; noun phrases, verb phrases and clauses are
-coordinated; prepositional phrases modify nouns and verbs. All is lower case, without punctuation.
-
-| split | sentences | words |
-| --- | --- | --- |
-{table}
-
-All sentences are distinct: those of the validation and test splits do not occur in the training split.
-
-Columns: `text`, the words with spaces between them; `tree`, the gold tree in brackets with the labels and
-part-of-speech tags of the Penn Treebank. For example:
-
-    {" ".join(tree_words(tree))}
-    {tree}
-
-The trees are those that the sentences were drawn with; nothing was annotated by hand. The grammar and its weights are
-in `training/toy_english.py`, which wrote this folder:
-
-    write_toy_corpus(folder, {sizes}, seed={seed}, max_words={max_words})
-"""

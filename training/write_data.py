@@ -9,8 +9,9 @@ docs/data.md describes the three data sets. The same seed gives the same example
 """
 
 import argparse
+import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,13 +26,14 @@ from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.utils.files import written_folder
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import positive_integer, run_program
-from training.toy_english import size_category, write_toy_corpus
+from training.toy_english import write_toy_corpus
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 # Examples of each data set that `--num` counts, by default.
 NUM_EXAMPLES = {"listops": 100_000, "logic": 100_000, "toy-english": 10_000}
+SIZE_CATEGORIES = {"n<1K": 10**3, "1K<n<10K": 10**4, "10K<n<100K": 10**5, "100K<n<1M": 10**6, "1M<n<10M": math.inf}
 LISTOPS_CARD = """\
 # ListOps
 
@@ -50,6 +52,17 @@ Architectures](https://arxiv.org/abs/1506.04834) (2015).
 
 Columns: `left` and `right`, fully bracketed; `label`, the relation; `num_operators` of the longer side. Splits are
 named after that number: train on few operators, test on many."""
+TOY_ENGLISH_CARD = """\
+# Toy English
+
+Sentences with their constituency trees, drawn from a small hand-written probabilistic grammar of English, to try
+language models and the trees that they induce. The sentences are grammatical and mean little. Subjects and verbs agree
+in number, also across relative clauses and prepositional phrases; noun phrases, verb phrases and clauses are
+coordinated; prepositional phrases modify nouns and verbs. All is lower case, without punctuation. No sentence occurs
+twice.
+
+Columns: `text`, the words with spaces between them; `tree`, the gold tree in brackets with the labels and
+part-of-speech tags of the Penn Treebank. The trees are those that the sentences were drawn with."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -83,6 +96,12 @@ def write_data(options: argparse.Namespace) -> None:
     with written_folder(options.folder) as folder:
         if options.data == "toy-english":
             write_toy_corpus(folder, num_train=number, seed=options.seed)
+            files = sorted(folder.glob("*.jsonl"))
+            num_rows = {path.stem: len(path.read_text("utf-8").splitlines()) for path in files}
+            # It does not list the files, whose names say their splits: where a card lists them, neither path nor
+            # content goes into the name of the cache of `datasets`, so that one corpus would be taken for another.
+            tags = ["constituency-parsing", "grammar-induction", "synthetic"]
+            _write_card(folder, "Toy English", TOY_ENGLISH_CARD, num_rows, command, language=["en"], tags=tags)
         elif options.data == "listops":
             if number < 3:
                 raise ValueError(f"{number} expressions are too few for training, validation and test: 3 or more")
@@ -103,19 +122,23 @@ def _write_dataset(folder: Path, dataset: "DatasetDict", name: str, text: str, c
     """A Parquet file for each split, and the card that names them."""
     for split, rows in dataset.items():
         rows.to_parquet(folder / f"{split}.parquet")
-    num_rows = sum(dataset.num_rows.values())
     files = [{"split": split, "path": f"{split}.parquet"} for split in dataset]
-    metadata = {
-        "license": "apache-2.0",
-        "pretty_name": name,
-        "size_categories": [size_category(num_rows)],
+    further = {
         "tags": ["synthetic", "compositionality"],
         "task_categories": ["text-classification"],
         "configs": [{"config_name": "default", "data_files": files}],
     }
-    rows = "\n".join(f"| {split} | {number:,} |" for split, number in dataset.num_rows.items())
+    _write_card(folder, name, text, dataset.num_rows, command, **further)
+
+
+def _write_card(
+    folder: Path, name: str, text: str, num_rows: Mapping[str, int], command: str, **metadata: object
+) -> None:
+    size = next(size for size, limit in SIZE_CATEGORIES.items() if sum(num_rows.values()) < limit)
+    known = {"license": "apache-2.0", "pretty_name": name, "size_categories": [size]}
+    header = yaml.safe_dump(known | metadata, sort_keys=False)
+    rows = "\n".join(f"| {split} | {number:,} |" for split, number in num_rows.items())
     table = f"| split | examples |\n| --- | ---: |\n{rows}"
-    header = yaml.safe_dump(metadata, sort_keys=False)
     card = f"---\n{header}---\n\n{text}\n\n{table}\n\nMade by onlstm_hf:\n\n```sh\n{command}\n```\n"
     (folder / "README.md").write_text(card, encoding="utf-8", newline="\n")
 

@@ -181,15 +181,6 @@ def test_held_out_sentences_do_not_depend_on_the_size_of_the_training_split(tmp_
     assert (large / "train.jsonl").read_bytes().startswith((small / "train.jsonl").read_bytes())
 
 
-def test_the_card_names_license_splits_and_how_to_make_it_again(tmp_path):
-    folder = write_toy_corpus(tmp_path, num_train=30, num_validation=4, num_test=5, seed=7, max_words=12)
-    card = (folder / "README.md").read_text(encoding="utf-8")
-    front_matter = card.split("---\n")[1]
-    assert "license: apache-2.0" in front_matter
-    assert "write_toy_corpus(folder, num_train=30, num_validation=4, num_test=5, seed=7, max_words=12)" in card
-    assert re.search(r"\| train \| 30 \| \d+ \|", card)
-
-
 def test_an_empty_split_is_refused_and_the_old_corpus_stays(tmp_path):
     write_toy_corpus(tmp_path, num_train=3, num_validation=2, num_test=2)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
