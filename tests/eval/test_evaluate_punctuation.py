@@ -73,12 +73,11 @@ def test_sentences_are_set_back_into_ordinary_writing(treebank):
     assert (second, third) == ("(x)", ".")
 
 
-@pytest.mark.slow
-def test_no_door_reads_other_words(treebank):
+def test_the_share_of_unknown_words_is_that_of_the_words_that_the_tokenizer_finds(treebank, tmp_path):
     pytest.importorskip("nltk")
+    (tmp_path / "trees.mrg").write_text("( (S (NP (DT The) (NN cat)) (, ,) (VP (VBD paid) (NNP Zyx)) (. .)) )\n")
+    output = tmp_path / "results.json"
     model = str(PROJECT_ROOT / "model_cards" / "onlstm-ptb-small-distilled")
-    loaded = evaluate_unknown_words.load_checkpoint(model)
-    shares = evaluate_unknown_words.share_at_each_door(*loaded, ["The cat, which sat, paid Zyx."], model)
-    by_space = shares.pop("words between spaces")
-    assert by_space == pytest.approx(4 / 6)
-    assert list(shares.values()) == pytest.approx([1 / 6] * len(shares))
+    assert evaluate_unknown_words.main([model, "--treebank", treebank, "--output", str(output)]) == 0
+    shares = json.loads(output.read_text())["unknown_words"]
+    assert shares == {"words between spaces": 3 / 4, "words of the tokenizer": 1 / 4}  # The, cat, (comma) and Zyx.
