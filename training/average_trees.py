@@ -4,8 +4,8 @@
     python training/average_trees.py SEED1 SEED2 runs/grammar/text.ranks.xz=2 --files train.txt --output-dir runs/all
     python training/average_trees.py SEED1 --files train.txt --output-dir runs/ranks --only-ranks --punctuation cue
 
-Each sentence gets the binary tree that agrees best with those of all models and layers, found exactly: of the trees
-that the rule of splitting by distances can make, because distances will have to make it. The folder gets
+Each sentence gets the binary tree that agrees best with those of all models, found exactly: of the trees that the rule
+of splitting by distances can make, because distances will have to make it. The folder gets
     averaged.jsonl.xz   the averaged trees, which `train_lm.py --target_trees` draws a model to
     HASH.ranks.xz       the trees of each model (by the hash of its weights) as ranks of its distances, without the
                         words: the same command continues from them after an interruption, and another one with further
@@ -18,7 +18,7 @@ import argparse
 import json
 import shlex
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -54,9 +54,9 @@ GRAMMAR_BATCH_SIZE = 6000  # words
 
 @dataclass(frozen=True)
 class Member:
-    """One layer of one model, whose trees are averaged with those of the others.
+    """The layer that makes a model's trees, which are averaged with those of the others.
 
-    The layer is `None` for a model with the same distances for all layers.
+    It is `None` for a model with the same distances for all layers.
     """
 
     model: str
@@ -109,7 +109,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 
 def read_members(options: argparse.Namespace) -> list[Member]:
-    """Each layer that is asked for, with its trees."""
+    """Each model with its trees."""
     weighted = list(map(split_weight, options.models))
     models, files = ([name for name, _ in weighted if name.endswith(".xz") == kept] for kept in (False, True))
     by_name: dict[str, SentenceDistances] = {}
@@ -122,14 +122,11 @@ def read_members(options: argparse.Namespace) -> list[Member]:
     members = []
     for name, weight in progress_bar(weighted, description="building trees", unit="model"):
         stored = by_name[name]
+        trees = stored.trees(branching_bias=options.branching_bias)
         model_type = stored.model.get("model_type", "unknown")
-        for layer in asked_layers(stored.by_layer, stored.parse_layer, options):
-            if layer not in stored.by_layer:
-                raise ValueError(f"{name} has no layer {layer}; layers: {', '.join(map(str, stored.by_layer))}")
-            trees = stored.trees(layer, options.branching_bias)
-            members.append(Member(portable(name), model_type, layer, trees, weight))
+        members.append(Member(portable(name), model_type, stored.parse_layer, trees, weight))
     if len(members) < 2:
-        raise ValueError("one layer of one model is no ensemble: give several models, or --layer all")
+        raise ValueError("one model is no ensemble: give several models")
     return members
 
 
@@ -147,13 +144,6 @@ def words_of_lines(options: argparse.Namespace) -> list[tuple[str, ...]]:
     return [tuple(encode_sentence(tokenizer, line)[0]) for line in lines]
 
 
-def asked_layers(
-    layers: Iterable[int | None], parse_layer: int | None, options: argparse.Namespace
-) -> list[int | None]:
-    """The layers that `--layer` asks a model for, even if it lacks them."""
-    return {"all": list(layers), "own": [parse_layer]}.get(options.layer, [options.layer])
-
-
 def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistances, Path]:
     """The trees of a checkpoint, and its file in the folder: read from it, or computed and then stored there."""
     is_grammar = _is_grammar(name)
@@ -163,27 +153,20 @@ def parsed_text(name: str, options: argparse.Namespace) -> tuple[SentenceDistanc
         model, tokenizer = load_checkpoint(
             name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
         )
-    parse_layer = None if is_grammar else model.parse_layer
-    known_layers = [None] if parse_layer is None else list(range(model.config.num_hidden_layers))
-    layers = asked_layers(known_layers, parse_layer, options)
-    if missing := set(layers) - set(known_layers):
-        raise ValueError(f"{name} has no layer {missing.pop()}; layers: {', '.join(map(str, known_layers))}")
     lines = lines_with_words(options)
     cue = ".cue" if options.punctuation == "cue" else ""
     path = options.output_dir / f"{checkpoint_hash(model, tokenizer)[:16]}{cue}{SUFFIX}"
     if path.exists():
         sentences = [encode_sentence(tokenizer, line)[0] for line in lines]
         with suppress(ValueError):  # of another text, or an earlier version: it is written anew
-            stored = read_rank_file(path, sentences)
-            if set(layers) <= set(stored.by_layer):
-                return stored, path
+            return read_rank_file(path, sentences), path
     print(f"{name} reads {len(lines)} sentences")
     if is_grammar:
         text = EncodedSentences.from_lines(lines, tokenizer)
         trees = parse_sentences(model, text, GRAMMAR_BATCH_SIZE, progress=None)
         stored = stored_trees(trees, model_type=model.config.model_type, num_parameters=model.num_parameters())
     else:
-        stored = distances_of_layers(model, tokenizer, lines, layers)
+        stored = distances_of_layers(model, tokenizer, lines, [model.parse_layer])
     if options.punctuation == "cue":
         stored = with_cue(stored, lines, tokenizer)
     write_rank_file(path, stored)
@@ -202,11 +185,6 @@ def _is_grammar(name: str) -> bool:
     config = Path(name) / "config.json"
     model_type = NeuralGrammar.config_class.model_type
     return config.is_file() and json.loads(config.read_text("utf-8")).get("model_type") == model_type
-
-
-def layer_number(text: str) -> int | str:
-    """An argument that is a layer, counted from 0, all of them, or each model's own."""
-    return text if text in ("all", "own") else int(text)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -231,13 +209,6 @@ def build_parser() -> argparse.ArgumentParser:
         "--tokenizer",
         metavar="MODEL",
         help="where only files of trees are averaged: the checkpoint that finds their words (default: between spaces)",
-    )
-    parser.add_argument(
-        "--layer",
-        type=layer_number,
-        default="own",
-        metavar="N|all|own",
-        help="layer that makes the trees, counted from 0; own: the one that each model's parse() takes (%(default)s)",
     )
     parser.add_argument(
         "--punctuation",

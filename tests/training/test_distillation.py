@@ -316,12 +316,6 @@ def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(memb
     lines = Path("train.txt").read_text().splitlines()
     models = [AutoModelForCausalLM.from_pretrained(name) for name in ("onlstm", "prpn")]
     trees = [model.parse(lines, members) for model in models]
-    parsers = [*models[0].parse_layers(lines, members, range(models[0].config.num_hidden_layers)), trees[1]]
-    assert average("onlstm", "prpn", "--layer", "all").trees() == averages_of(parsers)
-
-    # The models are not run again, and their trees make those of the other rule.
-    monkeypatch.setattr(averaging_script, "distances_of_layers", None)
-    capsys.readouterr()
     stored = average("onlstm", "prpn")
     assert stored.trees() == averages_of(trees)
     assert [(member["model"], member["layer"]) for member in stored.model["averaged"]] == [
@@ -331,6 +325,8 @@ def test_the_averages_of_a_text_are_those_of_the_trees_that_its_models_find(memb
     assert stored.model["text"] == fingerprint(TextLines(["train.txt"]))
     agreement = tree_agreement(trees)[0, 1]
     assert f"{100 * agreement:5.1f} mean agreement (F1) with the others: prpn" in capsys.readouterr().out
+    # The models are not run again, and their trees make those of the other rule.
+    monkeypatch.setattr(averaging_script, "distances_of_layers", None)
     unbiased = [model.parse(lines, members, branching_bias="none") for model in models]
     stored = average("onlstm", "prpn", "--branching-bias", "none", "--ties", "right")
     assert (stored.branching_bias, stored.model["ties"]) == ("none", "right")
@@ -411,8 +407,7 @@ def test_the_file_is_what_training_takes_and_its_text_is_recognised(members):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["prpn"], "one layer of one model is no ensemble: give several models, or --layer all"),
-        (["onlstm", "prpn", "--layer", "1"], "prpn has no layer 1; layers: None"),
+        (["prpn"], "one model is no ensemble: give several models"),
         (["onlstm", "letters"], "letters splits the text into other words than onlstm"),
         (["onlstm", "missing"], "there is no checkpoint folder missing"),
     ],
