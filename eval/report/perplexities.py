@@ -102,19 +102,4 @@ def describe_adaptation(model: dict, is_named: bool) -> str:
     line = f"{adapted['description']}: {settings}"
     if tuning := adapted["tuning"]:
         line += f"; the best of {len(tuning['grid'])} on {tuning['num_tokens']} tokens of {tuning['text']}"
-        if edges := settings_at_an_edge(adapted):
-            line += f". A wider grid may have better ones: no value beyond that of {', '.join(edges)} was tried"
     return f"{model['model']}: {line}" if is_named else line
-
-
-def settings_at_an_edge(adapted: dict) -> list[str]:
-    """The settings of an adaptation for which the grid has no value beyond the chosen one, though it has others.
-
-    Zero is no edge: nothing lies beyond it.
-    """
-    found = []
-    for name, chosen in adapted["settings"].items():
-        tried = {row[name] for row in adapted["tuning"]["grid"]}
-        if chosen and len(tried) > 1 and chosen in (min(tried), max(tried)):
-            found.append(name)
-    return found

@@ -26,7 +26,6 @@ from eval.adaptation.dynamic_evaluation import (
     gradient_root_mean_squares,
 )
 from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
-from eval.report.perplexities import describe_adaptation
 from eval.task import describe_checkpoint
 from onlstm_hf import InducedTree, ONLSTMConfig, ONLSTMForCausalLM, build_word_tokenizer
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
@@ -304,27 +303,6 @@ def test_settings_of_dynamic_evaluation_and_of_a_cache_beside_it_are_chosen_toge
     assert adapted["settings"] | {"perplexity": pytest.approx(best)} in adapted["tuning"]["grid"]
     assert adapted["scores"][text_file]["perplexity"] == pytest.approx(best, rel=1e-5)
     assert f"{text_file}, {method}" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "chosen, edges",
-    [
-        ((0.1, 0.01, 5), []),
-        ((0.3, 0.01, 5), ["learning_rate"]),
-        ((0.03, 0.1, 5), ["learning_rate", "decay"]),
-        ((0.1, 0.0, 5), []),
-    ],
-)
-def test_settings_at_an_edge_of_the_grid_are_told(chosen, edges):
-    names = ("learning_rate", "decay", "segment_length")
-    grid = [dict(zip(names, values, strict=True)) for values in product((0.03, 0.1, 0.3), (0.0, 0.01, 0.1), (5,))]
-    adapted = {
-        "description": "dynamic",
-        "settings": dict(zip(names, chosen, strict=True)),
-        "tuning": {"grid": grid, "num_tokens": 9, "text": "valid.txt"},
-    }
-    told = describe_adaptation({"model": "m", "adaptation": adapted}, is_named=False)
-    assert told.partition("no value beyond that of ")[2].partition(" was tried")[0] == ", ".join(edges)
 
 
 def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
