@@ -5,20 +5,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-from transformers import PreTrainedModel
-
-from onlstm_hf.scoring.stream import stream_chunks, target_log_probabilities
-from onlstm_hf.utils.evaluation_mode import evaluation_mode
 
 
 class CachePointer(NamedTuple):
     """Settings of a continuous cache (section 3.1 and equation 3 of the paper).
 
+    The probability of the word `x` after the hidden state `h_t` (what the head of the model reads) is
+
+        (1 - weight) p_model(x | h_t) + weight sum_i [x_(i+1) = x] exp(flatness h_t . h_i) / sum_i exp(flatness h_t . h_i)
+
+    with `i` over the last `size` positions before `t`, and that of the model alone where there are none.
+
     Attributes:
         size: how many of the last words it holds.
         flatness: theta, which scales the scores of its hidden states: at 0 all words in it count alike.
         weight: lambda, the share of the cache in the probability of a word, at least 0 and less than 1.
-    """
+    """  # noqa: E501
 
     size: int
     flatness: float
@@ -75,50 +77,6 @@ class CacheWindow:
         return [
             _interpolate(from_model, from_cache[cache.size, cache.flatness], cache.weight) for cache in self.caches
         ]
-
-
-def cached_log_probabilities(
-    model: PreTrainedModel,
-    input_ids: torch.Tensor | Sequence[int],
-    caches: Sequence[CachePointer],
-    batch_size: int = 1,
-    chunk_length: int = 256,
-) -> list[torch.Tensor]:
-    """Scores a text as one stream, as `stream_log_likelihood` does, with a cache beside the model.
-
-    The probability of the word `x` after the hidden state `h_t` (what the head of the model reads) is
-
-        (1 - weight) p_model(x | h_t) + weight sum_i [x_(i+1) = x] exp(flatness h_t . h_i) / sum_i exp(flatness h_t . h_i)
-
-    with `i` over the last `size` positions before `t`, and that of the model alone where there are none. The model runs
-    once for all settings. Memory holds scores of `[batch_size, chunk_length, size + chunk_length]` at a time.
-
-    Args:
-        caches: the settings to score the text with.
-        model, input_ids, batch_size, chunk_length: see `stream_log_likelihood`, also for the errors. Each row has an
-            empty cache at its start.
-
-    Returns:
-        For each of the settings the natural log probabilities of the tokens, `[N]` in float64.
-
-    Raises:
-        ValueError: also for settings out of their range.
-    """  # noqa: E501
-    for cache in caches:
-        cache.check()
-    chunks: list[list[torch.Tensor]] = [[] for _ in caches]
-    window, state = CacheWindow(caches), None
-    with evaluation_mode(model):
-        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
-            output = model.model(inputs, state=state, use_cache=True)
-            state, hidden = output.state, output.last_hidden_state
-            from_model = target_log_probabilities(model.logits(hidden), targets)
-            for found, mixed in zip(chunks, window.mix(from_model, hidden, targets), strict=True):
-                found.append(mixed)
-    results = [torch.cat(found, dim=1).flatten()[: len(input_ids)] for found in chunks]
-    if not all(result.isfinite().all() for result in results):
-        raise ValueError("a log probability is not finite: the model's weights contain NaN or infinity")
-    return results
 
 
 def _cache_log_probabilities(

@@ -46,15 +46,16 @@ class DynamicEvaluation(NamedTuple):
             )
 
 
-def dynamic_log_probabilities(
+def adapted_log_probabilities(
     model: PreTrainedModel,
     input_ids: torch.Tensor | Sequence[int],
-    settings: DynamicEvaluation,
+    settings: DynamicEvaluation | None,
     caches: Sequence[CachePointer] = (MODEL_ALONE,),
     gradient_rms: Sequence[torch.Tensor] | None = None,
     batch_size: int = 1,
+    chunk_length: int = 256,
 ) -> list[torch.Tensor]:
-    """Scores a text as one stream, as `stream_log_likelihood` does, and changes the weights on the way.
+    """Scores a text as one stream, as `stream_log_likelihood` does, with caches, and changes the weights on the way.
 
     A segment is scored, and then the weights are updated by the gradient `g` of its mean loss: without `gradient_rms`
     by stochastic gradient descent with decay towards the model's own weights `W`,
@@ -69,39 +70,46 @@ def dynamic_log_probabilities(
     weights and its mode again, also where the call fails. It runs as in evaluation: without dropout.
 
     A cache beside the model has no part in the loss that the weights follow. It compares hidden states as they were
-    when their words were read, by the weights of that time. The model runs once for all caches.
+    when their words were read, by the weights of that time. The model runs once for all caches. Each row has an empty
+    cache at its start.
 
     Args:
-        settings: see `DynamicEvaluation`.
-        caches: see `cached_log_probabilities`; by default the model is alone.
+        settings: see `DynamicEvaluation`; `None` leaves the weights as they are.
+        caches: see `CachePointer`; by default the model is alone.
         gradient_rms: for each of the model's parameters that are trained, see `gradient_root_mean_squares`.
+        chunk_length: tokens of each row at a time where the weights stay; else that is the `segment_length`. Memory
+            holds scores of `[batch_size, chunk_length, size of the cache + chunk_length]`.
         model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
 
     Returns:
         For each of the caches the natural log probabilities of the tokens, `[N]` in float64.
 
     Raises:
-        ValueError: also for settings out of their range, and if no parameter is trained.
+        ValueError: also for settings out of their range, and if the weights should change and none is trained.
         DynamicEvaluationDiverged: where the learning rate is so high that the weights become infinite.
     """
-    for checked in (settings, *caches):
+    for checked in (*([settings] if settings else []), *caches):
         checked.check()
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
     window, state = CacheWindow(caches), None
-    with _adapted_weights(model) as (weights, own_weights):
-        decays, divisors = _rates(settings, weights, gradient_rms)
-        for inputs, targets in stream_chunks(model, input_ids, batch_size, settings.segment_length):
+    with _adapted_weights(model) if settings else evaluation_mode(model) as adapted:
+        if settings:
+            (weights, own_weights), chunk_length = adapted, settings.segment_length
+            decays, divisors = _rates(settings, weights, gradient_rms)
+        for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model.model(inputs, state=state, use_cache=True)
             state, hidden = output.state.detach(), output.last_hidden_state
             logits = model.logits(hidden)
             from_model = target_log_probabilities(logits.detach(), targets)
             if not from_model.isfinite().all():
+                reason = f"the learning rate {settings.learning_rate} is too high, or " if settings else ""
                 raise DynamicEvaluationDiverged(
-                    f"a log probability is not finite: the learning rate {settings.learning_rate} is too high, or the "
-                    "model's weights contain NaN or infinity"
+                    f"a log probability is not finite: {reason}the model's weights contain NaN or infinity"
                 )
             for found, mixed in zip(chunks, window.mix(from_model, hidden.detach(), targets), strict=True):
                 found.append(mixed)
+            if not settings:
+                continue
             gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
             with torch.no_grad():
                 for weight, own, gradient, decay, divisor in zip(

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
+from eval.adaptation.cache_pointer import CachePointer
 from eval.adaptation.dynamic_evaluation import (
     MODEL_ALONE,
     DynamicEvaluation,
     DynamicEvaluationDiverged,
-    dynamic_log_probabilities,
+    adapted_log_probabilities,
     gradient_root_mean_squares,
 )
 from eval.data.texts import read_sentences
@@ -259,12 +259,9 @@ def _log_probabilities(
     for dynamic in dict.fromkeys(dynamic for dynamic, _ in settings):
         caches = [cache for other, cache in settings if other == dynamic]
         try:
-            if dynamic is None:
-                scores = cached_log_probabilities(model, stream, caches, batch_size)
-            else:
-                scores = dynamic_log_probabilities(model, stream, dynamic, caches, gradient_rms, batch_size)
+            scores = adapted_log_probabilities(model, stream, dynamic, caches, gradient_rms, batch_size)
         except DynamicEvaluationDiverged:
-            if len(candidates) == 1:
+            if dynamic is None or len(candidates) == 1:
                 raise
             scores = [None] * len(caches)
         found |= zip(((dynamic, cache) for cache in caches), scores, strict=True)

@@ -19,10 +19,10 @@ from eval import (
     evaluate_ngrams,
     evaluate_parsing,
 )
-from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
+from eval.adaptation.cache_pointer import CachePointer
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
-    dynamic_log_probabilities,
+    adapted_log_probabilities,
     gradient_root_mean_squares,
 )
 from eval.adaptation.mixture import mixed_log_probabilities, mixture_weights
@@ -239,7 +239,9 @@ def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
         text_file: encode_sentence_stream(tokenizer, [line for line in LINES if line]),
         str(other): encode_sentence_stream(tokenizer, other.read_text().splitlines()),
     }
-    losses = [-found.mean().item() for found in cached_log_probabilities(model, streams[str(other)][:20], caches)]
+    losses = [
+        -found.mean().item() for found in adapted_log_probabilities(model, streams[str(other)][:20], None, caches)
+    ]
     best = caches[losses.index(min(losses))]
     assert adapted["settings"] == {
         "cache_size": best.size,
@@ -250,7 +252,7 @@ def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
     assert [row["perplexity"] for row in adapted["tuning"]["grid"]] == pytest.approx(list(map(math.exp, losses)))
     table = capsys.readouterr().out
     for name, stream in streams.items():
-        (found,) = cached_log_probabilities(model, stream, [best])
+        (found,) = adapted_log_probabilities(model, stream, None, [best])
         assert adapted["scores"][name]["log_likelihood"] == pytest.approx(found.sum().item())
         assert adapted["scores"][name]["num_tokens"] == results["scores"][name]["num_tokens"] == len(stream)
         perplexity = math.exp(-found.mean().item())
@@ -295,7 +297,7 @@ def test_settings_of_dynamic_evaluation_and_of_a_cache_beside_it_are_chosen_toge
             dynamic = DynamicEvaluation(candidate["learning_rate"], 0.1, 4, candidate.get("epsilon", 1.0))
             weight = candidate.get("cache_weight", 0.0)
             caches = [CachePointer(9, 0.3, weight)]
-            (found,) = dynamic_log_probabilities(model, stream, dynamic, caches, gradient_rms)
+            (found,) = adapted_log_probabilities(model, stream, dynamic, caches, gradient_rms)
             perplexity = pytest.approx(math.exp(-found.mean().item()), rel=1e-5)
         expected.append(candidate | {"perplexity": perplexity})
     assert adapted["tuning"]["grid"] == expected

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eval.adaptation.cache_pointer import CachePointer, CacheWindow, cached_log_probabilities
+from eval.adaptation.cache_pointer import CachePointer, CacheWindow
+from eval.adaptation.dynamic_evaluation import adapted_log_probabilities
 from onlstm_hf.scoring.stream import stream_log_likelihood
 from tests.helpers.tiny_models import KINDS, VOCAB_SIZE
 
@@ -40,7 +41,7 @@ def brute_force(model, row, first_id, cache):
 
 @pytest.mark.parametrize("chunk_length", [1, 4, 100])
 def test_probabilities_are_those_of_a_loop_over_the_past(model, stream, chunk_length):
-    found = cached_log_probabilities(model, stream, CACHES, chunk_length=chunk_length)
+    found = adapted_log_probabilities(model, stream, None, CACHES, chunk_length=chunk_length)
     for cache, log_probabilities in zip(CACHES, found, strict=True):
         expected = brute_force(model, stream, EOS, cache)
         assert log_probabilities.tolist() == pytest.approx(expected, rel=1e-9)
@@ -48,7 +49,7 @@ def test_probabilities_are_those_of_a_loop_over_the_past(model, stream, chunk_le
 
 def test_each_row_has_a_cache_of_its_own(stream):
     model, cache = KINDS["onlstm"].make(eos_token_id=EOS).double(), CACHES[0]
-    (found,) = cached_log_probabilities(model, stream, [cache], batch_size=3, chunk_length=4)
+    (found,) = adapted_log_probabilities(model, stream, None, [cache], batch_size=3, chunk_length=4)
     expected = []
     for start in range(0, LENGTH, 13):
         first_id = stream[start - 1].item() if start else EOS
@@ -58,7 +59,7 @@ def test_each_row_has_a_cache_of_its_own(stream):
 
 def test_without_weight_the_model_alone_speaks(stream):
     model = KINDS["lstm"].make(eos_token_id=EOS)
-    (found,) = cached_log_probabilities(model, stream, [CachePointer(5, 0.3, 0.0)])
+    (found,) = adapted_log_probabilities(model, stream, None, [CachePointer(5, 0.3, 0.0)])
     assert found.sum().item() == pytest.approx(stream_log_likelihood(model, stream).total_log_likelihood, rel=1e-6)
 
 
@@ -70,7 +71,7 @@ def test_the_probabilities_of_all_words_sum_to_one(size, flatness, weight, posit
     total = 0.0
     for word in range(VOCAB_SIZE):
         text = torch.cat([past, torch.tensor([word])])
-        (found,) = cached_log_probabilities(model, text, [CachePointer(size, flatness, weight)], chunk_length=5)
+        (found,) = adapted_log_probabilities(model, text, None, [CachePointer(size, flatness, weight)], chunk_length=5)
         total += found[-1].exp().item()
     assert total == pytest.approx(1)
 
@@ -87,8 +88,8 @@ def test_a_window_keeps_no_more_memory_than_its_size():
 
 def test_bfloat16_is_within_one_percent(stream):
     model = KINDS["onlstm"].make(eos_token_id=EOS)
-    (expected,) = cached_log_probabilities(model, stream, CACHES[:1])
-    (found,) = cached_log_probabilities(model.to(torch.bfloat16), stream, CACHES[:1])
+    (expected,) = adapted_log_probabilities(model, stream, None, CACHES[:1])
+    (found,) = adapted_log_probabilities(model.to(torch.bfloat16), stream, None, CACHES[:1])
     assert found.sum().item() == pytest.approx(expected.sum().item(), rel=0.01)
 
 
@@ -98,7 +99,7 @@ def test_bfloat16_is_within_one_percent(stream):
 )
 def test_settings_out_of_range_are_refused(stream, cache):
     with pytest.raises(ValueError, match="a cache needs a size of at least 1"):
-        cached_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, [cache])
+        adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, None, [cache])
 
 
 def test_nan_weights_are_named_as_the_cause(stream):
@@ -106,4 +107,4 @@ def test_nan_weights_are_named_as_the_cause(stream):
     with torch.no_grad():
         model.lm_head.bias[0] = math.nan
     with pytest.raises(ValueError, match="weights contain NaN"):
-        cached_log_probabilities(model, stream, CACHES)
+        adapted_log_probabilities(model, stream, None, CACHES)

@@ -4,10 +4,10 @@ from copy import deepcopy
 import pytest
 import torch
 
-from eval.adaptation.cache_pointer import CachePointer, cached_log_probabilities
+from eval.adaptation.cache_pointer import CachePointer
 from eval.adaptation.dynamic_evaluation import (
     DynamicEvaluation,
-    dynamic_log_probabilities,
+    adapted_log_probabilities,
     gradient_root_mean_squares,
 )
 from onlstm_hf.scoring.stream import stream_log_likelihood
@@ -69,7 +69,7 @@ def brute_force(model, text, settings, gradient_rms=None, batch_size=1):
 def test_probabilities_are_those_of_the_update_written_out(model, stream, normalised):
     gradient_rms = gradient_root_mean_squares(model, stream.flip(0), 1, 4) if normalised else None
     expected = brute_force(model, stream, SETTINGS, gradient_rms)
-    (found,) = dynamic_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_rms)
+    (found,) = adapted_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_rms)
     assert found.tolist() == pytest.approx(expected, rel=1e-9)
     without = stream_log_likelihood(model, stream).total_log_likelihood
     assert abs(found.sum().item() - without) > 1e-2
@@ -79,14 +79,14 @@ def test_probabilities_are_those_of_the_update_written_out(model, stream, normal
 def test_segments_of_any_length_in_rows_of_a_batch(stream, segment_length):
     model, settings = KINDS["onlstm"].make(eos_token_id=EOS).double(), SETTINGS._replace(segment_length=segment_length)
     expected = brute_force(model, stream, settings, batch_size=3)
-    (found,) = dynamic_log_probabilities(model, stream, settings, batch_size=3)
+    (found,) = adapted_log_probabilities(model, stream, settings, batch_size=3)
     assert found.tolist() == pytest.approx(expected, rel=1e-9)
 
 
 def test_a_cache_beside_it_holds_the_states_of_the_weights_of_their_time(stream):
     """The updates by `backward`, the cache by a loop over all past (hidden state, next word)."""
     model = KINDS["onlstm"].make(eos_token_id=EOS).double()
-    found = dynamic_log_probabilities(model, stream, SETTINGS, CACHES)
+    found = adapted_log_probabilities(model, stream, SETTINGS, CACHES)
     own = [parameter.detach().clone() for parameter in model.parameters()]
     ((inputs, targets),) = rows_of(stream, 1)
     expected, history, state = [[] for _ in CACHES], [], None
@@ -114,8 +114,8 @@ def test_a_cache_beside_it_holds_the_states_of_the_weights_of_their_time(stream)
 
 
 def test_of_both_the_cache_alone_is_left_without_a_learning_rate(model, stream):
-    found = dynamic_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0), CACHES)
-    for log_probabilities, alone in zip(found, cached_log_probabilities(model, stream, CACHES), strict=True):
+    found = adapted_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0), CACHES)
+    for log_probabilities, alone in zip(found, adapted_log_probabilities(model, stream, None, CACHES), strict=True):
         assert log_probabilities.tolist() == pytest.approx(alone.tolist(), rel=1e-9)
 
 
@@ -136,7 +136,7 @@ def test_gradient_statistics_are_the_root_mean_square_over_batches(model, stream
 def test_a_text_that_repeats_itself_gets_more_probable(stream):
     model = KINDS["onlstm"].make(eos_token_id=EOS, weight_dropout=0.0)
     text = stream.repeat(8)
-    (found,) = dynamic_log_probabilities(model, text, DynamicEvaluation(0.3))
+    (found,) = adapted_log_probabilities(model, text, DynamicEvaluation(0.3))
     assert found[-LENGTH:].mean() > found[:LENGTH].mean() + 0.3
 
 
@@ -146,7 +146,7 @@ def test_weights_mode_and_gradients_are_what_they_were(model, stream, training):
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    dynamic_log_probabilities(model, stream, SETTINGS)
+    adapted_log_probabilities(model, stream, SETTINGS)
     gradient_root_mean_squares(model, stream)
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert model.training is training
@@ -157,7 +157,7 @@ def test_weights_are_restored_where_the_learning_rate_is_too_high(stream):
     model = KINDS["lstm"].make(eos_token_id=EOS)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(ValueError, match="the learning rate 1e[+]38 is too high"):
-        dynamic_log_probabilities(model, stream, DynamicEvaluation(1e38))
+        adapted_log_probabilities(model, stream, DynamicEvaluation(1e38))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
@@ -173,14 +173,14 @@ def test_weights_are_restored_where_the_learning_rate_is_too_high(stream):
 )
 def test_settings_out_of_range_are_refused(stream, settings):
     with pytest.raises(ValueError, match="dynamic evaluation needs"):
-        dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, settings)
+        adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, settings)
     with pytest.raises(ValueError, match="a cache needs"):
-        dynamic_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)])
+        adapted_log_probabilities(KINDS["lstm"].make(eos_token_id=EOS), stream, SETTINGS, [CachePointer(0, 1, 0)])
 
 
 def test_statistics_of_another_model_and_frozen_models_are_refused(stream):
     model, other = KINDS["lstm"].make(eos_token_id=EOS), KINDS["gru"].make(eos_token_id=EOS)
     with pytest.raises(ValueError, match="gradient_rms is not of this model"):
-        dynamic_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_root_mean_squares(other, stream))
+        adapted_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_root_mean_squares(other, stream))
     with pytest.raises(ValueError, match="requires a gradient"):
-        dynamic_log_probabilities(model.requires_grad_(False), stream, SETTINGS)
+        adapted_log_probabilities(model.requires_grad_(False), stream, SETTINGS)
