@@ -19,13 +19,12 @@ from transformers import PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.adaptation.mixture import add_mixture_option, check_mixture, mix
-from eval.adaptation.options import adapt, add_adaptation_options, read_adaptation
+from eval.adaptation.options import adapt, add_adaptation_options, read_candidates
 from eval.data.columns import read_string_column
 from eval.data.texts import read_sentences
 from eval.report.perplexities import PUBLISHED, report, score_tokens
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import describe_checkpoint, run_task, task_parser
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
 from onlstm_hf.text.word_alignment import kept_words
 from onlstm_hf.utils.checkpoints import load_checkpoint
@@ -67,7 +66,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
     """Scores every text with every model, prints the table and returns the results."""
     texts, names = read_texts(options)
     check_mixture(options, names)
-    adaptation = read_adaptation(options, names)
+    candidates = read_candidates(options, names)
     models, tokenizers, token_scores, is_english = [], [], [], True
     for name in options.models:
         model, tokenizer = load_checkpoint(
@@ -83,13 +82,11 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
             for text, lines in kept.items()
         }
         scores = score_tokens(log_probabilities, kept, tokenizer)
-        unknown = {text: {"unknown_words": unknown_words(tokenizer, lines)} for text, lines in kept.items()}
         adapted = None
-        if adaptation:
-            adapted, log_probabilities = adapt(adaptation, model, tokenizer, kept, options.batch_size)
+        if candidates:
+            tuning_text = names.get(options.tune)
+            adapted, log_probabilities = adapt(options, candidates, tuning_text, model, tokenizer, kept)
             adapted["scores"] = score_tokens(log_probabilities, kept, tokenizer)
-            adapted["scores"] = {text: score | unknown[text] for text, score in adapted["scores"].items()}
-        scores = {text: score | unknown[text] for text, score in scores.items()}
         models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
         if options.mix:
             token_scores.append(log_probabilities)

@@ -16,7 +16,6 @@ from eval.data.texts import read_sentences
 from eval.report.perplexities import PUBLISHED, report, score_tokens
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import run_task, task_parser
-from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
 from onlstm_hf.scoring.stream import encode_sentence_stream
 from onlstm_hf.text.tokenization import build_word_tokenizer
@@ -50,7 +49,6 @@ def evaluate_ngrams(options: argparse.Namespace) -> dict:
     training_sentences = read_sentences(options.training_text)
     tokenizer = build_word_tokenizer(training_sentences)
     training_text = encode_sentence_stream(tokenizer, training_sentences)
-    unknown = {path: unknown_words(tokenizer, sentences) for path, sentences in texts.items()}
     models = []
     for order in progress_bar(options.order, unit="model"):
         ngrams = KneserNeyNGrams(training_text, len(tokenizer), tokenizer.eos_token_id, order)
@@ -58,8 +56,7 @@ def evaluate_ngrams(options: argparse.Namespace) -> dict:
             path: torch.from_numpy(ngrams.log_probabilities(encode_sentence_stream(tokenizer, sentences)))
             for path, sentences in texts.items()
         }
-        scores = score_tokens(log_probabilities, texts)
-        scores = {path: score | {"unknown_words": unknown[path]} for path, score in scores.items()}
+        scores = score_tokens(log_probabilities, texts, tokenizer)
         name = f"Kneser-Ney {order}-grams"
         models.append(
             {"model": name, "num_parameters": ngrams.num_ngrams, "seed": None, "scores": scores, "adaptation": None}

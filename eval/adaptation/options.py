@@ -4,6 +4,7 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from itertools import product
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
@@ -79,7 +80,7 @@ GRADIENT_TOKENS = 100_000
 
 
 def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options that `read_adaptation` reads."""
+    """Adds the options that `read_candidates` reads."""
     grids = "; ".join(
         f"for {name} " + ", ".join(f"{option} {' '.join(map(str, values))}" for option, values in method.grid.items())
         for name, method in SINGLE_METHODS.items()
@@ -115,26 +116,8 @@ def _flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
-class Adaptation(NamedTuple):
-    """An adaptation, as the options of the command line ask for it.
-
-    Attributes:
-        name: a key of `METHODS`.
-        candidates: the settings to choose from, values by option.
-        tuning_text: the name of the text that chooses.
-        tuning_tokens: by how many tokens of it; `None`: by all.
-        training_lines: of training text.
-    """
-
-    name: str
-    candidates: list[dict[str, float]]
-    tuning_text: str | None
-    tuning_tokens: int | None
-    training_lines: list[str] | None
-
-
-def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Adaptation | None:
-    """Checks the options, and returns the adaptation that they name, or `None`.
+def read_candidates(options: argparse.Namespace, names: Mapping[str, str]) -> list[dict[str, float]] | None:
+    """Checks the options, and returns the settings to choose from, values by option; `None` without an adaptation.
 
     Args:
         options: those of the command line, `--mix` among them.
@@ -160,6 +143,8 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
     if (options.training_text is None) == method.needs_training_text:
         needs = "needs the training text: give" if method.needs_training_text else "takes no"
         raise ValueError(f"--adapt {options.adapt} {needs} --training-text")
+    if options.training_text is not None and not Path(options.training_text).is_file():
+        raise FileNotFoundError(f"there is no file {options.training_text} (--training-text)")
     values = product(*(given.get(option, tried) for option, tried in method.grid.items()))
     candidates = [dict(zip(method.grid, candidate, strict=True)) for candidate in values]
     if options.tune is None and len(candidates) > 1:
@@ -171,13 +156,7 @@ def read_adaptation(options: argparse.Namespace, names: Mapping[str, str]) -> Ad
         for settings in (_dynamic(candidate), _cache(candidate)):
             if settings:
                 settings.check()
-    return Adaptation(
-        options.adapt,
-        candidates,
-        names.get(options.tune),
-        options.tune_tokens,
-        None if options.training_text is None else read_sentences(options.training_text),
-    )
+    return candidates
 
 
 def _dynamic(candidate: Mapping[str, float]) -> DynamicEvaluation | None:
@@ -192,35 +171,38 @@ def _cache(candidate: Mapping[str, float]) -> CachePointer:
 
 
 def adapt(
-    adaptation: Adaptation,
+    options: argparse.Namespace,
+    candidates: Sequence[dict[str, float]],
+    tuning_text: str | None,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     texts: Mapping[str, list[str]],
-    batch_size: int,
 ) -> tuple[dict, dict[str, torch.Tensor]]:
     """Chooses the settings, and scores every text with them.
 
     Args:
+        options: those of the command line.
+        candidates: of `read_candidates`.
+        tuning_text: the name of the text that chooses.
         texts: the lines of each text, by its name.
-        batch_size: rows that a text is cut into.
 
     Returns:
         What was done, for the results file: `method`, `description`, `settings`, and `tuning` with the perplexity of
         every candidate (`None` where it diverged); and the log probabilities of the tokens of each text.
     """
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
-    candidates, gradient_rms = adaptation.candidates, None
-    if adaptation.training_lines is not None:
-        training_text = encode_sentence_stream(tokenizer, adaptation.training_lines)[:GRADIENT_TOKENS]
+    gradient_rms = None
+    if options.training_text is not None:
+        training_text = encode_sentence_stream(tokenizer, read_sentences(options.training_text))[:GRADIENT_TOKENS]
         gradient_rms = gradient_root_mean_squares(model, training_text)
 
     def score(stream: torch.Tensor, settings: Sequence[dict]) -> list[torch.Tensor | None]:
-        return _log_probabilities(model, stream, settings, gradient_rms, batch_size)
+        return _log_probabilities(model, stream, settings, gradient_rms, options.batch_size)
 
-    description = {"method": adaptation.name, "description": METHODS[adaptation.name].description, "tuning": None}
+    description = {"method": options.adapt, "description": METHODS[options.adapt].description, "tuning": None}
     best = 0
-    if adaptation.tuning_text is not None:
-        stream = streams[adaptation.tuning_text][: adaptation.tuning_tokens]
+    if tuning_text is not None:
+        stream = streams[tuning_text][: options.tune_tokens]
         scores = [
             None if found is None else StreamScore(found.sum().item(), len(found))
             for found in score(stream, candidates)
@@ -230,7 +212,7 @@ def adapt(
             raise ValueError("every learning rate of the grid is too high: the weights become infinite")
         best = losses.index(min(losses))
         description["tuning"] = {
-            "text": adaptation.tuning_text,
+            "text": tuning_text,
             "num_tokens": len(stream),
             "grid": [
                 candidate | {"perplexity": score and score.perplexity}

@@ -11,6 +11,7 @@ from eval.report.tables import format_table
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import import_extra
 from onlstm_hf.hub.cards.published import central_figures
+from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.text.word_alignment import kept_words
 
 PUBLISHED = central_figures(LANGUAGE_MODELLING)
@@ -19,42 +20,30 @@ UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_characte
 
 
 def score_tokens(
-    log_probabilities: Mapping[str, torch.Tensor],
-    texts: Mapping[str, list[str]],
-    tokenizer: PreTrainedTokenizerBase | None = None,
+    log_probabilities: Mapping[str, torch.Tensor], texts: Mapping[str, list[str]], tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, dict[str, float]]:
     """The scores of each text from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`.
 
     Returns:
-        by text `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words between spaces and an `<eos>` a
-        line), and `bits_per_character` (line ends included).
+        by text `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words that the tokenizer keeps, and an
+        `<eos>` a line), `bits_per_character` (line ends included), and `unknown_words`, their share.
     """
     metric = import_extra("evaluate").load(
         str(Path(__file__).resolve().parents[1] / "perplexity"), keep_in_memory=True
     )
     scores = {}
     for name, lines in texts.items():
-        num_words, num_characters = text_units(lines, tokenizer)
+        kept = [kept_words(tokenizer, line) for line in lines]  # without punctuation that the tokenizer leaves out
+        written = [
+            line if len(words) == len(line.split()) else " ".join(words)
+            for line, words in zip(lines, kept, strict=True)
+        ]
         scores[name] = metric.compute(
             predictions=[log_probabilities[name].tolist()],
-            num_words=[sum(num_words)],
-            num_characters=[sum(num_characters)],
-        )
+            num_words=[sum(len(words) + 1 for words in kept)],
+            num_characters=[sum(len(line) + 1 for line in written)],
+        ) | {"unknown_words": unknown_words(tokenizer, lines)}
     return scores
-
-
-def text_units(lines: list[str], tokenizer: PreTrainedTokenizerBase | None = None) -> tuple[list[int], list[int]]:
-    """The words of each line, an `<eos>` included, and its characters, with the line's end.
-
-    If the tokenizer leaves out punctuation, only the words and characters that it keeps count.
-    """
-    units = []
-    for line in lines:
-        words = line.split()
-        kept = words if tokenizer is None else kept_words(tokenizer, line)
-        units.append((len(kept) + 1, len(line if len(kept) == len(words) else " ".join(kept)) + 1))
-    num_words, num_characters = zip(*units, strict=True) if units else ((), ())
-    return list(num_words), list(num_characters)
 
 
 def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = True) -> str:
@@ -76,8 +65,7 @@ def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = Tr
         for name, row in scores.items():
             label = text if len(models) == 1 else f"{text}, {name}"
             figures = [places.format(row[unit]) for unit, places in UNITS.items()]
-            unknown = row.get("unknown_words")
-            rows.append([label, str(row["num_tokens"]), *figures, "" if unknown is None else f"{100 * unknown:.1f} %"])
+            rows.append([label, str(row["num_tokens"]), *figures, f"{100 * row['unknown_words']:.1f} %"])
         if len(scores) > 1 and are_alike:
             for name, function in {"mean": mean, "standard deviation": stdev}.items():
                 figures = [
