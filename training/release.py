@@ -9,7 +9,6 @@ import json
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
@@ -37,7 +36,6 @@ from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
-from training.language_models.model_setup import check_checkpoint_folder, mean_of_checkpoints
 from training.language_models.recipe import parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
@@ -56,13 +54,11 @@ DTYPES = ("float16", "bfloat16")
 
 def main(arguments: list[str] | None = None) -> dict:
     options = _parse_arguments(arguments)
-    for folder in options.mean_with:
-        check_checkpoint_folder("mean_with", folder)
     training = json.loads((options.run / "results.json").read_text(encoding="utf-8"))
     data = _read_data(options)
     text, gold_trees = read_descriptions(data)
     with replaced_folder(options.output, Accelerator()) as folder:
-        export(options.run / "best", folder, options.dtype, options.max_shard_size, options.mean_with)
+        export(options.run / "best", folder, options.dtype, options.max_shard_size)
         model = AutoModelForCausalLM.from_pretrained(folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         describe_model(model.config)  # a missing description should not show after all that is measured
@@ -119,7 +115,6 @@ def _release_command(
     further = {
         "treebank": gold_trees and gold_trees.file,
         "unread_results": options.unread_results and f"eval/results/{options.unread_results.name}",
-        "mean_with": shlex.join(portable([str(folder) for folder in options.mean_with])),
         "dtype": options.dtype if options.dtype != DTYPES[0] else None,
         "max_shard_size": options.max_shard_size,
     }
@@ -130,11 +125,9 @@ def _test_option(text: TextDescription) -> str:
     return f" --test_files {text.test}" if text.test else ""
 
 
-def export(
-    checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | None, mean_with: Sequence[Path] = ()
-) -> None:
+def export(checkpoint: Path, folder: Path, dtype: str, max_shard_size: str | None) -> None:
     """Writes weights of another type and the tokenizer. The model still loads, and computes, in float32."""
-    model = mean_of_checkpoints([checkpoint, *mean_with]).to(getattr(torch, dtype))
+    model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).to(getattr(torch, dtype))
     tokenizer = AutoTokenizer.from_pretrained(checkpoint, padding_side="left")  # as text generation needs it
     model.config.tokenizer_fingerprint = tokenizer_fingerprint(tokenizer)
     shards = {} if max_shard_size is None else {"max_shard_size": max_shard_size}
@@ -302,15 +295,6 @@ def _parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         metavar="FILE",
         help="for a model that has read the sentences of the treebank: a results file of eval/evaluate_parsing.py for "
         "runs of the recipe that have not, which the card states first",
-    )
-    parser.add_argument(
-        "--mean_with",
-        nargs="+",
-        type=Path,
-        default=[],
-        metavar="CHECKPOINT",
-        help="release the mean of the run's best weights and of those of these checkpoints, such as the one that the "
-        "run went on from; the perplexities of the run's stages stay its own",
     )
     parser.add_argument("--dtype", choices=DTYPES, default=DTYPES[0], help="type of the weights (%(default)s)")
     parser.add_argument(

@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from onlstm_hf import PRPNConfig
 from onlstm_hf.hub.export import export_checkpoint
-from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
 from onlstm_hf.trees.treebank import PRESETS, GoldTree
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
 from training import release, train_lm
@@ -108,35 +107,6 @@ def test_weights_in_bfloat16_lie_in_several_files_if_asked_for(run, write, tmp_p
     assert {path.name for path in files} <= {path.name for path in (tmp_path / "exported").iterdir()}
 
 
-def test_a_mean_of_checkpoints_is_released_as_each_of_them_predicts(run, write, tmp_path):
-    best, other = (AutoModelForCausalLM.from_pretrained(run[0] / "best") for _ in range(2))
-    with torch.no_grad():
-        for weight in other.parameters():
-            weight.add_(1)
-        if isinstance(other.config, AWDLSTMConfig):
-            for layer in other.base_model.layers:  # in evaluation a weight counts 1 - weight_dropout times
-                layer.recurrent_projection.weight.mul_((1 - best.config.weight_dropout) / (1 - 0.75))
-            other.config.weight_dropout = 0.75
-    other.save_pretrained(tmp_path / "other")
-    results, _ = write("--mean_with", tmp_path / "other")
-    assert results["command"].endswith(f" --mean_with {tmp_path / 'other'}")
-    mean = AutoModelForCausalLM.from_pretrained(tmp_path / "model")
-    assert mean.config.to_diff_dict() == best.config.to_diff_dict() | {"dtype": "float32"}
-    for name, weight in mean.named_parameters():
-        torch.testing.assert_close(weight, best.get_parameter(name) + 0.5, rtol=1e-3, atol=1e-3)
-
-
-def test_a_mean_with_a_model_of_other_tokens_or_with_none_is_refused_and_nothing_written(run, write, tmp_path):
-    with pytest.raises(FileNotFoundError, match="mean_with must be .* nowhere has no config.json"):
-        write("--mean_with", "nowhere")
-    shutil.copytree(run[0] / "best", tmp_path / "other")
-    config = json.loads((tmp_path / "other" / "config.json").read_text())
-    (tmp_path / "other" / "config.json").write_text(json.dumps(config | {"tokenizer_fingerprint": "3:0"}))
-    with pytest.raises(ValueError, match="other cannot be loaded: its tokenizer_fingerprint is 3:0, and not"):
-        write("--mean_with", tmp_path / "other")
-    assert not (tmp_path / "model").exists()
-
-
 def test_the_card_has_a_table_of_the_stages_of_a_run_that_went_on_from_a_released_model(
     released, write, data, tmp_path
 ):
@@ -220,15 +190,6 @@ def test_the_example_of_the_card_runs(released, capsys):
     assert "the" in capsys.readouterr().out
 
 
-def test_the_card_of_a_model_that_induces_no_trees_has_no_parsing(released):
-    folder, results, model_type = released
-    text = (folder / "README.md").read_text()
-    induces_trees = model_type != "rnn"
-    for word in ("Unsupervised parsing", "--treebank", "F1", "constituen"):
-        assert (word in text) == induces_trees, word
-    assert ("parsing" in results) == induces_trees
-
-
 def test_a_card_without_gold_trees_says_nothing_of_parsing_scores_and_trees_are_refused_without_distances(
     run, write, data, tmp_path
 ):
@@ -273,17 +234,6 @@ def test_a_text_without_a_test_part_has_a_card_without_one(run, write, tmp_path,
     assert "--test_files" not in card.text and "test (one stream)" not in card.text
     assert card.data.license == "cc-by-nc-4.0"
     assert [result.metric_name for result in card.data.eval_results] == ["validation perplexity"]
-
-
-def test_labels_of_another_treebank_are_its_most_frequent_ones(write_with_trees, tmp_path):
-    trees = [
-        "((cl (np (N the) (N cat)) (vp (V sees) (np (N the) (N dog)))))",
-        "((cl (np (N the) (N dog)) (adv (V sleeps) (V now))))",
-    ]
-    (tmp_path / "trees.mrg").write_text("\n".join(trees) + "\n")
-    _, card = write_with_trees("--treebank", tmp_path / "trees.mrg")
-    recall = re.search(r"Recall of gold constituents by label, .*", card)[0]
-    assert re.findall(r"(\w+) [\d.]+ %", recall) == ["np", "adv", "vp"]
 
 
 def test_a_treebank_without_short_sentences_has_no_column_for_them(write_with_trees, tmp_path):

@@ -1,7 +1,6 @@
 """The tokenizer and the language model that a recipe asks for."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -36,15 +35,10 @@ logger = logging.get_logger(__name__)
 
 def check_model_arguments(arguments: ModelArguments) -> None:
     """Raises a `ValueError` or `FileNotFoundError` where no such model can be built, whatever the vocabulary."""
-    if arguments.init_from is not None:
-        check_checkpoint_folder("init_from", arguments.init_from)
+    folder = arguments.init_from
+    if folder is not None and not Path(folder, "config.json").is_file():
+        raise FileNotFoundError(f"init_from must be a checkpoint folder, but {folder} has no config.json")
     _build_config(arguments)
-
-
-def check_checkpoint_folder(option: str, folder: str | os.PathLike) -> None:
-    """Raises a `FileNotFoundError` where what an option names is no checkpoint folder."""
-    if not Path(folder, "config.json").is_file():
-        raise FileNotFoundError(f"{option} must be a checkpoint folder, but {folder} has no config.json")
 
 
 def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:
@@ -115,30 +109,10 @@ def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTra
     return changed_config(known, fields, arguments.model)
 
 
-def mean_of_checkpoints(folders: Sequence[str | os.PathLike]) -> PreTrainedModel:
-    """The model of the first folder, in float32, with the mean of the weights of all (Izmailov et al. 2018).
-
-    Recurrent weights are rescaled to the first one's weight dropout, so that each model counts as it predicts. The
-    mean is of use for stages of one model, or for runs that began with the same one.
-
-    Raises:
-        ValueError: if one is damaged, or of another model.
-    """
-    config = AutoConfig.from_pretrained(folders[0])
-    model, *others = (_load_checkpoint(folder, config) for folder in folders)
-    with torch.no_grad():
-        for weight, *further in zip(model.parameters(), *(other.parameters() for other in others), strict=True):
-            weight.copy_(torch.stack([weight, *further]).mean(0))
-    return model
-
-
 def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> PreTrainedModel:
-    """A checkpoint in float32 with another configuration, of the same sizes and tokens: it predicts as before."""
+    """A checkpoint in float32 with another configuration of the same sizes: it predicts as before."""
     with reported_damage(f"the checkpoint {folder}"):
         own = AutoConfig.from_pretrained(folder)
-        for name in ("model_type", "vocab_size", "chunk_size", "tokenizer_fingerprint"):
-            if (value := getattr(own, name, None)) != (expected := getattr(config, name, None)):
-                raise ValueError(f"its {name} is {value}, and not {expected}")
         check_size(folder, AutoModelForCausalLM)
         model, loading = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True
