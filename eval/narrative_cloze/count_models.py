@@ -2,18 +2,10 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
 from eval.narrative_cloze.event_files import Script
-
-
-class Prediction(NamedTuple):
-    """The likeliest events, the best first, and whether they are known to be the likeliest of all."""
-
-    events: list[tuple[str, ...]]
-    is_exact: bool = True
 
 
 class CountModel:
@@ -61,10 +53,10 @@ class CountModel:
         probabilities[ids] += counts
         return np.log(probabilities / (counts.sum() + self.prior))
 
-    def predict(self, script: Script, count: int) -> Iterator[Prediction]:
-        """Returns the `count` likeliest events for each event after the first."""
+    def predict(self, script: Script, count: int) -> Iterator[Script]:
+        """Yields the `count` likeliest events, the best first, for each event after the first."""
         scores = np.zeros(len(self.events))
         for event in script[:-1]:
             scores = scores + self.log_conditionals(event) if self.window else self.frequencies
             best = np.argsort(-scores, kind="stable")[:count]
-            yield Prediction([self.events[index] for index in best])
+            yield [self.events[index] for index in best]

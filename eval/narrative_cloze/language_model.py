@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-from eval.narrative_cloze.count_models import Prediction
 from eval.narrative_cloze.event_files import KINDS, Script
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.iteration import progress_bar
@@ -31,12 +30,12 @@ class ScriptLanguageModel:
         if not all(map(len, self.choices)):
             raise ValueError("the model's tokenizer is not one of the words of events")
 
-    def predict(self, scripts: Sequence[Script], count: int) -> list[list[Prediction]]:
+    def predict(self, scripts: Sequence[Script], count: int) -> list[list[Script]]:
         """For each script and each of its events after the first, the `count` likeliest events after those before it.
 
         The scripts are read side by side, one event at a time. Only events of words of the right kinds are predicted.
         """
-        predictions: list[list[Prediction]] = [[] for _ in scripts]
+        predictions: list[list[Script]] = [[] for _ in scripts]
         rows = [number for number, script in enumerate(scripts) if len(script) > 1]
         state = None
         with evaluation_mode(self.model):
@@ -57,29 +56,20 @@ class ScriptLanguageModel:
     def _read(self, input_ids: torch.Tensor, state):
         return self.model(input_ids.to(self.model.device), state=state, use_cache=True)
 
-    def _search(self, output, count: int) -> Iterator[Prediction]:
-        """Beam search from the model's output `[B, T]` for the events before the held-out one.
-
-        As no step makes a beginning likelier, the result is exact where the likeliest beginning that was given up is
-        no likelier than the last event that is returned.
-        """
+    def _search(self, output, count: int) -> Iterator[Script]:
+        """Beam search from the model's output `[B, T]` for the events before the held-out one."""
         num_rows = output.logits.shape[0]
         scores = torch.zeros(num_rows, 1)
         beams = torch.empty(num_rows, 1, 0, dtype=torch.long)
-        given_up = torch.full((num_rows,), -torch.inf)
         for choices in self.choices:
             log_probabilities = output.logits[:, -1].float().log_softmax(-1).cpu()[:, choices]
             extended = (scores[:, :, None] + log_probabilities.view(num_rows, -1, len(choices))).flatten(1)
-            best, places = extended.topk(min(self.beam_size + 1, extended.shape[1]))
-            if best.shape[1] > self.beam_size:
-                given_up = given_up.maximum(best[:, -1])
-                best, places = best[:, :-1], places[:, :-1]
+            best, places = extended.topk(min(self.beam_size, extended.shape[1]))
             beam, choice = places // len(choices), places % len(choices)
             parents = (beam + torch.arange(num_rows)[:, None] * scores.shape[1]).flatten()
             beams, scores = torch.cat([beams.flatten(0, 1)[parents], choices[choice].view(-1, 1)], dim=1), best
             if beams.shape[1] < len(KINDS):
                 output = self._read(beams[:, -1:], output.state.index_select(parents))
             beams = beams.view(num_rows, -1, beams.shape[1])
-        for event_ids, score, bound in zip(beams[:, :count].tolist(), scores[:, :count], given_up, strict=True):
-            events = [tuple(self.words[index] for index in event) for event in event_ids]
-            yield Prediction(events, bool(bound <= score[-1]))
+        for event_ids in beams[:, :count].tolist():
+            yield [tuple(self.words[index] for index in event) for event in event_ids]

@@ -2,19 +2,18 @@
 
 from collections.abc import Iterable, Sequence
 
-from eval.narrative_cloze.count_models import Prediction
 from eval.narrative_cloze.event_files import RARE, Script
 
 NUM_PREDICTIONS = 25
 
 
-def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Prediction]]) -> dict[str, float]:
+def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Script]]) -> dict[str, float]:
     """Scores predictions of every event but the first of each script.
 
     Returns:
         `num_events`; `recall`, the share of events that are among those predicted for their place; `verb_recall`, the
         share whose verb is the verb of one of them; `recall_without_rare`, the recall of the `num_events_without_rare`
-        events in which no word is written `?`; `exact`, the share of predictions that are known to be the likeliest.
+        events in which no word is written `?`.
 
     Raises:
         ValueError: if there is no event to predict.
@@ -26,8 +25,8 @@ def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Predic
     ]
     if not pairs:
         raise ValueError("no held-out document has two events")
-    hits = [event in prediction.events for event, prediction in pairs]
-    verb_hits = [event[0] in {other[0] for other in prediction.events} for event, prediction in pairs]
+    hits = [event in prediction for event, prediction in pairs]
+    verb_hits = [event[0] in {other[0] for other in prediction} for event, prediction in pairs]
     known = [hit for hit, (event, _) in zip(hits, pairs, strict=True) if not any(word[2:] == RARE for word in event)]
     return {
         "num_events": len(pairs),
@@ -35,5 +34,4 @@ def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Predic
         "verb_recall": sum(verb_hits) / len(pairs),
         "num_events_without_rare": len(known),
         "recall_without_rare": sum(known) / max(1, len(known)),
-        "exact": sum(prediction.is_exact for _, prediction in pairs) / len(pairs),
     }
