@@ -22,8 +22,8 @@ from onlstm_hf.logic.formulas import RELATIONS
 from onlstm_hf.logic.scores import score_logic
 from onlstm_hf.utils.files import fingerprint
 from training.classification.batches import Example
+from training.classification.logic import build_logic_tokenizer, encode_pairs, load_logic_splits, parse_logic_recipe
 from training.classification.task import Classification, predict_labels
-from training.logic.pairs import build_logic_tokenizer, encode_pairs, load_logic_splits, parse_logic_recipe
 from training.loop.run import TrainingRun, run_script
 
 

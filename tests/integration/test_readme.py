@@ -29,7 +29,7 @@ from onlstm_hf.logic.pairs import build_logic_dataset
 from onlstm_hf.scoring.sentences import score_sentences
 from tests.helpers.requirements import library
 from training import quickstart, record_growth, train_parser
-from training.logic.pairs import split_by_operators
+from training.classification.logic import split_by_operators
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ["README.md", *(str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md")))]

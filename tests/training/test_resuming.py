@@ -15,8 +15,8 @@ from onlstm_hf.hub.export import folder_files
 from onlstm_hf.utils.files import write_json
 from tests.helpers.training_runs import run_in_process, write_texts
 from training import train_lm, train_logic
+from training.classification.logic import parse_logic_recipe
 from training.language_models.recipe import parse_recipe
-from training.logic.pairs import parse_logic_recipe
 from training.loop import processes, training_log
 from training.loop import run as loop
 from training.loop.checkpointing import CHECKSUMS, write_checksums

@@ -14,14 +14,14 @@ from onlstm_hf.logic.pairs import build_logic_dataset
 from tests.helpers.training_runs import check_resumption, command, log_of, run_in_process
 from training import train_logic
 from training.classification.batches import ExampleBatches, collate
-from training.classification.task import build_classifier
-from training.logic.pairs import (
+from training.classification.logic import (
     LogicDataArguments,
     build_logic_tokenizer,
     encode_pairs,
     load_logic_splits,
     parse_logic_recipe,
 )
+from training.classification.task import build_classifier
 from training.loop.task import Share
 
 RECIPE = """

@@ -1,1 +1,1 @@
-"""Classifiers: batches of sequences or of pairs, the task, and groups of the recipe."""
+"""Classifiers: batches of sequences or of pairs, the task, its recipe, and the data of logic and ListOps."""

@@ -23,10 +23,9 @@ from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.utils.evaluation_mode import evaluation_mode
 from onlstm_hf.utils.iteration import progress_bar
 from training.classification.batches import Example, collate, encode_examples
-from training.classification.recipe import ClassifierOptimizationArguments, ClassifierRunArguments
+from training.classification.recipe import parse_classifier_recipe
 from training.classification.task import rows_by_length
-from training.loop.recipe import NewModelArguments, Recipe, fixed, recorded
-from training.loop.recipe_parser import parse_groups
+from training.loop.recipe import Recipe, fixed, recorded
 
 
 @dataclass
@@ -54,8 +53,7 @@ class ListOpsDataArguments:
 
 def parse_listops_recipe(arguments: list[str]) -> Recipe:
     """Reads a recipe as `parse_groups` does, with the same errors."""
-    groups = (ListOpsDataArguments, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
-    return Recipe(*parse_groups(arguments, groups, "train_listops.py", "Trains a model of ListOps."))
+    return parse_classifier_recipe(arguments, ListOpsDataArguments, "train_listops.py", "Trains a model of ListOps.")
 
 
 class ListOpsSplits(NamedTuple):

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from training.loop.recipe import RunArguments, UpdateArguments, recorded, with_default
+from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, recorded, with_default
+from training.loop.recipe_parser import parse_groups
 
 
 @dataclass
@@ -35,3 +36,9 @@ class ClassifierRunArguments(RunArguments):
     """As for every run."""
 
     eval_batch_size: int = with_default(RunArguments, "eval_batch_size", 512)
+
+
+def parse_classifier_recipe(arguments: list[str], data: type, program: str, description: str) -> Recipe:
+    """Reads a recipe with the group `data` of a task as `parse_groups` does, with the same errors."""
+    groups = (data, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
+    return Recipe(*parse_groups(arguments, groups, program, description))

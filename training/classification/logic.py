@@ -14,9 +14,8 @@ from onlstm_hf.logic.pairs import SPLITS, read_logic_dataset, read_logic_files
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.iteration import progress_bar
 from training.classification.batches import Example, encode_examples
-from training.classification.recipe import ClassifierOptimizationArguments, ClassifierRunArguments
-from training.loop.recipe import NewModelArguments, Recipe, fixed, recorded
-from training.loop.recipe_parser import parse_groups
+from training.classification.recipe import parse_classifier_recipe
+from training.loop.recipe import Recipe, fixed, recorded
 
 
 @dataclass
@@ -38,8 +37,9 @@ class LogicDataArguments:
 
 def parse_logic_recipe(arguments: list[str]) -> Recipe:
     """Reads a recipe as `parse_groups` does, with the same errors."""
-    groups = (LogicDataArguments, NewModelArguments, ClassifierOptimizationArguments, ClassifierRunArguments)
-    return Recipe(*parse_groups(arguments, groups, "train_logic.py", "Trains a model of logical inference."))
+    return parse_classifier_recipe(
+        arguments, LogicDataArguments, "train_logic.py", "Trains a model of logical inference."
+    )
 
 
 class LogicSplits(NamedTuple):

@@ -1,1 +1,0 @@
-"""The pairs of formulas that classifiers are trained on."""
