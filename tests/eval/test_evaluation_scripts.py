@@ -54,38 +54,38 @@ def tokenizer():
     return build_word_tokenizer(LINES, pad_token="<eos>")
 
 
-@pytest.fixture(scope="module")
-def model(tokenizer):
+def build_model(vocab_size, seed):
     """A model whose weights are large enough for its layers to disagree on the trees."""
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     sizes = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 2}
-    model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=len(tokenizer), eos_token_id=0, **sizes)).eval()
+    model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=vocab_size, eos_token_id=0, **sizes)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(6)
     return model
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory, model, tokenizer):
-    folder = tmp_path_factory.mktemp("checkpoint")
+def save(folder, model, tokenizer):
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
 
 
 @pytest.fixture(scope="module")
-def other_checkpoint(tmp_path_factory, model, tokenizer):
+def model(tokenizer):
+    return build_model(len(tokenizer), seed=0)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory, model, tokenizer):
+    return save(tmp_path_factory.mktemp("checkpoint"), model, tokenizer)
+
+
+@pytest.fixture(scope="module")
+def other_checkpoint(tmp_path_factory, tokenizer):
     """The same words, other weights."""
-    torch.manual_seed(1)
-    other = ONLSTMForCausalLM(model.config).eval()
-    with torch.no_grad():
-        for parameter in other.parameters():
-            parameter.mul_(6)
-    folder = tmp_path_factory.mktemp("other")
-    other.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder), other
+    other = build_model(len(tokenizer), seed=1)
+    return save(tmp_path_factory.mktemp("other"), other, tokenizer), other
 
 
 @pytest.fixture
@@ -196,15 +196,11 @@ def test_models_are_mixed_with_the_weights_that_suit_a_text(
     assert "standard deviation" not in printed
 
 
-def test_models_of_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint, model, text_file):
-    other = tmp_path / "other"
+def test_models_of_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint, text_file):
     words = build_word_tokenizer([*LINES, "bird"], pad_token="<eos>")
-    ONLSTMForCausalLM(type(model.config)(**{**model.config.to_dict(), "vocab_size": len(words)})).save_pretrained(
-        other
-    )
-    words.save_pretrained(other)
+    other = save(tmp_path / "other", build_model(len(words), seed=0), words)
     options = ["--files", text_file, "--mix", "--tune", text_file]
-    assert evaluate_lm.main([checkpoint, str(other), *options]) == 1
+    assert evaluate_lm.main([checkpoint, other, *options]) == 1
     assert f"{other} predicts other tokens than {checkpoint}" in capsys.readouterr().err
 
 
