@@ -20,9 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from eval.adaptation.mixture import add_mixture_option, check_mixture, mix
 from eval.adaptation.options import adapt, add_adaptation_options, read_candidates
-from eval.data.columns import read_string_column
-from eval.data.texts import read_sentences
-from eval.report.perplexities import PUBLISHED, report, score_tokens
+from eval.data.texts import read_sentences, read_string_column
+from eval.report.perplexities import report, score_tokens
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import describe_checkpoint, run_task, task_parser
 from onlstm_hf.scoring.stream import encode_sentence_stream, stream_log_probabilities
@@ -107,7 +106,6 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
         **({"mixture": mixed} if mixed else {}),
         "protocol": {"name": "stream", "description": PROTOCOL},
         "batch_size": options.batch_size,
-        **({"published": PUBLISHED} if is_english else {}),
     }
 
 

@@ -13,7 +13,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.data.texts import read_sentences
-from eval.report.perplexities import PUBLISHED, report, score_tokens
+from eval.report.perplexities import report, score_tokens
 from eval.report.tasks import LANGUAGE_MODELLING
 from eval.task import run_task, task_parser
 from onlstm_hf.scoring.kneser_ney import KneserNeyNGrams
@@ -68,7 +68,6 @@ def evaluate_ngrams(options: argparse.Namespace) -> dict:
         "models": models,
         "training_text": options.training_text,
         "protocol": {"name": "n-grams", "description": PROTOCOL},
-        "published": PUBLISHED,
     }
 
 

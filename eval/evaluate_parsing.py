@@ -31,7 +31,6 @@ from eval.report.agreement import agreement_summary, agreement_table
 from eval.report.by_task.parsing import (
     INTERVAL_NOTE,
     MAX_WORDS,
-    PUBLISHED,
     PUBLISHED_NOTE,
     group_table,
     parsing_table,
@@ -236,7 +235,6 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         "sentences_read": options.sentences_read,
         "note": options.note,
         "max_words": MAX_WORDS,
-        **({"published": {"description": PUBLISHED_NOTE, "rows": PUBLISHED}} if is_english else {}),
     }
 
 

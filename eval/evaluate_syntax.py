@@ -17,7 +17,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from eval.data.syntactic_tests import Item, load_blimp, load_marvin_linzen
-from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, PUBLISHED, PUBLISHED_NOTE, syntax_table
+from eval.report.by_task.syntax import BLIMP, MARVIN_LINZEN, PUBLISHED_NOTE, syntax_table
 from eval.report.tables import format_table
 from eval.report.tasks import SYNTAX
 from eval.task import describe_checkpoint, import_extra, run_task, task_parser
@@ -96,13 +96,6 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
         "max_items": options.max_items,
         "data": {MARVIN_LINZEN: options.marvin_linzen, BLIMP: options.blimp},
         "models": results,
-        "published": {
-            "description": PUBLISHED_NOTE,
-            "marvin_linzen": {
-                name: {model["system"]: model["accuracy"][name] for model in PUBLISHED}
-                for name in PUBLISHED[0]["accuracy"]
-            },
-        },
     }
 
 

@@ -1,1 +1,1 @@
-"""Evaluation data: columns of data sets, treebanks, and minimal pairs."""
+"""Evaluation data: texts, treebanks, and minimal pairs."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eval.data.columns import read_string_column
+from eval.data.texts import read_string_column
 from onlstm_hf.trees.treebank import (
     DIGITS,
     PRESETS,
