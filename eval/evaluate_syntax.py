@@ -54,9 +54,6 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--blimp", metavar="PATH", help="folder of NAME.jsonl[.gz], or the dataset's name")
     parser.add_argument(
-        "--max-items", type=positive_integer, metavar="N", help="a fixed random sample of N items of each set (all)"
-    )
-    parser.add_argument(
         "--end",
         choices=[*END],
         default="counted",
@@ -93,7 +90,6 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
     return {
         "task": SYNTAX,
         "protocol": {"description": description, "end": options.end},
-        "max_items": options.max_items,
         "data": {MARVIN_LINZEN: options.marvin_linzen, BLIMP: options.blimp},
         "models": results,
     }
@@ -103,9 +99,9 @@ def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
     """The items of every test asked for, by its name."""
     tests = {}
     if options.marvin_linzen:
-        tests[MARVIN_LINZEN] = load_marvin_linzen(options.marvin_linzen, options.max_items)
+        tests[MARVIN_LINZEN] = load_marvin_linzen(options.marvin_linzen)
     if options.blimp:
-        tests[BLIMP] = load_blimp(options.blimp, options.max_items)
+        tests[BLIMP] = load_blimp(options.blimp)
     if not tests:
         raise ValueError("nothing to evaluate on: give --marvin-linzen PATH, --blimp PATH, or both")
     return tests

@@ -5,7 +5,6 @@ import json
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from random import Random
 from typing import NamedTuple
 
 from eval.task import import_extra
@@ -57,14 +56,13 @@ BLIMP_COLUMNS = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
 BLIMP_PHENOMENA = {"s-selection": "argument_structure"}
 
 
-def load_marvin_linzen(source: str, max_items: int | None = None) -> list[Item]:
+def load_marvin_linzen(source: str) -> list[Item]:
     """The items of Marvin & Linzen's sets.
 
     Args:
         source: a folder of `NAME.tsv` or `NAME.tsv.gz`, a file a set, with lines of condition, grammatical,
             (intrusive,) and ungrammatical sentence; or a Hugging Face dataset with a configuration a set and these
             four columns.
-        max_items: of each set, a random sample, always the same; all by default.
 
     Raises:
         FileNotFoundError, ValueError: if there are no such sets, a set has another name, or a line other columns.
@@ -76,13 +74,13 @@ def load_marvin_linzen(source: str, max_items: int | None = None) -> list[Item]:
     for name, rows in _read_sets(source, ".tsv", _read_tsv, ("condition", "grammatical", "ungrammatical")).items():
         if name not in group_of_set:
             raise ValueError(f"{source}: {name} is not one of Marvin & Linzen's sets: {', '.join(group_of_set)}")
-        for row in _sample(rows, max_items):
+        for row in rows:
             sentences = tuple(row[key] for key in ("grammatical", "intrusive", "ungrammatical") if row.get(key))
             items.append(Item(f"{name}/{row['condition']}", group_of_set[name], sentences))
     return items
 
 
-def load_blimp(source: str, max_items: int | None = None) -> list[Item]:
+def load_blimp(source: str) -> list[Item]:
     """The pairs of BLiMP's paradigms, from `NAME.jsonl` or `NAME.jsonl.gz`, or from a dataset such as `nyu-mll/blimp`.
 
     Arguments and errors are those of `load_marvin_linzen`.
@@ -94,7 +92,7 @@ def load_blimp(source: str, max_items: int | None = None) -> list[Item]:
             (row["sentence_good"], row["sentence_bad"]),
         )
         for rows in _read_sets(source, ".jsonl", _read_jsonl, BLIMP_COLUMNS).values()
-        for row in _sample(rows, max_items)
+        for row in rows
     ]
 
 
@@ -159,8 +157,3 @@ def _read_jsonl(lines: Iterable[str]) -> Iterable[dict]:
         if missing:
             raise ValueError(f"line {number} lacks {', '.join(missing)}")
         yield row
-
-
-def _sample(rows: list[dict], number: int | None) -> list[dict]:
-    """Draws at most `number` rows at random, since the templates repeat at regular distances."""
-    return rows if number is None or number >= len(rows) else Random(0).sample(rows, number)
