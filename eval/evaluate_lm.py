@@ -63,9 +63,9 @@ def build_parser() -> argparse.ArgumentParser:
 
 def evaluate_lm(options: argparse.Namespace) -> dict:
     """Scores every text with every model, prints the table and returns the results."""
-    texts, names = read_texts(options)
-    check_mixture(options, names)
-    candidates = read_candidates(options, names)
+    texts = read_texts(options)
+    check_mixture(options, texts)
+    candidates = read_candidates(options, texts)
     models, tokenizers, token_scores, is_english = [], [], [], True
     for name in options.models:
         model, tokenizer = load_checkpoint(
@@ -83,8 +83,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
         scores = score_tokens(log_probabilities, kept, tokenizer)
         adapted = None
         if candidates:
-            tuning_text = names.get(options.tune)
-            adapted, log_probabilities = adapt(options, candidates, tuning_text, model, tokenizer, kept)
+            adapted, log_probabilities = adapt(options, candidates, model, tokenizer, kept)
             adapted["scores"] = score_tokens(log_probabilities, kept, tokenizer)
         models.append({**describe_checkpoint(name, model), "scores": scores, "adaptation": adapted})
         if options.mix:
@@ -93,7 +92,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
     print(f"{', '.join(options.models)}: {PROTOCOL}\n")
     rows, mixed = models, None
     if options.mix:
-        mixed, log_probabilities = mix(names[options.tune], options.tune_tokens, options.models, token_scores)
+        mixed, log_probabilities = mix(options.tune, options.tune_tokens, options.models, token_scores)
         mixed["scores"] = score_tokens(log_probabilities, kept, tokenizers[0])
         rows = [*models, {"model": f"mixture of {len(models)}", "scores": mixed["scores"], "adaptation": None}]
     print(report(rows, are_alike=not options.mix, is_english=is_english))
@@ -109,19 +108,20 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
     }
 
 
-def read_texts(options: argparse.Namespace) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """The lines of each text that are not blank by its name, and the names by file or split."""
-    names = {path: path for path in options.files or ()}
-    texts = {path: read_sentences(path) for path in names}
+def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
+    """The lines of each text that are not blank, by file or split."""
     if options.dataset:
-        names = {split: f"{options.dataset} {split}" for split in options.split}
-        for split, name in names.items():
-            rows = read_string_column(options.dataset, options.config, split, options.column)
-            texts[name] = [row for row in rows if row.strip()]
+        columns = {
+            split: read_string_column(options.dataset, options.config, split, options.column)
+            for split in options.split
+        }
+        texts = {split: [row for row in rows if row.strip()] for split, rows in columns.items()}
+    else:
+        texts = {path: read_sentences(path) for path in options.files}
     for name, lines in texts.items():
         if not lines:
             raise ValueError(f"{name} is empty: there is no text to score")
-    return texts, names
+    return texts
 
 
 def check_same_tokens(

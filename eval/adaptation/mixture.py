@@ -1,7 +1,7 @@
 """Several language models as one: their probabilities of a token mixed, with weights for which a text is likeliest."""
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
@@ -20,12 +20,12 @@ def add_mixture_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def check_mixture(options: argparse.Namespace, names: Mapping[str, str]) -> None:
-    """Raises a `ValueError` if a mixture is asked for and other options do not fit; `names` are those of the texts."""
+def check_mixture(options: argparse.Namespace, texts: Collection[str]) -> None:
+    """Raises a `ValueError` if a mixture is asked for and other options do not fit; `texts` are their names."""
     if options.mix and len(options.models) < 2:
         raise ValueError("--mix needs several models")
-    if options.mix and options.tune not in names:
-        raise ValueError(f"--mix needs --tune TEXT, one of the texts, to choose the weights: {', '.join(names)}")
+    if options.mix and options.tune not in texts:
+        raise ValueError(f"--mix needs --tune TEXT, one of the texts, to choose the weights: {', '.join(texts)}")
 
 
 def mix(

@@ -2,7 +2,7 @@
 
 import argparse
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
@@ -116,12 +116,12 @@ def _flag(option: str) -> str:
     return f"--{option.replace('_', '-')}"
 
 
-def read_candidates(options: argparse.Namespace, names: Mapping[str, str]) -> list[dict[str, float]] | None:
+def read_candidates(options: argparse.Namespace, texts: Collection[str]) -> list[dict[str, float]] | None:
     """Checks the options, and returns the settings to choose from, values by option; `None` without an adaptation.
 
     Args:
         options: those of the command line, `--mix` among them.
-        names: the name of every text, by what the command line calls it.
+        texts: their names.
 
     Raises:
         ValueError: if options do not fit together.
@@ -136,8 +136,8 @@ def read_candidates(options: argparse.Namespace, names: Mapping[str, str]) -> li
     for option in given:
         if option not in method.grid:
             raise ValueError(f"{_flag(option)} is no setting of --adapt {options.adapt}")
-    if options.tune is not None and options.tune not in names:
-        raise ValueError(f"--tune {options.tune} is none of the texts: {', '.join(names)}")
+    if options.tune is not None and options.tune not in texts:
+        raise ValueError(f"--tune {options.tune} is none of the texts: {', '.join(texts)}")
     if options.tune is None and options.tune_tokens:
         raise ValueError("--tune-tokens needs --tune TEXT")
     if (options.training_text is None) == method.needs_training_text:
@@ -173,7 +173,6 @@ def _cache(candidate: Mapping[str, float]) -> CachePointer:
 def adapt(
     options: argparse.Namespace,
     candidates: Sequence[dict[str, float]],
-    tuning_text: str | None,
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     texts: Mapping[str, list[str]],
@@ -183,7 +182,6 @@ def adapt(
     Args:
         options: those of the command line.
         candidates: of `read_candidates`.
-        tuning_text: the name of the text that chooses.
         texts: the lines of each text, by its name.
 
     Returns:
@@ -201,8 +199,8 @@ def adapt(
 
     description = {"method": options.adapt, "description": METHODS[options.adapt].description, "tuning": None}
     best = 0
-    if tuning_text is not None:
-        stream = streams[tuning_text][: options.tune_tokens]
+    if options.tune is not None:
+        stream = streams[options.tune][: options.tune_tokens]
         scores = [
             None if found is None else StreamScore(found.sum().item(), len(found))
             for found in score(stream, candidates)
@@ -212,7 +210,7 @@ def adapt(
             raise ValueError("every learning rate of the grid is too high: the weights become infinite")
         best = losses.index(min(losses))
         description["tuning"] = {
-            "text": tuning_text,
+            "text": options.tune,
             "num_tokens": len(stream),
             "grid": [
                 candidate | {"perplexity": score and score.perplexity}
