@@ -21,7 +21,7 @@ X86_FLAGS = {
 OPERATORS = ("onlstm", "prpn")
 FAST_PATH_IS_MISSING = (
     "onlstm_hf: {} of {} compiled CPU operators could not be built (is there a C++ compiler with OpenMP?); "
-    "the package works without them, several times slower on CPUs"
+    "the package works without them, two to three times slower on CPUs"
 )
 
 

@@ -140,7 +140,6 @@ class CumaxRecurrence(Recurrence):
 
     name = "fast_cumax_lstm"
     Inputs, Options, Trace = Inputs, Options, Trace
-    sequence_field = "outputs"
 
     def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
         return empty_trace(inputs, options)
@@ -185,7 +184,7 @@ class FastCumaxLSTMLayer(nn.Module):
             tensors = (tensor.to(dtype) for tensor in (gates, weight, hidden, cell))
             options = Options(self.size // self.chunk_size, in_bfloat16)
             with torch.autocast(device_type, enabled=False):
-                outputs, cell, means, *_ = RECURRENCE.run(Inputs(*tensors, mask), options, self.implementation)
+                outputs, cell, means, *_ = RECURRENCE.run(Inputs(*tensors, mask), options, "fused")
             outputs = outputs.to(gates.dtype)
         forget_means, input_means = means.unbind(dim=-1)
         return ONLSTMLayerOutput(outputs, (outputs[-1], cell), 1 - forget_means, input_means)

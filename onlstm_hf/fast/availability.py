@@ -9,7 +9,7 @@ from .recurrence.library_search import find_library
 
 OPERATORS = {"ON-LSTM": "onlstm", "PRPN": "prpn"}
 FAST_PATH_IS_MISSING = (
-    "on CPUs: PyTorch operations; the compiled operators, which are several times faster, are not installed or do not "
+    "on CPUs: step by step; the compiled operators, which are two to three times as fast, are not installed or do not "
     "run here (they are built with the package where there is a C++ compiler)"
 )
 
@@ -21,7 +21,7 @@ def describe_paths() -> str:
     names = {model: library.instruction_set for model, library in found.items() if library}
     if not names:
         return FAST_PATH_IS_MISSING
-    missing = [f"{model} PyTorch operations" for model in OPERATORS if model not in names]
+    missing = [f"{model} step by step" for model in OPERATORS if model not in names]
     return "on CPUs: " + ", ".join([*(f"{model} compiled for {name}" for model, name in names.items()), *missing])
 
 

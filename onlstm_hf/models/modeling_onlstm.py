@@ -170,9 +170,12 @@ class ONLSTMLayer(nn.Module):
             cell: `[B, C, K]`, before the first step.
             mask: `[T, B]` booleans, `False` at padding on either side, or `None`.
         """
+        path = None
         is_plain_map = is_plain(self.input_projection, self.recurrent_projection)
         if fast is not None and is_plain_map and self.implementation not in LOOPS:
-            outputs, cell, means = self.run_fast(inputs, hidden, cell, mask)
+            path = fast.RECURRENCE.choose(self.implementation, inputs)
+        if path is not None:
+            outputs, cell, means = self.run_fast(inputs, hidden, cell, mask, path)
         else:
             recurrent = recurrent_map(self.recurrent_projection, inputs, self.weight_dropout, self.training)
             run = LOOPS.get(self.implementation, loop)
@@ -181,7 +184,7 @@ class ONLSTMLayer(nn.Module):
         return ONLSTMLayerOutput(outputs, (outputs[-1], cell), 1 - forget_means, input_means)
 
     def run_fast(
-        self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None
+        self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None, path: str
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """`ordered_neurons` by a fast path, which reads the weight once and folds drop-connect into it."""
         weight, kept, scale = self.recurrent_projection.weight, None, 1 - self.weight_dropout
@@ -190,7 +193,7 @@ class ONLSTMLayer(nn.Module):
             scale = 1.0
         biases = self.input_projection.bias + self.recurrent_projection.bias
         gates = fast.linear(inputs, self.input_projection.weight, biases)
-        return fast.ordered_neurons(gates, weight, hidden, cell, mask, self.implementation, scale, kept)
+        return fast.ordered_neurons(gates, weight, hidden, cell, mask, path, scale, kept)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden and cell state before the first token: zeros, on the default device."""

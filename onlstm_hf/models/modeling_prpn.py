@@ -470,9 +470,10 @@ class ReadingLayer(nn.Module):
         masks = newest_keep, key_keep, summary_keep
         projections = [self.recurrent_projection, *([self.key_projection] if self.has_attention else [])]
         is_plain_layer = is_plain(*projections) and has_no_hooks(self.recurrent_norm, self.cell_norm)
-        is_fast = fast is not None and is_plain_layer and self.implementation not in LOOPS
-        run = self.run_fast if is_fast else self.run_loop
-        return ReadingLayerOutput(*run(input_gates, key_inputs, *tensors, *masks))
+        arguments, path = (input_gates, key_inputs, *tensors, *masks), None
+        if fast is not None and is_plain_layer and self.implementation not in LOOPS:
+            path = fast.RECURRENCE.choose(self.implementation, input_gates)
+        return ReadingLayerOutput(*(self.run_loop(*arguments) if path is None else self.run_fast(path, *arguments)))
 
     def read_step(
         self, input_gates: torch.Tensor, recurrent_gates: torch.Tensor, summary_cell: torch.Tensor
@@ -549,7 +550,7 @@ class ReadingLayer(nn.Module):
         return hiddens, cells, attentions.flip(-1).detach()
 
     def run_fast(
-        self, input_gates: torch.Tensor, key_inputs: torch.Tensor, *others: torch.Tensor | None
+        self, path: str, input_gates: torch.Tensor, key_inputs: torch.Tensor, *others: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """`run_loop` by a fast path, which reads all weights once."""
         key_map = input_gates.new_zeros(self.size, self.size), input_gates.new_zeros(self.size)
@@ -557,7 +558,7 @@ class ReadingLayer(nn.Module):
             key_map = self.key_projection.weight, self.key_projection.bias
         modules = self.recurrent_projection, self.recurrent_norm, self.cell_norm
         weights = *key_map, *(tensor for module in modules for tensor in (module.weight, module.bias))
-        return fast.read_sequence(input_gates, key_inputs, weights, *others, self.implementation)
+        return fast.read_sequence(input_gates, key_inputs, weights, *others, path)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
         """Hidden and cell states of the memories before the first step: zeros, on the default device."""

@@ -288,8 +288,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         Args:
             implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations of this
                 model's file, differentiated by autograd; `"scan"`, the same with the loop as one operator, for export;
-                or a fast path of the package (`"fused"`, `"native"`, `"triton"`), which leaves modules without it at
-                `"auto"`.
+                or a fast path of the package (`"native"`, `"triton"`), which leaves modules without it at `"auto"`.
 
         Raises:
             ValueError: if no module of this model can be computed so.

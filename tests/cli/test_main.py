@@ -69,7 +69,7 @@ def test_version_names_the_instruction_set_of_each_model_that_has_a_compiled_ope
     built = {"onlstm", "prpn"}
     assert describe_paths() == "on CPUs: ON-LSTM compiled for avx2, PRPN compiled for avx2"
     built = {"prpn"}
-    assert describe_paths() == "on CPUs: PRPN compiled for avx2, ON-LSTM PyTorch operations"
+    assert describe_paths() == "on CPUs: PRPN compiled for avx2, ON-LSTM step by step"
     built = set()
     assert describe_paths() == FAST_PATH_IS_MISSING
 

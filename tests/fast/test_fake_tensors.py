@@ -52,11 +52,10 @@ RECURRENCES = pytest.mark.parametrize(
 @needs_operator(onlstm_native.OPERATOR)
 @needs_operator(prpn_native.OPERATOR)
 @RECURRENCES
-@pytest.mark.parametrize("implementation", ["fused", "native"])
-def test_the_operators_keep_the_rules_of_torch_compile(recurrence, make, implementation):
+def test_the_operators_keep_the_rules_of_torch_compile(recurrence, make):
     """Schema, the shapes that they promise the compiler, and their registration with autograd."""
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
-    given = (*flatten(*make("cpu")), implementation)
+    given = (*flatten(*make("cpu")), "native")
     torch.library.opcheck(recurrence.forward_operator, given, test_utils=checks)
 
 
@@ -65,7 +64,7 @@ def test_the_backward_pass_is_an_operator_of_its_own(recurrence, make):
     """No path runs while the compiler traces: it would ask a tensor for its address."""
     with FakeTensorMode(allow_non_fake_inputs=False):
         inputs, options = make("cpu")
-        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "auto"))
+        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "native"))
         variables = [tensor for tensor in flatten(inputs) if tensor is not None and tensor.requires_grad]
         gradients = torch.autograd.grad(trace[0].sum(), variables)
     for gradient, variable in zip(gradients, variables, strict=True):
@@ -74,12 +73,12 @@ def test_the_backward_pass_is_an_operator_of_its_own(recurrence, make):
 
 @RECURRENCES
 def test_on_a_gpu_both_operators_are_opaque(recurrence, make):
-    """Without one here, too: a path would ask the GPU for its capability."""
+    """Without one here, too."""
     with FakeTensorMode(allow_non_fake_inputs=False), torch.no_grad():
         inputs, options = make("cuda")
-        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "auto"))
+        trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "triton"))
         gradients = recurrence.backward_operator(
-            *flatten(trace, trace, recurrence.kept_inputs(inputs), options), "auto"
+            *flatten(trace, trace, recurrence.kept_inputs(inputs), options), "triton"
         )
     differentiable = [tensor for tensor in flatten(inputs) if tensor is not None and tensor.requires_grad]
     assert [gradient.shape for gradient in gradients] == [tensor.shape for tensor in differentiable]

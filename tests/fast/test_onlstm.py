@@ -6,10 +6,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.multiprocessing.reductions import StorageWeakRef
 
+from onlstm_hf.fast.onlstm import native
 from onlstm_hf.fast.onlstm import operator as module
 from onlstm_hf.models.modeling_onlstm import cumax
-from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem, on_device
+from tests.helpers.native_operators import needs_operator
+from tests.helpers.onlstm_problems import PADDINGS, SHAPES, STATES, Problem, gradients, make_problem
 from tests.helpers.recurrences import ordered_neurons
+
+built = needs_operator(native.OPERATOR)
 
 
 def sigmoid(value: float) -> float:
@@ -65,116 +69,68 @@ def run_by_the_equations(problem: Problem):
     return outputs, cell, forget_distances, input_distances
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
 @SHAPES
 @STATES
 @PADDINGS
-def test_every_path_computes_the_equations(length, batch_size, num_chunks, chunk_size, state, padding, implementation):
+def test_the_reference_computes_the_equations(length, batch_size, num_chunks, chunk_size, state, padding):
     problem = make_problem(length, batch_size, num_chunks, chunk_size, state=state, padding=padding)
-    outputs = ordered_neurons(*problem, implementation)
+    outputs = ordered_neurons(*problem, "reference")
     for output, expected in zip(outputs, run_by_the_equations(problem), strict=True):
         torch.testing.assert_close(output, torch.tensor(expected, dtype=torch.float64), rtol=1e-12, atol=1e-12)
 
 
-@SHAPES
-@STATES
-@PADDINGS
-@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float64, 1e-12), (torch.float32, 2e-5)])
-def test_fused_path_equals_the_reference(length, batch_size, num_chunks, chunk_size, state, padding, dtype, tolerance):
-    problem = make_problem(length, batch_size, num_chunks, chunk_size, dtype, state, padding)
-    fused, reference = (ordered_neurons(*problem, implementation) for implementation in ("fused", "reference"))
-    for ours, theirs in zip(fused, reference, strict=True):
-        assert ours.dtype == dtype
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
-    for ours, theirs in zip(gradients(problem, "fused"), gradients(problem, "reference"), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("used", [(0,), (1,), (2,), (3,), (0, 2), (1, 3)])
-@pytest.mark.parametrize("padding", [None, "everywhere"])
-def test_fused_gradients_are_right_whichever_outputs_the_loss_looks_at(used, padding):
-    problem = make_problem(6, 3, 2, 3, padding=padding)
-    for ours, theirs in zip(gradients(problem, "fused", used), gradients(problem, "reference", used), strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-12)
-
-
-@pytest.mark.parametrize(("num_chunks", "chunk_size"), [(2, 2), (3, 1), (1, 3)])
-@pytest.mark.parametrize("padding", [None, "everywhere"])
-def test_fused_gradients_are_those_of_finite_differences(num_chunks, chunk_size, padding):
-    problem = make_problem(3, 2, num_chunks, chunk_size, padding=padding)
-    assert torch.autograd.gradcheck(
-        lambda *tensors: tuple(ordered_neurons(*tensors, problem.mask, "fused")), problem.differentiable()
-    )
-
-
+@built
 def test_only_the_gradients_that_are_asked_for_are_needed():
-    problem = make_problem(4, 2, 2, 2)
-    expected = gradients(problem, "fused")[1]
+    problem = make_problem(4, 2, 2, 2, torch.float32)
+    expected = gradients(problem, "native")[1]
     frozen = Problem(*(tensor.detach() for tensor in problem.differentiable()), None)
     frozen.recurrent_weight.requires_grad_()
-    outputs = ordered_neurons(*frozen, "fused")
+    outputs = ordered_neurons(*frozen, "native")
     generator = torch.Generator().manual_seed(0)
-    sum((torch.randn(o.shape, generator=generator, dtype=o.dtype) * o).sum() for o in outputs).backward()
+    sum((torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) * o).sum() for o in outputs).backward()
     torch.testing.assert_close(frozen.recurrent_weight.grad, expected)
     assert frozen.input_gates.grad is None
 
 
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@SHAPES
-@PADDINGS
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
-def test_a_gpu_computes_the_same(length, batch_size, num_chunks, chunk_size, padding, implementation):
-    problem = make_problem(length, batch_size, num_chunks, chunk_size, padding=padding)
-    on_gpu = on_device(problem, "cuda")
-    outputs, expected = ordered_neurons(*on_gpu, implementation), ordered_neurons(*problem, "reference")
-    for ours, theirs in zip(outputs, expected, strict=True):
-        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-10, atol=1e-10)
-    for ours, theirs in zip(gradients(on_gpu, implementation), gradients(problem, "reference"), strict=True):
-        torch.testing.assert_close(ours.cpu(), theirs, rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_masked_steps_are_as_if_they_were_not_there(implementation, data):
+def test_masked_steps_are_as_if_they_were_not_there(data):
     length = data.draw(st.integers(1, 8))
     mask = torch.tensor(data.draw(st.lists(st.booleans(), min_size=length, max_size=length)))
     problem = make_problem(length, 1, 2, 3)
-    padded = ordered_neurons(*problem[:4], mask.unsqueeze(-1), implementation)
+    padded = ordered_neurons(*problem[:4], mask.unsqueeze(-1), "reference")
     if not mask.any():
         assert torch.equal(padded.cell, problem.cell)
         assert torch.equal(padded.outputs, problem.hidden.expand(length, 1, -1))
         return
-    compact = ordered_neurons(problem.input_gates[mask], *problem[1:4], None, implementation)
+    compact = ordered_neurons(problem.input_gates[mask], *problem[1:4], None, "reference")
     torch.testing.assert_close(padded.cell, compact.cell)
     for name in ("outputs", "forget_distances", "input_distances"):
         torch.testing.assert_close(getattr(padded, name)[mask], getattr(compact, name))
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused"])
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_a_sequence_may_be_cut_anywhere(implementation, data):
+def test_a_sequence_may_be_cut_anywhere(data):
     length = data.draw(st.integers(2, 8))
     cut = data.draw(st.integers(1, length - 1))
     problem = make_problem(length, 2, 3, 2, padding="everywhere")
-    whole = ordered_neurons(*problem, implementation)
-    first = ordered_neurons(problem.input_gates[:cut], *problem[1:4], problem.mask[:cut], implementation)
+    whole = ordered_neurons(*problem, "reference")
+    first = ordered_neurons(problem.input_gates[:cut], *problem[1:4], problem.mask[:cut], "reference")
     second = ordered_neurons(
         problem.input_gates[cut:],
         problem.recurrent_weight,
         first.outputs[-1],
         first.cell,
         problem.mask[cut:],
-        implementation,
+        "reference",
     )
     torch.testing.assert_close(second.cell, whole.cell)
     for name in ("outputs", "forget_distances", "input_distances"):
         torch.testing.assert_close(torch.cat([getattr(first, name), getattr(second, name)]), getattr(whole, name))
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+@pytest.mark.parametrize("implementation", ["reference", "auto"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_bfloat16_autocast_stays_close_to_float32(implementation, dtype):
     problem = make_problem(9, 3, 4, 4, torch.float32, padding="left")
@@ -190,7 +146,7 @@ def test_bfloat16_autocast_stays_close_to_float32(implementation, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+@pytest.mark.parametrize("implementation", ["reference", "auto"])
 def test_half_precision_weights_are_computed_with_in_float32(dtype, implementation):
     """So half precision loses what rounding the inputs and outputs loses, and no more over time."""
     problem = make_problem(40, 2, 4, 4, dtype)
@@ -201,7 +157,7 @@ def test_half_precision_weights_are_computed_with_in_float32(dtype, implementati
     torch.testing.assert_close(outputs.cell, expected.cell)
 
 
-@pytest.mark.parametrize("implementation", ["reference", "fused", "auto"])
+@pytest.mark.parametrize("implementation", ["reference", "auto"])
 @pytest.mark.parametrize("scale", [1.0, 0.55, 0.0])
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
@@ -230,29 +186,33 @@ def test_cumax_rises_from_zero_to_one():
     torch.testing.assert_close(gate[:, -1], torch.ones(5, dtype=torch.float64))
 
 
+@built
 def test_arguments_are_not_changed():
-    problem = make_problem(5, 3, 2, 2, padding="left")
+    problem = make_problem(5, 3, 2, 2, torch.float32, padding="left")
     before = [tensor.detach().clone() for tensor in problem]
-    gradients(problem, "fused")
+    gradients(problem, "native")
     assert all(map(torch.equal, problem, before))
 
 
-def test_second_derivatives_of_the_fused_path_are_refused_and_of_the_reference_right():
-    problem = make_problem(3, 1, 2, 1)
+@built
+def test_second_derivatives_of_a_fast_path_are_refused_and_of_the_reference_right():
+    problem = make_problem(3, 1, 2, 1, torch.float32)
     with pytest.raises(RuntimeError, match="ordered_neurons_backward"):
-        outputs = ordered_neurons(*problem, "fused").outputs
+        outputs = ordered_neurons(*problem, "native").outputs
         (gradient,) = torch.autograd.grad(outputs.sum(), problem.hidden, create_graph=True)
         gradient.sum().backward()
+    problem = make_problem(3, 1, 2, 1)
     assert torch.autograd.gradgradcheck(
         lambda *tensors: ordered_neurons(*tensors, None, "reference").outputs, problem.differentiable()
     )
 
 
+@built
 def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_graph_is_kept(monkeypatch):
     activations, given_back = [], []
 
     def forward(*arguments):
-        outputs = module.FUSED.forward(*arguments)
+        outputs = native.PATH.forward(*arguments)
         activations.append(StorageWeakRef(outputs[-1].untyped_storage()))
         return outputs
 
@@ -261,10 +221,10 @@ def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_
         return unchanged(*arguments)
 
     unchanged = module._weight_gradient
-    monkeypatch.setitem(module._PATHS, "fused", module.FUSED._replace(forward=forward))
+    monkeypatch.setitem(module._PATHS, "native", native.PATH._replace(forward=forward))
     monkeypatch.setattr(module, "_weight_gradient", weight_gradient)
-    problem = make_problem(3, 2, 2, 2)
-    outputs = ordered_neurons(*problem, "fused").outputs.sum()
+    problem = make_problem(3, 2, 2, 2, torch.float32)
+    outputs = ordered_neurons(*problem, "native").outputs.sum()
     kept = torch.autograd.grad(outputs, problem.differentiable(), retain_graph=True)
     again = torch.autograd.grad(outputs, problem.differentiable())
     assert given_back == [False, True]
@@ -282,7 +242,7 @@ def test_scan_is_differentiated_in_problems_of_all_sizes():
 
 
 def test_an_unknown_path_is_refused():
-    with pytest.raises(ValueError, match="must be one of auto, triton, native, fused, not 'cuda'"):
+    with pytest.raises(ValueError, match="must be one of auto, triton, native, not 'cuda'"):
         ordered_neurons(*make_problem(1, 1, 1, 1), "cuda")
 
 
@@ -296,7 +256,8 @@ def test_an_unknown_path_is_refused():
         ("mask", (5, 1)),
     ],
 )
+@built
 def test_shapes_that_do_not_fit_are_refused(name, shape):
-    problem = make_problem(5, 2, 3, 4, padding="left")._replace(**{name: torch.ones(shape, dtype=torch.float64)})
+    problem = make_problem(5, 2, 3, 4, torch.float32, padding="left")._replace(**{name: torch.ones(shape)})
     with pytest.raises(ValueError, match=r" must be \[.*\], not \["):
-        ordered_neurons(*problem, "fused")
+        ordered_neurons(*problem, "native")

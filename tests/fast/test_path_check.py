@@ -8,28 +8,29 @@ import warnings
 import pytest
 import torch
 
+from onlstm_hf.fast.onlstm import native
 from onlstm_hf.fast.onlstm import operator as module
-from onlstm_hf.fast.recurrence.path_check import PLAIN_PATH, PathChecks, Setting
+from onlstm_hf.fast.recurrence.path_check import TRUSTED_PATH, PathChecks
 from tests.helpers.fast_paths import record_paths
+from tests.helpers.native_operators import needs_operator
 from tests.helpers.onlstm_problems import gradients, make_problem
 from tests.helpers.recurrences import ordered_neurons
 
-CPU = torch.device("cpu")
-FLOAT32 = Setting(CPU, torch.float32, product_in_bfloat16=False)
+pytestmark = needs_operator(native.OPERATOR)
 
 
 def wrong_values(inputs, options):
-    trace = module.FUSED.forward(inputs, options)
+    trace = native.PATH.forward(inputs, options)
     return trace._replace(outputs=trace.outputs * 1.05)
 
 
 def wrong_gradients(*arguments):
-    gradients = module.FUSED.backward(*arguments)
+    gradients = native.PATH.backward(*arguments)
     return gradients._replace(hidden=-gradients.hidden)
 
 
 def not_finite(inputs, options):
-    trace = module.FUSED.forward(inputs, options)
+    trace = native.PATH.forward(inputs, options)
     return trace._replace(last_cell=trace.last_cell * float("nan"))
 
 
@@ -46,20 +47,19 @@ def slow(*arguments):
 def add_path(monkeypatch):
     """Puts a path before all others that is tried first; returns the list of the paths that run."""
 
-    def add(forward=module.FUSED.forward, backward=module.FUSED.backward) -> list[tuple[str, str]]:
-        path = module.FUSED._replace(forward=forward, backward=backward, is_checked=True)
+    def add(forward=native.PATH.forward, backward=native.PATH.backward) -> list[tuple[str, str]]:
+        path = native.PATH._replace(forward=forward, backward=backward, is_checked=True)
         monkeypatch.setattr(module.RECURRENCE, "paths", {"new": path, **module.RECURRENCE.paths})
-        monkeypatch.setattr(module, "PATHS", (*module.PATHS, "new"))
         ran = record_paths(monkeypatch, module.RECURRENCE)
 
         def compute(name, setting):
             already = len(ran)
             results = module.RECURRENCE.solve_tiny_problem(name, setting)
-            if name == PLAIN_PATH:  # what a path is compared with is not counted
+            if name == TRUSTED_PATH:  # what a path is compared with is not counted
                 del ran[already:]
             return results
 
-        monkeypatch.setattr(module.RECURRENCE, "checks", PathChecks(compute))
+        monkeypatch.setattr(module.RECURRENCE, "checks", PathChecks(compute, module.RECURRENCE.paths))
         return ran
 
     return add
@@ -67,7 +67,7 @@ def add_path(monkeypatch):
 
 @pytest.fixture
 def problem():
-    return make_problem(5, 3, 2, 3, padding="left")
+    return make_problem(5, 3, 2, 3, torch.float32, padding="left")
 
 
 def test_a_path_that_is_right_is_taken_and_tried_once_for_each_setting(add_path, problem):
@@ -79,19 +79,18 @@ def test_a_path_that_is_right_is_taken_and_tried_once_for_each_setting(add_path,
     assert ran == tried * 2
     gradients(problem, "auto")
     assert ran == tried * 3
-    for dtype in (torch.float32, torch.bfloat16):
-        with torch.no_grad(), torch.autocast("cpu", torch.bfloat16, enabled=dtype == torch.bfloat16):
-            ordered_neurons(*make_problem(5, 3, 2, 3, dtype))
-    assert ran == tried * 3 + [*tried, ("new", "forward")] * 2
-    assert all(map(torch.equal, first, gradients(problem, "fused")))
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        ordered_neurons(*make_problem(5, 3, 2, 3, torch.bfloat16))
+    assert ran == tried * 4 + [("new", "forward")]
+    assert all(map(torch.equal, first, gradients(problem, "native")))
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
     [
-        ({"forward": wrong_values}, r"does not compute what the plain path does \(relative error 0\.05\)"),
-        ({"backward": wrong_gradients}, r"does not compute what the plain path does \(relative error 2\)"),
-        ({"forward": not_finite}, r"does not compute what the plain path does \(relative error nan\)"),
+        ({"forward": wrong_values}, r"does not compute what the native one does \(relative error 0\.05\)"),
+        ({"backward": wrong_gradients}, r"does not compute what the native one does \(relative error 2\)"),
+        ({"forward": not_finite}, r"does not compute what the native one does \(relative error nan\)"),
         ({"forward": failing}, "it failed with RuntimeError: no kernel image is available"),
         ({"backward": failing}, "it failed with RuntimeError: no kernel image is available"),
     ],
@@ -101,8 +100,8 @@ def test_a_path_that_is_wrong_or_fails_is_not_taken_and_warned_of_once(add_path,
     with pytest.warns(RuntimeWarning) as warned:
         results = [(*ordered_neurons(*problem), *gradients(problem, "auto")) for _ in range(3)]
     (warning,) = warned
-    assert re.search(f"new implementation is not used on cpu \\(float64\\).*{message}", str(warning.message))
-    expected = (*ordered_neurons(*problem, "fused"), *gradients(problem, "fused"))
+    assert re.search(f"new implementation is not used on cpu \\(float32\\).*{message}", str(warning.message))
+    expected = (*ordered_neurons(*problem, "native"), *gradients(problem, "native"))
     for result in results:
         assert all(map(torch.equal, result, expected))
 
@@ -112,13 +111,13 @@ def test_a_path_that_is_asked_for_by_name_runs_as_it_is(add_path, problem):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         outputs = ordered_neurons(*problem, "new").outputs
-    assert torch.equal(outputs, 1.05 * ordered_neurons(*problem, "fused").outputs)
-    assert [name for name, _ in ran] == ["new", "fused"]
+    assert torch.equal(outputs, 1.05 * ordered_neurons(*problem, "native").outputs)
+    assert [name for name, _ in ran] == ["new", "native"]
 
 
 def test_threads_that_come_at_once_wait_for_one_answer(add_path, problem):
     ran = add_path(slow)
-    expected = ordered_neurons(*problem, "fused")
+    expected = ordered_neurons(*problem, "native")
     results = []
     with pytest.warns(RuntimeWarning) as warned:
         threads = [threading.Thread(target=lambda: results.append(ordered_neurons(*problem))) for _ in range(6)]
@@ -155,24 +154,24 @@ def test_a_path_is_tried_with_gradients_though_the_caller_wants_none(add_path, p
         ordered_neurons(*problem)
 
 
-def test_nothing_is_tried_while_pytorch_compiles_and_the_compiled_model_then_asks(add_path, problem, monkeypatch):
-    ran = add_path(wrong_values)
-    compiled = torch.compile(lambda *tensors: ordered_neurons(*tensors).outputs, backend="aot_eager", fullgraph=True)
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    assert module.RECURRENCE.checks.passes("new", FLOAT32) and ran == []
-    monkeypatch.undo()
+def test_a_compiled_model_tries_a_path_before_it_takes_it(add_path, problem):
     ran = add_path(wrong_values)
     torch._dynamo.reset()
+    compiled = torch.compile(lambda *tensors: ordered_neurons(*tensors).outputs, backend="aot_eager", fullgraph=True)
     with pytest.warns(RuntimeWarning, match="relative error 0.05"):
         outputs = compiled(*problem[:4])
-    assert torch.equal(outputs, ordered_neurons(*problem[:4], implementation="fused").outputs)
+    assert torch.equal(outputs, ordered_neurons(*problem[:4], implementation="native").outputs)
     outputs.sum().backward()
-    assert ("fused", "backward") in ran and ran[-1] != ("new", "backward")
+    assert ("native", "backward") in ran and ran[-1] != ("new", "backward")
 
 
-def test_the_backward_pass_asks_for_answers_and_tries_nothing():
-    checks = PathChecks(failing)
-    assert checks.passes("new", FLOAT32, may_try=False)
+def test_without_the_compiled_operator_a_path_that_runs_is_taken(add_path, problem, monkeypatch):
+    monkeypatch.setitem(module._PATHS, "native", native.PATH._replace(obstacle=lambda sequence: "it is not installed"))
+    ran = add_path(wrong_values)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ordered_neurons(*problem)
+    assert ran[-1] == ("new", "forward")
 
 
 def test_only_the_kernels_for_gpus_are_tried():

@@ -8,7 +8,7 @@ import torch
 
 from onlstm_hf.fast.prpn import operator as operator_module
 from onlstm_hf.fast.prpn import triton as module
-from onlstm_hf.fast.recurrence.path_check import PathChecks, Setting
+from onlstm_hf.fast.recurrence.path_check import PathChecks
 from onlstm_hf.fast.recurrence.step_graphs import KeptBuffers
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 from tests.helpers.reading_problems import check
@@ -40,8 +40,8 @@ def test_a_recorded_sequence_computes_the_reference(stand_in_graphs):  # noqa: F
 
 @pytest.mark.parametrize("in_bfloat16", [False, True])
 def test_the_tiny_problem_is_solved(in_bfloat16):
-    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem)
-    assert checks.passes("triton", Setting(torch.device("cpu"), torch.float32, in_bfloat16))
+    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem, operator_module.RECURRENCE.paths)
+    assert checks.passes("triton", torch.device("cpu"), torch.float32, in_bfloat16)
 
 
 def test_a_wrong_kernel_is_not_taken(monkeypatch):
@@ -50,6 +50,6 @@ def test_a_wrong_kernel_is_not_taken(monkeypatch):
 
     attention_step = module.attention_step
     monkeypatch.setattr(module, "attention_step", wrong_step)
-    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem)
+    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem, operator_module.RECURRENCE.paths)
     with pytest.warns(RuntimeWarning, match="does not compute what the"):
-        assert not checks.passes("triton", Setting(torch.device("cpu"), torch.float32, False))
+        assert not checks.passes("triton", torch.device("cpu"), torch.float32, False)

@@ -10,7 +10,7 @@ from onlstm_hf.fast.onlstm import operator as onlstm
 from onlstm_hf.fast.prpn import operator as prpn
 from onlstm_hf.fast.prpn.contract import ReadingWeights
 from onlstm_hf.models import modeling_onlstm, modeling_prpn
-from onlstm_hf.models.state import LOOPS, state_dtype
+from onlstm_hf.models.state import LOOPS, loop, state_dtype
 
 
 class OrderedNeuronsOutput(NamedTuple):
@@ -33,17 +33,17 @@ def ordered_neurons(
     recurrent_mask=None,
 ) -> OrderedNeuronsOutput:
     """Arguments as for `ordered_neurons` of `fast/onlstm/operator.py`; also `"reference"` and `"scan"`."""
-    if implementation in LOOPS:
+    path = None if implementation in LOOPS else onlstm.RECURRENCE.choose(implementation, input_gates)
+    if path is None:
         dtype = state_dtype(input_gates)
         weight = recurrent_weight.to(dtype) * recurrent_scale
         if recurrent_mask is not None:
             weight = weight * recurrent_mask
-        outputs, cell, means = modeling_onlstm.ordered_neurons(
-            input_gates, lambda hidden: F.linear(hidden, weight).to(dtype), hidden, cell, mask, LOOPS[implementation]
-        )
+        recurrent, run = lambda hidden: F.linear(hidden, weight).to(dtype), LOOPS.get(implementation, loop)
+        outputs, cell, means = modeling_onlstm.ordered_neurons(input_gates, recurrent, hidden, cell, mask, run)
     else:
         outputs, cell, means = onlstm.ordered_neurons(
-            input_gates, recurrent_weight, hidden, cell, mask, implementation, recurrent_scale, recurrent_mask
+            input_gates, recurrent_weight, hidden, cell, mask, path, recurrent_scale, recurrent_mask
         )
     input_distances, forget_means = means.unbind(dim=-1)
     return OrderedNeuronsOutput(outputs, cell, 1 - forget_means, input_distances)
@@ -63,10 +63,9 @@ def read_sequence(
 ) -> modeling_prpn.ReadingLayerOutput:
     """Arguments as for `read_sequence` of `fast/prpn/operator.py`; also `"reference"` and `"scan"`."""
     others = gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
-    if implementation not in LOOPS:
-        return modeling_prpn.ReadingLayerOutput(
-            *prpn.read_sequence(input_gates, key_inputs, weights, *others, implementation)
-        )
+    path = None if implementation in LOOPS else prpn.RECURRENCE.choose(implementation, input_gates)
+    if path is not None:
+        return modeling_prpn.ReadingLayerOutput(*prpn.read_sequence(input_gates, key_inputs, weights, *others, path))
     layer = reading_layer(weights)
     layer.implementation = implementation
     return modeling_prpn.ReadingLayerOutput(*layer.run_loop(input_gates, key_inputs, *others))

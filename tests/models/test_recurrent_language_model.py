@@ -151,8 +151,8 @@ def test_a_way_to_compute_that_no_module_has_is_refused(model):
 
 def test_modules_without_the_path_that_was_asked_for_take_the_fastest():
     model = KINDS["prpn"].make()
-    model.set_implementation("fused")
-    assert {layer.implementation for layer in model.model.reading_network} == {"fused"}
+    model.set_implementation("native")
+    assert {layer.implementation for layer in model.model.reading_network} == {"native"}
     assert model.lm_head.implementation == "auto"
 
 

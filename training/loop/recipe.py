@@ -75,7 +75,7 @@ class NewModelArguments(ModelFields):
     )
     implementation: str = recorded(
         "auto: the fastest way that fits; reference: the equations as the model's file has them; or a fast path by "
-        "name (triton, native, fused).",
+        "name (triton, native).",
         "auto",
     )
 

@@ -9,15 +9,14 @@ gate (`C`), cell candidate (`H`), input gate (`H`), forget gate (`H`), output ga
 import torch
 
 from ..linear import linear, matmul
-from ..recurrence.operator import Recurrence, needs_gradient
+from ..recurrence.operator import Recurrence, multiplies_in_bfloat16, needs_gradient
 from ..recurrence.path_check import Setting
 from .contract import Gradients, Inputs, Options, Trace
-from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
 # `"auto"` takes the first one that fits, so the fastest stands first.
-_PATHS = {"triton": TRITON, "native": NATIVE, "fused": FUSED}
+_PATHS = {"triton": TRITON, "native": NATIVE}
 # Rows of a gradient that are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
 _ROWS_OF_MASK = 1024
 
@@ -27,8 +26,8 @@ def ordered_neurons(
     recurrent_weight: torch.Tensor,
     hidden: torch.Tensor,
     cell: torch.Tensor,
-    mask: torch.Tensor | None = None,
-    implementation: str = "auto",
+    mask: torch.Tensor | None,
+    path: str,
     recurrent_scale: float = 1.0,
     recurrent_mask: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -40,9 +39,8 @@ def ordered_neurons(
 
     Args:
         input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask: see `Inputs` in `contract.py`.
-        implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"native"`, the
-            compiled CPU operator; `"triton"`, kernels and recorded CUDA graphs on a GPU; or `"auto"`, the fastest one
-            that fits the tensors.
+        path: `"native"`, the compiled CPU operator, or `"triton"`, kernels and recorded CUDA graphs on a GPU;
+            `RECURRENCE.choose` names one that fits.
         recurrent_scale: factor of `recurrent_weight`; like the mask it is folded into it once per sequence.
 
     Returns:
@@ -50,27 +48,17 @@ def ordered_neurons(
         the means over chunks of the master input and the master forget gate, `[T, B, 2]`.
 
     Raises:
-        ValueError: if the shapes do not fit together, the implementation is unknown, or the tensors do not fit it.
+        ValueError: if the shapes do not fit together.
     """
-    if implementation != "auto" and implementation not in PATHS:
-        raise ValueError(f"implementation must be one of auto, {', '.join(PATHS)}, not {implementation!r}")
     _check_shapes(Inputs(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask))
     input_dtype, dtype = input_gates.dtype, torch.promote_types(input_gates.dtype, torch.float32)
-    product_in_bfloat16 = _product_dtype(input_gates, dtype) == torch.bfloat16
+    product_in_bfloat16 = multiplies_in_bfloat16(input_gates.device.type)
     if input_dtype != torch.bfloat16:
         input_gates = input_gates.to(dtype)
     inputs = Inputs(input_gates, recurrent_weight.to(dtype), recurrent_mask, hidden.to(dtype), cell.to(dtype), mask)
     options = Options(recurrent_scale, product_in_bfloat16, save_for_backward=needs_gradient(inputs))
-    outputs, last_cell, means, *_ = RECURRENCE.run(inputs, options, implementation)
+    outputs, last_cell, means, *_ = RECURRENCE.run(inputs, options, path)
     return outputs.to(input_dtype), last_cell, means
-
-
-def _product_dtype(tensor: torch.Tensor, state_dtype: torch.dtype) -> torch.dtype:
-    """The dtype of the product with the recurrent weight: the autocast one, or that of the state."""
-    device_type = tensor.device.type
-    if torch.is_autocast_enabled(device_type):
-        return torch.get_autocast_dtype(device_type)
-    return state_dtype
 
 
 def _check_shapes(inputs: Inputs) -> None:
@@ -90,7 +78,6 @@ class _OrderedNeurons(Recurrence):
 
     name = "ordered_neurons"
     Inputs, Options, Trace = Inputs, Options, Trace
-    sequence_field = "outputs"
     # A fast path may replay CUDA graphs of its own, which cannot be part of one that the compiler records.
     tags = (torch.Tag.cudagraph_unsafe,)
 
@@ -115,7 +102,7 @@ class _OrderedNeurons(Recurrence):
     def _of_inputs(gradients: Gradients, grad_weight: torch.Tensor) -> Inputs:
         return Inputs(gradients.input_gates, grad_weight, None, gradients.hidden, gradients.cell, None)
 
-    def solve_tiny_problem(self, implementation: str, setting: Setting) -> list[torch.Tensor]:
+    def solve_tiny_problem(self, path: str, setting: Setting) -> list[torch.Tensor]:
         # Long enough that blocks of both sizes (see `step_graphs.py`) are run, recorded and replayed.
         length, batch_size, num_chunks, chunk_size = 43, 3, 5, 4
         size = num_chunks * chunk_size
@@ -132,7 +119,7 @@ class _OrderedNeurons(Recurrence):
         mask = (random(length, batch_size) > -1).to(setting.device)
         kept = (random(num_gates, size) > -0.5).to(setting.device)
         with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
-            results = ordered_neurons(*tensors, mask, implementation, recurrent_scale=0.9, recurrent_mask=kept)
+            results = ordered_neurons(*tensors, mask, path, recurrent_scale=0.9, recurrent_mask=kept)
         upstream = [random(*result.shape).to(result) for result in results]
         return [*results, *torch.autograd.grad(results, tensors, upstream)]
 

@@ -10,6 +10,8 @@ import torch
 
 # Added to the sum of the gated terms of the attention, before they are divided by it.
 ATTENTION_EPSILON = 1e-8
+# Added to the standard deviation in the layer normalisation.
+DEVIATION_EPSILON = 1e-6
 
 
 class ReadingWeights(NamedTuple):

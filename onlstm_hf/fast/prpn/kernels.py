@@ -8,8 +8,7 @@ float32, but for the operands of products, which are in the product's dtype.
 import triton
 import triton.language as tl
 
-from .contract import ATTENTION_EPSILON
-from .deviation_norm import EPSILON
+from .contract import ATTENTION_EPSILON, DEVIATION_EPSILON
 
 # Units of a block in the attention's loops over all units.
 ATTENTION_BLOCK = 256
@@ -56,7 +55,7 @@ def cell_step(step: int, input_gates, product, weights, newest_keep, trace, oper
         input_gates, product, weights.recurrent_bias, weights.gates_gain, weights.gates_bias, weights.cell_gain,
         weights.cell_bias, newest_keep, trace.tape, trace.summaries, trace.normalized_gates, trace.activations,
         trace.normalized_cells, trace.tanh_cells, trace.gates_deviations, trace.cells_deviations, operand, step,
-        length, num_slots, size, newest_keep is not None, EPSILON, block, num_warps=_warps(block),
+        length, num_slots, size, newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
     )  # fmt: skip
 
 
@@ -80,7 +79,7 @@ def cell_backward_step(step: int, weights, newest_keep, trace, buffers, product,
         trace.normalized_gates, trace.activations, trace.normalized_cells, trace.tanh_cells, trace.gates_deviations,
         trace.cells_deviations, buffers.tape, buffers.scores, buffers.summaries, buffers.activations,
         buffers.recurrent, buffers.normalized_cells, product, operand, step, length, num_slots, size,
-        newest_keep is not None, EPSILON, block, num_warps=_warps(block),
+        newest_keep is not None, DEVIATION_EPSILON, block, num_warps=_warps(block),
     )  # fmt: skip
 
 

@@ -12,15 +12,14 @@ columns of the gates are, in this order: input gate, forget gate, cell candidate
 import torch
 
 from ..linear import linear, matmul
-from ..recurrence.operator import Recurrence
+from ..recurrence.operator import Recurrence, multiplies_in_bfloat16
 from ..recurrence.path_check import Setting
 from .contract import Gradients, Inputs, Options, ReadingMasks, ReadingWeights, StepWeights, Trace
-from .fused import PATH as FUSED
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
 # `"auto"` takes the first one that fits, so the fastest stands first.
-_PATHS = {"native": NATIVE, "triton": TRITON, "fused": FUSED}
+_PATHS = {"native": NATIVE, "triton": TRITON}
 
 
 def read_sequence(
@@ -30,10 +29,10 @@ def read_sequence(
     gates: torch.Tensor,
     hidden_memories: torch.Tensor,
     cell_memories: torch.Tensor,
-    newest_keep: torch.Tensor | None = None,
-    key_keep: torch.Tensor | None = None,
-    summary_keep: torch.Tensor | None = None,
-    implementation: str = "auto",
+    newest_keep: torch.Tensor | None,
+    key_keep: torch.Tensor | None,
+    summary_keep: torch.Tensor | None,
+    path: str,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Runs one layer of the reading network over a sequence.
 
@@ -46,18 +45,13 @@ def read_sequence(
         weights: the layer's, in the order of `ReadingWeights`.
         hidden_memories, cell_memories: `[B, S, H]`, the states before the first step, oldest first.
         newest_keep, key_keep, summary_keep: see `ReadingMasks`.
-        implementation: `"fused"`, PyTorch operations without a graph over time, on any device; `"triton"`, kernels on
-            a GPU; `"native"`, the compiled CPU operator; or `"auto"`, the fastest one that fits the tensors.
+        path: `"native"`, the compiled CPU operator, or `"triton"`, kernels on a GPU; `RECURRENCE.choose` names one
+            that fits.
 
     Returns:
         The tapes of hidden and of cell states, `[B, S + T, H]` each, oldest first, and the attentions `[B, T, S]`, how
         much each step takes of each memory of its window, which have no gradient.
-
-    Raises:
-        ValueError: if the implementation is unknown, or the tensors do not fit it.
     """
-    if implementation != "auto" and implementation not in PATHS:
-        raise ValueError(f"implementation must be one of auto, {', '.join(PATHS)}, not {implementation!r}")
     weights, masks = ReadingWeights(*weights), ReadingMasks(newest_keep, key_keep, summary_keep)
     dtype = torch.promote_types(input_gates.dtype, torch.float32)
     # The input's part of the keys is computed for all steps at once.
@@ -69,10 +63,9 @@ def read_sequence(
     )
     inputs = Inputs(input_gates, input_keys, step_weights, gates, torch.stack(memories, dim=2), masks)
     device_type = input_gates.device.type
-    in_bfloat16 = torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
-    options = Options(in_bfloat16, memories_need_gradient=inputs.memories.requires_grad)
+    options = Options(multiplies_in_bfloat16(device_type), memories_need_gradient=inputs.memories.requires_grad)
     with torch.autocast(device_type, enabled=False):
-        tape, attentions, *_ = RECURRENCE.run(inputs, options, implementation)
+        tape, attentions, *_ = RECURRENCE.run(inputs, options, path)
     return *tape.unbind(2), attentions.detach()
 
 
@@ -81,7 +74,6 @@ class _MemoryReading(Recurrence):
 
     name = "read_sequence"
     Inputs, Options, Trace = Inputs, Options, Trace
-    sequence_field = "keys"
 
     def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
         return Trace.empty(inputs)
@@ -124,7 +116,7 @@ class _MemoryReading(Recurrence):
             gradients.input_gates, gradients.input_keys, grad_weights, gradients.gates, gradients.memories, _NO_MASKS
         )
 
-    def solve_tiny_problem(self, implementation: str, setting: Setting) -> list[torch.Tensor]:
+    def solve_tiny_problem(self, path: str, setting: Setting) -> list[torch.Tensor]:
         batch_size, length, num_slots, size = 3, 6, 4, 20
         generator = torch.Generator().manual_seed(0)
 
@@ -139,7 +131,7 @@ class _MemoryReading(Recurrence):
         keep = [torch.rand(batch_size, length, size, generator=generator).to(setting.device) for _ in range(2)]
         keep.append(torch.rand(size, generator=generator).to(setting.device))
         with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
-            tapes = read_sequence(*sequences, weights, gates, *memories, *keep, implementation)[:2]
+            tapes = read_sequence(*sequences, weights, gates, *memories, *keep, path)[:2]
         upstream = [torch.randn(tape.shape, generator=generator).to(tape) for tape in tapes]
         return [*tapes, *torch.autograd.grad(tapes, [*sequences, *weights, gates, *memories], upstream)]
 

@@ -20,10 +20,10 @@ class FastPath(NamedTuple):
         backward: `(grad_trace, trace, inputs, options)` to the `Gradients`. `grad_trace` is a `Trace` with the
             gradients of the results, `None` where there is none; of `inputs` only what `kept_inputs` of the recurrence
             lists is there, the rest is `None`.
-        obstacle: why the path cannot run on a sequence like the first input, or `None` where it can.
+        obstacle: why the path cannot run on a sequence like the layer's input, or `None` where it can.
         is_worthwhile: whether `"auto"` should choose the path for such a sequence, if no path before it is chosen.
-        is_checked: whether `"auto"` takes the path only after it has computed a tiny problem as the plain path does
-            (see `path_check.py`): for kernels that run on machines on which nobody has tried them.
+        is_checked: whether `"auto"` takes the path only after it has computed a tiny problem right (see
+            `path_check.py`): for kernels that run on machines on which nobody has tried them.
     """
 
     forward: Callable[[tuple, tuple], tuple]
@@ -38,23 +38,26 @@ def choose_path(
     implementation: str,
     sequence: torch.Tensor,
     passes_check: Callable[[str], bool] = lambda name: True,
-) -> str:
-    """The name of the path that was asked for, or with `"auto"` of the first one that fits the sequence.
+) -> str | None:
+    """The name of the path that was asked for, or with `"auto"` of the first one that pays, `None` if none does.
 
     Args:
-        paths: by name, from the fastest on. The last one must fit every sequence.
+        paths: by name, from the fastest on.
         implementation: one of the names, or `"auto"`.
-        sequence: the first input of the recurrence.
-        passes_check: whether the path of a name computes what the plain path does; asked by `"auto"` alone, and only
-            about paths that are to be checked.
+        sequence: the input of the layer.
+        passes_check: whether the path of a name computes what it should; asked by `"auto"` alone, and only about paths
+            that are to be checked.
 
     Raises:
-        ValueError: if the path that was asked for cannot run on such a sequence.
+        ValueError: if there is no such path, or it cannot run on such a sequence.
     """
     if implementation == "auto":
         for name, path in paths.items():
             if path.is_worthwhile(sequence) and (not path.is_checked or passes_check(name)):
                 return name
+        return None
+    if implementation not in paths:
+        raise ValueError(f"implementation must be one of auto, {', '.join(paths)}, not {implementation!r}")
     obstacle = paths[implementation].obstacle(sequence)
     if obstacle:
         raise ValueError(f"the {implementation} implementation cannot run here: {obstacle}")

@@ -16,6 +16,11 @@ def obstacle(sequence: torch.Tensor, has_triton: bool) -> str | None:
         return "there is nothing to compute: the batch is empty"
     if not has_triton:
         return "Triton is not installed (pip install triton)"
-    if torch.cuda.get_device_capability(sequence.device) < MIN_CAPABILITY:
+    if _is_too_old(sequence.device):
         return f"Triton needs a GPU of compute capability {'.'.join(map(str, MIN_CAPABILITY))} or later"
     return None
+
+
+@torch.compiler.assume_constant_result
+def _is_too_old(device: torch.device) -> bool:
+    return torch.cuda.get_device_capability(device) < MIN_CAPABILITY

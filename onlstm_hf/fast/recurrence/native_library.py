@@ -1,7 +1,7 @@
 """The compiled CPU operators: the library for this CPU, and calls of its functions.
 
 An operator is built with the package where there is a compiler, once for each instruction set, and is given plain
-addresses: it needs no headers of PyTorch and fits any version. Where it is missing, PyTorch operations run instead.
+addresses: it needs no headers of PyTorch and fits any version. Where it is missing, the equations run step by step.
 """
 
 import ctypes
@@ -36,6 +36,11 @@ class NativeOperator:
             self._found[instruction_set] = None if found is None else found.library
         return self._found[instruction_set]
 
+    @torch.compiler.assume_constant_result
+    def is_installed(self) -> bool:
+        """Returns whether there is a library for this CPU."""
+        return self.library() is not None
+
     def obstacle(self, sequence: torch.Tensor) -> str | None:
         """Why the operator cannot run on a sequence, if it cannot."""
         if sequence.device.type != "cpu":
@@ -44,7 +49,7 @@ class NativeOperator:
             return "it computes in float32, not in float64"
         if sequence.numel() == 0:
             return "there is nothing to compute: the batch is empty"
-        if self.library() is None:
+        if not self.is_installed():
             return (
                 "its compiled operator is not installed (it is built with the package where there is a C++ compiler)"
             )

@@ -1,4 +1,4 @@
-"""A recurrence as one opaque operator over the whole sequence: no graph over time, and a choice of fast paths.
+"""A recurrence as one opaque operator over the whole sequence, without a graph over time, by one of its fast paths.
 
 A recurrence says by named tuples what its operator takes, keeps and returns; a fast path is given these whole. This
 module makes the schemas, shapes for the compiler and autograd that PyTorch needs of them, once for all recurrences.
@@ -29,7 +29,6 @@ class Recurrence:
     Attributes:
         name: that of the operator.
         Inputs, Options, Trace: the named tuples of `FastPath`.
-        sequence_field: the entry of `Trace` that is a sequence of the layout and dtype of the first input.
         tags: those of the operator (`torch.Tag`).
         checks: which of the paths that are to be checked were found right.
     """
@@ -38,12 +37,11 @@ class Recurrence:
     Inputs: ClassVar[type[NamedTuple]]
     Options: ClassVar[type[NamedTuple]]
     Trace: ClassVar[type[NamedTuple]]
-    sequence_field: ClassVar[str]
     tags: ClassVar[tuple[torch.Tag, ...]] = ()
 
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
-        self.checks = PathChecks(self.solve_tiny_problem)
+        self.checks = PathChecks(self.solve_tiny_problem, paths)
         self.input_layout, self._saved = Layout(self.Inputs), Layout(self.Trace, self.Inputs)
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
 
@@ -70,37 +68,33 @@ class Recurrence:
         """`Inputs` of gradients from what a fast path returned: those of weights are one product over all steps."""
         raise NotImplementedError
 
-    def solve_tiny_problem(self, implementation: str, setting: Setting) -> Sequence[torch.Tensor]:
+    def solve_tiny_problem(self, path: str, setting: Setting) -> Sequence[torch.Tensor]:
         """Values and gradients of a tiny problem, with every option; needed only where a path is to be checked."""
         raise NotImplementedError
 
-    def run(self, inputs: NamedTuple, options: NamedTuple, implementation: str) -> NamedTuple:
-        """The `Trace` of a sequence by a fast path, `"auto"` or one by name; differentiable, once."""
-        if torch.compiler.is_compiling():
-            return self.Trace(*self.forward_operator(*flatten(inputs, options), implementation))
-        # Outside compiled code the two ways below cost less at every call than the operator does.
-        if needs_gradient(inputs):
-            return self.Trace(*_Function.apply(self, inputs, options, implementation, *flatten(inputs)))
-        return self._path(implementation, inputs[0], options).forward(inputs, options)
-
-    def choose(self, implementation: str, sequence: torch.Tensor, options: NamedTuple, may_try: bool = True) -> str:
-        """The name of the path that runs on a sequence; see `choose_path`, and `PathChecks.passes` for `may_try`."""
+    def choose(self, implementation: str, sequence: torch.Tensor) -> str | None:
+        """The name of the path for a layer's input, `None` where the equations should run instead (`choose_path`)."""
+        in_bfloat16 = multiplies_in_bfloat16(sequence.device.type)
+        dtype = torch.bfloat16 if in_bfloat16 else sequence.dtype
 
         def passes_check(name: str) -> bool:
-            setting = Setting(sequence.device, sequence.dtype, options.product_in_bfloat16)
-            return self.checks.passes(name, setting, may_try)
+            return self.checks.passes(name, sequence.device, dtype, in_bfloat16)
 
         return choose_path(self.paths, implementation, sequence, passes_check)
 
-    def _path(self, *arguments, **keywords) -> FastPath:
-        return self.paths[self.choose(*arguments, **keywords)]
+    def run(self, inputs: NamedTuple, options: NamedTuple, path: str) -> NamedTuple:
+        """The `Trace` of a sequence by the fast path of that name; differentiable, once."""
+        if torch.compiler.is_compiling():
+            return self.Trace(*self.forward_operator(*flatten(inputs, options), path))
+        # Outside compiled code the two ways below cost less at every call than the operator does.
+        if needs_gradient(inputs):
+            return self.Trace(*_Function.apply(self, inputs, options, path, *flatten(inputs)))
+        return self.paths[path].forward(inputs, options)
 
-    def _save_for_backward(
-        self, ctx, inputs: NamedTuple, options: NamedTuple, implementation: str, trace: NamedTuple
-    ) -> None:
+    def _save_for_backward(self, ctx, inputs: NamedTuple, options: NamedTuple, path: str, trace: NamedTuple) -> None:
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*flatten(trace, self.kept_inputs(inputs)))
-        ctx.options, ctx.implementation = options, implementation
+        ctx.options, ctx.path = options, path
 
     def _differentiate(
         self, ctx, grad_trace: Sequence[torch.Tensor | None], by_operator: bool
@@ -109,9 +103,9 @@ class Recurrence:
         trace, inputs = self._saved.unflatten(ctx.saved_tensors)
         grad_trace, options = self.Trace(*grad_trace), ctx.options
         if by_operator:
-            results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.implementation))
+            results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.path))
             return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
-        gradients = self.paths[ctx.implementation].backward(grad_trace, trace, inputs, options)
+        gradients = self.paths[ctx.path].backward(grad_trace, trace, inputs, options)
         # Memory that only the steps needed is given back before the gradients of the weights, which need memory, too.
         trace = self.kept_trace(trace)
         ctx.maybe_clear_saved_tensors()
@@ -120,7 +114,7 @@ class Recurrence:
     def _define_operators(self, namespace: str) -> None:
         inputs, options, trace = (Layout(kind).fields for kind in (self.Inputs, self.Options, self.Trace))
         differentiable = [index for index, kind in enumerate(inputs.values()) if kind is torch.Tensor]
-        implementation = {"implementation": str}
+        path = {"path": str}
         # The arguments of the backward operator; some inputs are not kept, and some results have no gradient.
         grad_trace = {f"grad_{name}": torch.Tensor | None for name in trace}
         saved_trace = {f"saved_{name}": torch.Tensor for name in trace}
@@ -129,16 +123,13 @@ class Recurrence:
         of_backward = Layout(self.Trace, self.Trace, self.Inputs, self.Options)
 
         def forward(*arguments):
-            *flat, implementation = arguments
-            inputs, options = of_forward.unflatten(flat)
-            return tuple(self._path(implementation, inputs[0], options).forward(inputs, options))
+            *flat, path = arguments
+            return tuple(self.paths[path].forward(*of_forward.unflatten(flat)))
 
         def backward(*arguments):
-            *flat, implementation = arguments
+            *flat, path = arguments
             grad_trace, trace, inputs, options = of_backward.unflatten(flat)
-            sequence = getattr(trace, self.sequence_field)
-            path = self._path(implementation, sequence, options, may_try=False)
-            gradients = path.backward(grad_trace, trace, inputs, options)
+            gradients = self.paths[path].backward(grad_trace, trace, inputs, options)
             gradients = flatten(self.input_gradients(gradients, trace, inputs, options))
             return tuple(gradients[index] for index in differentiable)
 
@@ -151,9 +142,9 @@ class Recurrence:
             return tuple(gradients[index] for index in differentiable)
 
         def save_for_backward(ctx, inputs, output):
-            *flat, implementation = inputs
+            *flat, path = inputs
             inputs, options = of_forward.unflatten(flat)
-            self._save_for_backward(ctx, inputs, options, implementation, self.Trace(*output))
+            self._save_for_backward(ctx, inputs, options, path, self.Trace(*output))
 
         def differentiate(ctx, *grad_trace):
             # The compiler traces this with tensors that have no memory: the operator is opaque to it.
@@ -163,7 +154,7 @@ class Recurrence:
             f"{namespace}::{self.name}_forward",
             forward,
             mutates_args=(),
-            schema=schema(inputs | options | implementation, len(trace)),
+            schema=schema(inputs | options | path, len(trace)),
             tags=self.tags,
         )
         self.forward_operator.register_fake(empty_trace)
@@ -172,10 +163,15 @@ class Recurrence:
             f"{namespace}::{self.name}_backward",
             backward,
             mutates_args=(),
-            schema=schema(grad_trace | saved_trace | kept_inputs | options | implementation, len(differentiable)),
+            schema=schema(grad_trace | saved_trace | kept_inputs | options | path, len(differentiable)),
             tags=self.tags,
         )
         self.backward_operator.register_fake(empty_gradients)
+
+
+def multiplies_in_bfloat16(device_type: str) -> bool:
+    """Returns whether autocast lets products with weights be in bfloat16."""
+    return torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
 
 
 def needs_gradient(inputs: NamedTuple) -> bool:
@@ -191,11 +187,10 @@ class _Function(torch.autograd.Function):
     """The operator without its costs, for where nothing is compiled."""
 
     @staticmethod
-    def forward(ctx, recurrence: Recurrence, inputs: NamedTuple, options: NamedTuple, implementation: str, *_):
+    def forward(ctx, recurrence: Recurrence, inputs: NamedTuple, options: NamedTuple, path: str, *_):
         """The inputs once as they are, and once as a flat list, in which autograd looks for tensors."""
-        implementation = recurrence.choose(implementation, inputs[0], options)
-        trace = recurrence.paths[implementation].forward(inputs, options)
-        recurrence._save_for_backward(ctx, inputs, options, implementation, trace)
+        trace = recurrence.paths[path].forward(inputs, options)
+        recurrence._save_for_backward(ctx, inputs, options, path, trace)
         ctx.recurrence = recurrence
         return tuple(trace)
 

@@ -1,25 +1,26 @@
 """Fast paths that are tried on a tiny problem before `"auto"` takes them, and the answers, which are kept.
 
 A kernel may be wrong, or fail, on a GPU or with a version of a library that nobody has tried. So at the first use in a
-process, for each device and precision, it computes a tiny problem, values and gradients, and so does the plain path
-of PyTorch operations. Where the two disagree the plain path runs instead, and one warning says so.
+process, for each device and precision, it computes a tiny problem, values and gradients, and so does the compiled
+operator of the CPU, where there is one. Where the two disagree the next path or the equations run instead, and one
+warning says so.
 """
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 import torch
 
+from .fast_path import FastPath
+
 # The largest relative error, in the norm of each tensor. Wrong results are off by more, rounding to TF32 by less.
 TOLERANCE = 0.01
 TOLERANCE_IN_BFLOAT16 = 0.05
-
-
-# The path of PyTorch operations that every recurrence has, which is tested against the equations.
-PLAIN_PATH = "fused"
+# The path that others are compared with, which is itself tested against the equations.
+TRUSTED_PATH = "native"
 
 
 class Setting(NamedTuple):
@@ -41,28 +42,30 @@ class Setting(NamedTuple):
 
 
 class PathChecks:
-    """The answers of one recurrence: which of its paths computed what its plain path does.
+    """The answers of one recurrence: which of its paths computed the tiny problem right.
 
     Args:
-        compute: `compute(implementation, setting)` solves the tiny problem; it returns the values and the gradients,
-            and leaves the global random state as it is.
+        compute: `compute(path, setting)` solves the tiny problem; it returns the values and the gradients, and leaves
+            the global random state as it is.
+        paths: those of the recurrence, by name.
     """
 
-    def __init__(self, compute: Callable[[str, Setting], Sequence[torch.Tensor]]):
-        self._compute = compute
+    def __init__(self, compute: Callable[[str, Setting], Sequence[torch.Tensor]], paths: Mapping[str, FastPath]):
+        self._compute, self._paths = compute, paths
         self._faults: dict[tuple[str, Setting], str | None] = {}
         self._lock = threading.Lock()
 
-    def passes(self, name: str, setting: Setting, may_try: bool = True) -> bool:
+    @torch.compiler.assume_constant_result
+    def passes(self, name: str, *setting) -> bool:
         """Returns whether a path may be taken. It is tried if it was not yet, and one that fails is warned of once.
 
-        Without an answer it counts as right where nothing can be tried: while PyTorch compiles or records a CUDA
-        graph, and where the caller forbids it (`may_try`), as the backward pass does, in whose thread no other
-        gradients could be computed.
+        The fields of the `Setting` come one by one, as a compiler takes them. Without an answer a path counts as right
+        while PyTorch records a CUDA graph, when nothing can be tried.
         """
+        setting = Setting(*setting)
         key = name, setting
         if key not in self._faults:
-            if not may_try or torch.compiler.is_compiling() or _is_recording(setting.device):
+            if _is_recording(setting.device):
                 return True
             with self._lock:
                 if key not in self._faults:
@@ -80,17 +83,20 @@ class PathChecks:
 
     def _fault(self, name: str, setting: Setting) -> str | None:
         """Returns the fault of a path, `None` if it has none."""
-        expected = self._compute(PLAIN_PATH, setting)
         try:
             computed = self._compute(name, setting)
-            errors = [_relative_error(*pair) for pair in zip(computed, expected, strict=True)]
         except Exception as error:  # whatever it is, another path can do without
             return f"it failed with {type(error).__name__}: {error}"
+        trusted = self._paths.get(TRUSTED_PATH)
+        if trusted is None or trusted.obstacle(torch.empty(1)) is not None:
+            return None
+        expected = self._compute(TRUSTED_PATH, setting._replace(device=torch.device("cpu")))
+        errors = [_relative_error(*pair) for pair in zip(computed, expected, strict=True)]
         largest = max(errors, key=lambda error: (error != error, error))
         in_bfloat16 = setting.product_in_bfloat16 or setting.dtype == torch.bfloat16
         if largest <= (TOLERANCE_IN_BFLOAT16 if in_bfloat16 else TOLERANCE):
             return None
-        return f"it does not compute what the plain path does (relative error {largest:.2g})"
+        return f"it does not compute what the {TRUSTED_PATH} one does (relative error {largest:.2g})"
 
 
 def _relative_error(computed: torch.Tensor, expected: torch.Tensor) -> float:
