@@ -3,7 +3,6 @@ own, as the interpreter has to be chosen before Triton is imported. It takes abo
 and back, whatever the sizes."""
 
 import os
-import warnings
 from functools import partial
 
 import pytest
@@ -11,7 +10,6 @@ import torch
 
 from onlstm_hf.fast.onlstm import operator as onlstm_module
 from onlstm_hf.fast.onlstm import triton as module
-from onlstm_hf.fast.recurrence.path_check import PathChecks
 from onlstm_hf.fast.recurrence.step_graphs import KeptBuffers
 from tests.helpers import onlstm_problems
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
@@ -130,16 +128,6 @@ def test_buffers_that_were_made_in_inference_mode_serve_training():
     with torch.inference_mode():
         ordered_neurons(*problem, "triton")
     check(problem)
-
-
-@pytest.mark.parametrize(("dtype", "product_in_bfloat16"), [(torch.float32, False), (torch.bfloat16, True)])
-def test_tried_on_a_tiny_problem_the_kernels_are_found_right(dtype, product_in_bfloat16, stand_in_graphs):  # noqa: F811
-    checks = PathChecks(onlstm_module.RECURRENCE.solve_tiny_problem, onlstm_module.RECURRENCE.paths)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert checks.passes("triton", torch.device("cpu"), dtype, product_in_bfloat16)
-    assert stand_in_graphs.recorded == 4  # two block sizes in two directions, and each was replayed
-    assert stand_in_graphs.replayed >= 4
 
 
 def test_arguments_are_not_changed():

@@ -4,11 +4,9 @@ process of its own, as the interpreter has to be chosen before Triton is importe
 import os
 
 import pytest
-import torch
 
 from onlstm_hf.fast.prpn import operator as operator_module
 from onlstm_hf.fast.prpn import triton as module
-from onlstm_hf.fast.recurrence.path_check import PathChecks
 from onlstm_hf.fast.recurrence.step_graphs import KeptBuffers
 from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 from tests.helpers.reading_problems import check
@@ -36,20 +34,3 @@ def test_a_recorded_sequence_computes_the_reference(stand_in_graphs):  # noqa: F
     assert stand_in_graphs.replayed == 6
     check((2, 4, 3, 4), True, "cpu")
     assert stand_in_graphs.recorded == 2
-
-
-@pytest.mark.parametrize("in_bfloat16", [False, True])
-def test_the_tiny_problem_is_solved(in_bfloat16):
-    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem, operator_module.RECURRENCE.paths)
-    assert checks.passes("triton", torch.device("cpu"), torch.float32, in_bfloat16)
-
-
-def test_a_wrong_kernel_is_not_taken(monkeypatch):
-    def wrong_step(step, scaled_keys, product, key_keep, gates, trace, operand):
-        attention_step(step, scaled_keys, product, key_keep, gates.flip(-1).contiguous(), trace, operand)
-
-    attention_step = module.attention_step
-    monkeypatch.setattr(module, "attention_step", wrong_step)
-    checks = PathChecks(operator_module.RECURRENCE.solve_tiny_problem, operator_module.RECURRENCE.paths)
-    with pytest.warns(RuntimeWarning, match="does not compute what the"):
-        assert not checks.passes("triton", torch.device("cpu"), torch.float32, False)

@@ -26,11 +26,6 @@ class _Sizes(ctypes.Structure):
     ]
 
 
-def is_worthwhile(sequence: torch.Tensor) -> bool:
-    """Returns whether `"auto"` should choose this path: packing the weight pays from a few steps on."""
-    return len(sequence) >= SHORTEST and OPERATOR.obstacle(sequence) is None
-
-
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
     trace = Trace.empty(inputs, options)
@@ -60,4 +55,4 @@ def _sizes(trace: Trace, options: Options) -> _Sizes:
     )
 
 
-PATH = FastPath(forward, backward, OPERATOR.obstacle, is_worthwhile)
+PATH = FastPath(forward, backward, OPERATOR.obstacle, pays=lambda sequence: len(sequence) >= SHORTEST)

@@ -10,7 +10,6 @@ import torch
 
 from ..linear import linear, matmul
 from ..recurrence.operator import Recurrence, multiplies_in_bfloat16, needs_gradient
-from ..recurrence.path_check import Setting
 from .contract import Gradients, Inputs, Options, Trace
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
@@ -101,27 +100,6 @@ class _OrderedNeurons(Recurrence):
     @staticmethod
     def _of_inputs(gradients: Gradients, grad_weight: torch.Tensor) -> Inputs:
         return Inputs(gradients.input_gates, grad_weight, None, gradients.hidden, gradients.cell, None)
-
-    def solve_tiny_problem(self, path: str, setting: Setting) -> list[torch.Tensor]:
-        # Long enough that blocks of both sizes (see `step_graphs.py`) are run, recorded and replayed.
-        length, batch_size, num_chunks, chunk_size = 43, 3, 5, 4
-        size = num_chunks * chunk_size
-        num_gates = 2 * num_chunks + 4 * size
-        generator = torch.Generator().manual_seed(0)
-
-        def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=generator)
-
-        shapes = (length, batch_size, num_gates), (num_gates, size), (batch_size, size), (batch_size, num_chunks, 4)
-        gates, weight, hidden, cell = (random(*shape).to(setting.device) for shape in shapes)
-        tensors = [gates.to(setting.dtype), weight / size**0.5, hidden.tanh(), cell]
-        tensors = [tensor.requires_grad_() for tensor in tensors]
-        mask = (random(length, batch_size) > -1).to(setting.device)
-        kept = (random(num_gates, size) > -0.5).to(setting.device)
-        with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
-            results = ordered_neurons(*tensors, mask, path, recurrent_scale=0.9, recurrent_mask=kept)
-        upstream = [random(*result.shape).to(result) for result in results]
-        return [*results, *torch.autograd.grad(results, tensors, upstream)]
 
 
 def _weight_gradient(

@@ -144,10 +144,4 @@ def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
     return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
-PATH = FastPath(
-    forward,
-    backward,
-    obstacle,
-    is_worthwhile=lambda sequence: obstacle(sequence) is None,
-    is_checked=True,
-)
+PATH = FastPath(forward, backward, obstacle)

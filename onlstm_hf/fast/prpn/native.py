@@ -20,11 +20,6 @@ class _Sizes(ctypes.Structure):
     ]
 
 
-def is_worthwhile(sequence: torch.Tensor) -> bool:
-    """Returns whether `"auto"` should choose this path: packing the weights pays from a few steps on."""
-    return sequence.shape[1] >= SHORTEST and OPERATOR.obstacle(sequence) is None
-
-
 def forward(inputs: Inputs, options: Options) -> Trace:
     """See `FastPath.forward`."""
     trace, weights, masks = Trace.begin(inputs), inputs.weights, inputs.masks
@@ -69,4 +64,4 @@ def _sizes(inputs: Inputs, options: Options) -> _Sizes:
     return _Sizes(length, batch_size, num_slots, size, threads, options.product_in_bfloat16)
 
 
-PATH = FastPath(forward, backward, OPERATOR.obstacle, is_worthwhile)
+PATH = FastPath(forward, backward, OPERATOR.obstacle, pays=lambda sequence: sequence.shape[1] >= SHORTEST)

@@ -13,7 +13,6 @@ import torch
 
 from ..linear import linear, matmul
 from ..recurrence.operator import Recurrence, multiplies_in_bfloat16
-from ..recurrence.path_check import Setting
 from .contract import Gradients, Inputs, Options, ReadingMasks, ReadingWeights, StepWeights, Trace
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
@@ -115,25 +114,6 @@ class _MemoryReading(Recurrence):
         return Inputs(
             gradients.input_gates, gradients.input_keys, grad_weights, gradients.gates, gradients.memories, _NO_MASKS
         )
-
-    def solve_tiny_problem(self, path: str, setting: Setting) -> list[torch.Tensor]:
-        batch_size, length, num_slots, size = 3, 6, 4, 20
-        generator = torch.Generator().manual_seed(0)
-
-        def random(*shape: int) -> torch.Tensor:
-            return torch.randn(shape, generator=generator).to(setting.device).requires_grad_()
-
-        vectors = (random(width * size) for width in (4, 4, 4, 1, 1))
-        weights = ReadingWeights(random(size, 5 + size), random(size), random(4 * size, size), *vectors)
-        gates = torch.rand(batch_size, length, num_slots, generator=generator).to(setting.device).requires_grad_()
-        sequences = random(batch_size, length, 4 * size), random(batch_size, length, 5)
-        memories = [random(batch_size, num_slots, size) for _ in range(2)]
-        keep = [torch.rand(batch_size, length, size, generator=generator).to(setting.device) for _ in range(2)]
-        keep.append(torch.rand(size, generator=generator).to(setting.device))
-        with torch.autocast(setting.device.type, torch.bfloat16, enabled=setting.product_in_bfloat16):
-            tapes = read_sequence(*sequences, weights, gates, *memories, *keep, path)[:2]
-        upstream = [torch.randn(tape.shape, generator=generator).to(tape) for tape in tapes]
-        return [*tapes, *torch.autograd.grad(tapes, [*sequences, *weights, gates, *memories], upstream)]
 
 
 def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Options) -> torch.Tensor:

@@ -254,10 +254,4 @@ def _product_dtype(options: Options) -> torch.dtype:
     return torch.bfloat16 if options.product_in_bfloat16 else torch.float32
 
 
-PATH = FastPath(
-    forward,
-    backward,
-    obstacle,
-    is_worthwhile=lambda sequence: obstacle(sequence) is None,
-    is_checked=True,
-)
+PATH = FastPath(forward, backward, obstacle)

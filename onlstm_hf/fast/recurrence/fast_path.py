@@ -21,41 +21,29 @@ class FastPath(NamedTuple):
             gradients of the results, `None` where there is none; of `inputs` only what `kept_inputs` of the recurrence
             lists is there, the rest is `None`.
         obstacle: why the path cannot run on a sequence like the layer's input, or `None` where it can.
-        is_worthwhile: whether `"auto"` should choose the path for such a sequence, if no path before it is chosen.
-        is_checked: whether `"auto"` takes the path only after it has computed a tiny problem right (see
-            `path_check.py`): for kernels that run on machines on which nobody has tried them.
+        pays: whether `"auto"` should choose the path for a sequence that it can run on, if none before it is chosen.
     """
 
     forward: Callable[[tuple, tuple], tuple]
     backward: Callable[[tuple, tuple, tuple, tuple], tuple]
     obstacle: Callable[[torch.Tensor], str | None] = lambda sequence: None
-    is_worthwhile: Callable[[torch.Tensor], bool] = lambda sequence: True
-    is_checked: bool = False
+    pays: Callable[[torch.Tensor], bool] = lambda sequence: True
 
 
-def choose_path(
-    paths: Mapping[str, FastPath],
-    implementation: str,
-    sequence: torch.Tensor,
-    passes_check: Callable[[str], bool] = lambda name: True,
-) -> str | None:
+def choose_path(paths: Mapping[str, FastPath], implementation: str, sequence: torch.Tensor) -> str | None:
     """The name of the path that was asked for, or with `"auto"` of the first one that pays, `None` if none does.
 
     Args:
         paths: by name, from the fastest on.
         implementation: one of the names, or `"auto"`.
         sequence: the input of the layer.
-        passes_check: whether the path of a name computes what it should; asked by `"auto"` alone, and only about paths
-            that are to be checked.
 
     Raises:
         ValueError: if there is no such path, or it cannot run on such a sequence.
     """
     if implementation == "auto":
-        for name, path in paths.items():
-            if path.is_worthwhile(sequence) and (not path.is_checked or passes_check(name)):
-                return name
-        return None
+        fitting = (name for name, path in paths.items() if path.pays(sequence) and path.obstacle(sequence) is None)
+        return next(fitting, None)
     if implementation not in paths:
         raise ValueError(f"implementation must be one of auto, {', '.join(paths)}, not {implementation!r}")
     obstacle = paths[implementation].obstacle(sequence)

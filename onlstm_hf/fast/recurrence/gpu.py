@@ -1,5 +1,8 @@
 """Requirements of a GPU that the Triton paths of all recurrences share."""
 
+import os
+import shutil
+
 import torch
 
 # The compute capability of the oldest GPUs that Triton compiles for.
@@ -16,9 +19,16 @@ def obstacle(sequence: torch.Tensor, has_triton: bool) -> str | None:
         return "there is nothing to compute: the batch is empty"
     if not has_triton:
         return "Triton is not installed (pip install triton)"
+    if not _has_compiler():
+        return "Triton needs a C compiler (gcc or clang, or the one that the environment variable CC names)"
     if _is_too_old(sequence.device):
         return f"Triton needs a GPU of compute capability {'.'.join(map(str, MIN_CAPABILITY))} or later"
     return None
+
+
+@torch.compiler.assume_constant_result
+def _has_compiler() -> bool:
+    return any(map(shutil.which, (os.environ.get("CC", ""), "gcc", "clang")))
 
 
 @torch.compiler.assume_constant_result

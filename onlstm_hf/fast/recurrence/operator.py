@@ -11,7 +11,6 @@ from typing import ClassVar, NamedTuple
 import torch
 
 from .fast_path import FastPath, choose_path
-from .path_check import PathChecks, Setting
 from .tensor_tuples import Layout, flatten, schema
 
 
@@ -30,7 +29,6 @@ class Recurrence:
         name: that of the operator.
         Inputs, Options, Trace: the named tuples of `FastPath`.
         tags: those of the operator (`torch.Tag`).
-        checks: which of the paths that are to be checked were found right.
     """
 
     name: ClassVar[str]
@@ -41,7 +39,6 @@ class Recurrence:
 
     def __init__(self, module: str, paths: Mapping[str, FastPath]):
         self.paths = paths
-        self.checks = PathChecks(self.solve_tiny_problem, paths)
         self.input_layout, self._saved = Layout(self.Inputs), Layout(self.Trace, self.Inputs)
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
 
@@ -68,19 +65,9 @@ class Recurrence:
         """`Inputs` of gradients from what a fast path returned: those of weights are one product over all steps."""
         raise NotImplementedError
 
-    def solve_tiny_problem(self, path: str, setting: Setting) -> Sequence[torch.Tensor]:
-        """Values and gradients of a tiny problem, with every option; needed only where a path is to be checked."""
-        raise NotImplementedError
-
     def choose(self, implementation: str, sequence: torch.Tensor) -> str | None:
         """The name of the path for a layer's input, `None` where the equations should run instead (`choose_path`)."""
-        in_bfloat16 = multiplies_in_bfloat16(sequence.device.type)
-        dtype = torch.bfloat16 if in_bfloat16 else sequence.dtype
-
-        def passes_check(name: str) -> bool:
-            return self.checks.passes(name, sequence.device, dtype, in_bfloat16)
-
-        return choose_path(self.paths, implementation, sequence, passes_check)
+        return choose_path(self.paths, implementation, sequence)
 
     def run(self, inputs: NamedTuple, options: NamedTuple, path: str) -> NamedTuple:
         """The `Trace` of a sequence by the fast path of that name; differentiable, once."""
