@@ -14,14 +14,13 @@ from torch.utils import _pytree as pytree
 from transformers import GenerationMixin, PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 
-try:  # the installed package computes faster, exports loops, checks what it loads, and saves the code of a model
+try:  # the installed package computes faster, exports loops, and saves the code of a model
     from onlstm_hf.fast.linear import Linear
     from onlstm_hf.fast.random_masks import kept_entries
     from onlstm_hf.fast.scan import scan_operator
-    from onlstm_hf.utils.checkpoint_size import check_before_loading
     from onlstm_hf.utils.remote_code import save_with_code
 except ImportError:
-    Linear, scan_operator, check_before_loading, save_with_code = nn.Linear, None, None, None
+    Linear, scan_operator, save_with_code = nn.Linear, None, None
 
     def kept_entries(shape, probability: float, device: torch.device, dtype: torch.dtype = torch.bool) -> torch.Tensor:
         """Booleans of any shape, each false with `probability`, or zeros and ones of another dtype."""
@@ -83,8 +82,6 @@ class RecurrentConfig(PreTrainedConfig):
             value = getattr(self, name)
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, not {value!r}")
-        if self.num_hidden_layers > 10_000 or isinstance(n := kwargs.get("num_labels"), int) and n > 1_000_000:
-            raise ValueError("it asks for more than the 10,000 layers and 1,000,000 labels that a model may have")
         for name in self.probabilities:
             value = getattr(self, name)
             if not isinstance(value, (int, float)) or not 0 <= value < 1:
@@ -262,13 +259,6 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     _input_embed_layer = "embeddings"
     supports_gradient_checkpointing = False  # fast paths keep no graph over time, of which it would spare a part
     _is_stateful = True  # tells `generate` that the state cannot be rolled back
-
-    @classmethod
-    def from_pretrained(cls, pretrained_model_name_or_path, *arguments, **options):
-        """As in Transformers. The package refuses a configuration of many more weights than the files have."""
-        if check_before_loading is not None:
-            check_before_loading(cls, pretrained_model_name_or_path, *arguments, **options)
-        return super().from_pretrained(pretrained_model_name_or_path, *arguments, **options)
 
     def save_pretrained(self, save_directory: str | os.PathLike, *arguments, **options) -> None:
         """As in Transformers. The installed package saves the code of the model, too, so that it loads without it."""

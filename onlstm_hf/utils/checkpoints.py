@@ -13,7 +13,6 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import disable_progress_bar, enable_progress_bar, is_progress_bar_enabled
 
-from .checkpoint_size import check_size
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
 RELEASED_MODEL = Path("model_cards", "onlstm-english")
@@ -57,8 +56,8 @@ def load_checkpoint(
 
     Raises:
         FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
-        ValueError: if it cannot be loaded, asks for more weights than it has or lacks some, is no model of this
-            package, has weights that are not finite, a tokenizer that does not fit, or no such implementation.
+        ValueError: if it cannot be loaded, lacks some of its weights, is no model of this package, has weights that
+            are not finite, a tokenizer that does not fit, or no such implementation.
         OSError: if a file is not the one on the Hub.
     """
     is_folder = Path(name).is_dir()
@@ -74,7 +73,6 @@ def load_checkpoint(
     with quiet_transformers():
         # Corrupt and foreign files fail in more ways than can be listed.
         try:
-            check_size(name, auto_class, trust_remote_code)
             model, report = auto_class.from_pretrained(
                 name, dtype=dtype, trust_remote_code=trust_remote_code, output_loading_info=True
             )

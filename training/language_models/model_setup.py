@@ -17,7 +17,6 @@ from transformers.utils import logging
 
 import onlstm_hf
 from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
-from onlstm_hf.utils.checkpoint_size import check_size
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
 from training.language_models.recipe import DataArguments, ModelArguments
 from training.language_models.text_batches import load_texts
@@ -113,7 +112,6 @@ def _load_checkpoint(folder: str | os.PathLike, config: PreTrainedConfig) -> Pre
     """A checkpoint in float32 with another configuration of the same sizes: it predicts as before."""
     with reported_damage(f"the checkpoint {folder}"):
         own = AutoConfig.from_pretrained(folder)
-        check_size(folder, AutoModelForCausalLM)
         model, loading = AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=torch.float32, output_loading_info=True
         )
