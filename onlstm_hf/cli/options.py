@@ -55,8 +55,8 @@ def splitting_language(options: argparse.Namespace) -> str | None:
     return None
 
 
-def add_tree_options(parser: argparse._ActionsContainer, dtype: str) -> None:
-    """Adds what trees depend on; `dtype` is the precision of the weights by default, for the help."""
+def add_tree_options(parser: argparse._ActionsContainer) -> None:
+    """Adds what trees depend on."""
     parser.add_argument(
         "--layer",
         type=int,
@@ -71,4 +71,4 @@ def add_tree_options(parser: argparse._ActionsContainer, dtype: str) -> None:
         "marks between words: leave them out (the papers' protocol), hang them on the tree as treebanks do, or leave "
         "them out but take them as cues to where constituents end",
     )
-    add_choice(parser, "--dtype", ["auto", "float32", "bfloat16"], f"precision of the weights; auto: {dtype}")
+    add_choice(parser, "--dtype", ["float32", "bfloat16"], "precision of the weights; bfloat16 is faster on some CPUs")

@@ -62,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `parse`."""
     add_sentence_options(parser)
     add_choice(parser, "--format", [*TREE_FORMATS, "svg"], "see below")
-    add_tree_options(parser, "bfloat16 on a CPU that is found to be faster by it, and else float32")
+    add_tree_options(parser)
     parser.add_argument(
         "--hard",
         action="store_const",
@@ -89,10 +89,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> None:
     """Writes the trees."""
     sentences = read_sentences(options)
-    if options.dtype == "auto":
-        from ..parsing.precision import parsing_dtype
-
-        options.dtype = parsing_dtype()
     path = None if options.output is None else Path(options.output)
     if path is not None:
         check_is_new(path)

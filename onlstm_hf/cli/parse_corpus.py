@@ -73,11 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_splitting_options(source, "documents", "line")
     add_number(source, "--max-words", "do not parse longer sentences", default=1000)
     trees = parser.add_argument_group("trees")
-    add_tree_options(
-        trees,
-        "what the table was begun with, and for a new one bfloat16 with --no-log-probability on a CPU that is found "
-        "to be faster by it, and else float32",
-    )
+    add_tree_options(trees)
     add_choice(trees, "--trees", ["spans", "brackets"], "column of the trees")
     trees.add_argument("--distances", action="store_true", help="add the column of distances")
     trees.add_argument(

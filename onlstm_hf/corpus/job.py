@@ -18,11 +18,6 @@ RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
 
-def recorded_settings(output: DataFolder) -> dict:
-    """The settings that the job in this folder was begun with, or nothing."""
-    return _read_manifest(output).get("settings", {})
-
-
 def begin_job(
     output: DataFolder, settings: dict, tasks: int | None, default_tasks: int, files: CorpusFiles | None = None
 ) -> tuple[int, list[tuple[str, int]]]:

@@ -7,12 +7,11 @@ from pathlib import Path
 from datatrove.io import DataFolder, get_datafolder
 from datatrove.pipeline.base import PipelineStep
 
-from ..parsing.precision import parsing_dtype
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.checkpoints import checkpoint_hash, load_checkpoint
 from .executors import Engine
 from .inputs import CorpusFiles
-from .job import RUN_FOLDER, begin_job, count_sentences, recorded_settings
+from .job import RUN_FOLDER, begin_job, count_sentences
 from .parse_documents import ParseDocuments, ParseOptions
 from .progress import shown_progress
 from .writers import row_writer
@@ -41,8 +40,7 @@ def parse_corpus(
         corpus: what tells this corpus from others, as JSON can hold it.
         output: the folder of the table, local or remote.
         model: a checkpoint folder, or a name on the Hub.
-        options: what is computed. The `dtype` can be `"auto"`: what the table was begun with, and for a new one
-            float32, or without log probabilities what `parsing_dtype` says.
+        options: what is computed.
         files: those that the reader reads, if it is one of `readers`. Where some have changed since the table was
             begun, the tasks that read them run again, and no others.
         output_format: `"parquet"` or `"jsonl"`.
@@ -60,9 +58,6 @@ def parse_corpus(
         ChildProcessError: if tasks failed. The others are complete.
     """
     folder = get_datafolder(output)
-    if options.dtype == "auto":
-        dtype = "float32" if options.log_probability else parsing_dtype()
-        options = options._replace(dtype=recorded_settings(folder).get("dtype", dtype))
     loaded, tokenizer = load_checkpoint(model, trust_remote_code=trust_remote_code)
     if not getattr(loaded, "induces_trees", False):
         raise ValueError(f'{model} induces no trees: a corpus needs a model that does, such as an "onlstm"')

@@ -15,12 +15,6 @@ from tests.helpers.requirements import library
 from tests.helpers.tiny_models import MODEL_TYPES
 
 
-@pytest.fixture(autouse=True)
-def cpu_without_fast_bfloat16(monkeypatch):
-    """Expected trees are those of a model in float32."""
-    monkeypatch.setattr("onlstm_hf.parsing.precision.bfloat16_speed", lambda: 0.6)
-
-
 def test_parse_writes_the_trees_of_the_model_in_the_order_of_the_input(run, checkpoint, model, tokenizer):
     expected = [tree.to_bracket() for tree in model.parse(TEXT, tokenizer)]
     assert run("parse", *TEXT, "--model", checkpoint).splitlines() == expected
@@ -38,16 +32,9 @@ def test_options_of_parse_reach_the_model(run, checkpoint, model, tokenizer, opt
     assert run("parse", *TEXT, "--model", checkpoint, *flags).splitlines() == expected
 
 
-@pytest.mark.parametrize(
-    ("flags", "faster", "dtype"),
-    [([], "bfloat16", torch.bfloat16), (["--dtype", "float32"], "bfloat16", torch.float32)],
-)
-def test_weights_have_the_precision_that_is_asked_for_or_faster(
-    run, checkpoint, model, tokenizer, monkeypatch, flags, faster, dtype
-):
-    monkeypatch.setattr("onlstm_hf.parsing.precision.parsing_dtype", lambda: faster)
-    lines = run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl", *flags).splitlines()
-    expected = copy.deepcopy(model).to(dtype).parse(TEXT, tokenizer)
+def test_weights_have_the_precision_that_is_asked_for(run, checkpoint, model, tokenizer):
+    lines = run("parse", *TEXT, "--model", checkpoint, "--format", "jsonl", "--dtype", "bfloat16").splitlines()
+    expected = copy.deepcopy(model).to(torch.bfloat16).parse(TEXT, tokenizer)
     assert [json.loads(line)["distances"] for line in lines] == [list(tree.distances) for tree in expected]
 
 

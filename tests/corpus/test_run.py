@@ -9,15 +9,13 @@ import zlib
 from functools import partialmethod
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
-from datatrove.io import DataFolder, get_datafolder
+from datatrove.io import DataFolder
 from pyarrow import parquet
 from tqdm import tqdm
 
 from onlstm_hf import build_word_tokenizer
-from onlstm_hf.corpus.job import recorded_settings
 from tests.helpers.command_line import TEXT, WORDS
 from tests.helpers.corpus_runs import in_a_process, parse, tables, workers_at_once
 from tests.helpers.tiny_models import MODEL_TYPES
@@ -198,26 +196,6 @@ def test_a_complete_run_does_nothing_when_it_is_started_again(small, checkpoint,
         assert counts == {"parsed": len(TEXT)}
         times = {path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")}
     assert times == {path.stat().st_mtime_ns for path in (tmp_path / "output").glob("*.parquet")}
-
-
-def test_the_precision_that_is_faster_here_is_kept_elsewhere_and_is_that_of_trees_alone(
-    small, checkpoint, model, tokenizer, tmp_path, monkeypatch
-):
-    output, options = tmp_path / "output", {"dtype": "auto", "log_probability": False}
-    for faster in ("bfloat16", "float32"):
-        monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda faster=faster: faster)
-        parse(small, output, checkpoint, **one_task_at_a_time(**options))
-    assert recorded_settings(get_datafolder(str(output)))["dtype"] == "bfloat16"
-    expected = copy.deepcopy(model).to(torch.bfloat16).parse(TEXT, tokenizer)
-    rows = [row for table in tables(output).values() for row in table]
-    in_half_precision = [np.asarray(tree.distances, np.float16).tolist() for tree in expected]
-    assert [row["distances"] for row in rows] == in_half_precision
-
-    with pytest.raises(ValueError, match="begun with other settings: dtype was bfloat16, not float32"):
-        parse(small, output, checkpoint, **one_task_at_a_time(**options | {"dtype": "float32"}))
-    monkeypatch.setattr("onlstm_hf.corpus.run.parsing_dtype", lambda: "bfloat16")
-    parse(small, tmp_path / "scored", checkpoint, **one_task_at_a_time(dtype="auto", log_probability=True))
-    assert recorded_settings(get_datafolder(str(tmp_path / "scored")))["dtype"] == "float32"
 
 
 def test_another_option_model_or_corpus_is_refused(small, checkpoint, model, tokenizer, tmp_path):

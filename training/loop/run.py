@@ -18,7 +18,6 @@ from accelerate import Accelerator, InitProcessGroupKwargs
 from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
-from onlstm_hf.fast.precision import bfloat16_speed
 from onlstm_hf.utils.checkpoints import quiet_transformers
 from onlstm_hf.utils.files import fingerprint, write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
@@ -176,12 +175,6 @@ class TrainingRun:
         """Makes updates until the recipe's end."""
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
         self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
-        on_cpu = self.accelerator.device.type == "cpu"
-        if on_cpu and arguments.mixed_precision == "bf16" and (speed := bfloat16_speed()) <= 1:
-            self.accelerator.print(
-                f"mixed_precision is bf16, but this CPU multiplies matrices in it at {speed:.2g} times the speed of "
-                "float32. --mixed_precision no is likely to be faster here"
-            )
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
         while not self._is_done():
