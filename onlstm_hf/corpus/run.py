@@ -41,8 +41,7 @@ def parse_corpus(
         output: the folder of the table, local or remote.
         model: a checkpoint folder, or a name on the Hub.
         options: what is computed.
-        files: those that the reader reads, if it is one of `readers`. Where some have changed since the table was
-            begun, the tasks that read them run again, and no others.
+        files: those that the reader reads, if it is one of `readers`.
         output_format: `"parquet"` or `"jsonl"`.
         engine: where the tasks run.
         tasks: their number; by default one for each `BYTES_PER_TASK` of the corpus, and one a worker at least.
@@ -54,7 +53,7 @@ def parse_corpus(
         the tasks.
 
     Raises:
-        ValueError: if the model does not fit, or the folder was begun with other settings.
+        ValueError: if the model does not fit, or the folder was begun with other settings or files.
         ChildProcessError: if tasks failed. The others are complete.
     """
     folder = get_datafolder(output)
@@ -73,9 +72,7 @@ def parse_corpus(
     }
     num_bytes = 0 if files is None else files.num_bytes
     default_tasks = max(engine.workers, ceil(num_bytes / BYTES_PER_TASK), 1)
-    tasks, shares = begin_job(folder, settings, tasks, default_tasks, files)
-    if files is not None:
-        reader.files = shares
+    tasks = begin_job(folder, settings, tasks, default_tasks, files)
     records = DataFolder(folder._join(RUN_FOLDER), fs=folder.fs)
     is_shown = progress and records.is_local() and engine.name != "slurm"
     progress_folder = Path(records.resolve_paths("progress")) if is_shown else None
