@@ -475,6 +475,15 @@ def test_an_earlier_run_is_not_overwritten(project, kept):
     assert contents("run") == before
 
 
+@pytest.mark.parametrize(
+    ("speed", "precision", "times"), [(0.2, "bf16", 1), (1.0, "bf16", 1), (0.2, "no", 0), (1.3, "bf16", 0)]
+)
+def test_bf16_on_a_cpu_that_is_slower_by_it_is_remarked_once(project, monkeypatch, capsys, speed, precision, times):
+    monkeypatch.setattr("training.loop.run.bfloat16_speed", lambda: speed)
+    train("run", *ADAMW, "--max_steps", 2, "--eval_every_steps", 1, "--mixed_precision", precision)
+    assert capsys.readouterr().out.count("--mixed_precision no is likely to be faster") == times
+
+
 def test_divergence_stops_the_run_and_keeps_the_last_good_checkpoint(project):
     options = ["--max_grad_norm", "inf", "--save_every_steps", "1", "--warmup_steps", "4"]
     with pytest.raises(TrainingDiverged, match=r"diverged before update \d+: .* last good checkpoint is run/last"):

@@ -32,6 +32,7 @@ from training.loop.optimization import (
     has_stalled,
     learning_rate_factor,
 )
+from training.loop.precision import bfloat16_speed
 from training.loop.processes import in_lockstep, locked_folder
 from training.loop.progress import Progress
 from training.loop.task import Share, Task, TrainingBatch
@@ -175,6 +176,12 @@ class TrainingRun:
         """Makes updates until the recipe's end."""
         run, arguments, progress = self.recipe.run, self.recipe.optimization, self.progress
         self.accelerator.init_trackers(self.task.name, config=as_scalars(self.recipe.fields()))
+        on_cpu = self.accelerator.device.type == "cpu"
+        if on_cpu and arguments.mixed_precision == "bf16" and (speed := bfloat16_speed()) <= 1:
+            self.accelerator.print(
+                f"mixed_precision is bf16, but this CPU multiplies matrices in it at {speed:.2g} times the speed of "
+                "float32. --mixed_precision no is likely to be faster here"
+            )
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
         while not self._is_done():
