@@ -20,7 +20,6 @@ from .sentences import Sentence, Sentences, UnknownWords, add_sentence_options, 
 if TYPE_CHECKING:
     from ..trees.induced_tree import InducedTree
 
-# Sentences of that many batches are sorted by length together, so that little of a batch is padding.
 BATCHES_AT_A_TIME = 8
 
 HELP = "sentences to trees"
@@ -28,7 +27,7 @@ DESCRIPTION = """\
 Writes the tree that the model finds in each sentence, in the order of the sentences. A tree has the words as they were
 typed, also where the model does not know a word and reads <unk> in its place; punctuation is left out, or as
 --punctuation says. The formats brackets and jsonl write one line a sentence; an empty line has the tree without words,
-(). Where the input pauses, all that has come is answered.
+(). Sentences are answered in batches; with --batch-size 1 each line of a pipe is answered at once.
 
 --output FILE is there once all of it is written. For large texts use `onlstm-hf parse-corpus`, which can be resumed.
 """
@@ -98,7 +97,9 @@ def run(options: argparse.Namespace) -> None:
     model, tokenizer = load_model(options, options.dtype)
     write, unknown_words = TREE_FORMATS[options.format], UnknownWords()
     with nullcontext(sys.stdout) if path is None else written_file(path) as file:
-        for batch in sentences.batches_with_progress(BATCHES_AT_A_TIME * options.batch_size, are_printed=path is None):
+        # Sentences of several batches are sorted by length together, so that little of a batch is padding.
+        size = options.batch_size * (BATCHES_AT_A_TIME if options.batch_size > 1 else 1)
+        for batch in sentences.batches_with_progress(size, are_printed=path is None):
             trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
             for tree in trees:
                 unknown_words.add(tree.words, tree.unknown)

@@ -6,63 +6,20 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from ..text.sentence_splitting import sentence_splitter
-from ..utils.files import check_is_text_file, read_lines
-from .options import add_model_options, add_number, add_splitting_options, splitting_language
+from ..utils.files import binary_lines, check_is_text_file, read_lines, read_text_file
+from .options import add_model_options, add_splitting_options, splitting_language
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-BYTES_AT_A_TIME = 1 << 20
 # Maximum number of lines with several sentences that are named.
 MAX_WARNINGS = 10
 # The share of unknown words above which a command says so.
 MAX_UNKNOWN = 0.1
-
-
-class ArrivingLines:
-    """The lines of a stream as they come; one of more than `max_bytes` is a `ValueError` in its place.
-
-    Args:
-        open_stream: opens the stream, in binary mode and with `read1`.
-        source: the name of the text in error messages.
-        max_bytes: there is never more in memory than that and what is read at a time.
-
-    Attributes:
-        pauses: whether there is no further line yet after the one that was read last.
-    """
-
-    def __init__(self, open_stream: Callable[[], AbstractContextManager[BinaryIO]], source: str, max_bytes: int):
-        self._open_stream, self._source, self._max_bytes = open_stream, source, max_bytes
-        self.pauses = False
-
-    def __iter__(self) -> Iterator[bytes]:
-        number, unfinished = 1, bytearray()
-        with self._open_stream() as stream:
-            while chunk := stream.read1(BYTES_AT_A_TIME):
-                unfinished += chunk
-                if b"\n" in chunk:
-                    *lines, unfinished = unfinished.split(b"\n")
-                    for position, line in enumerate(lines, start=1):
-                        self._check_length(line, number)
-                        self.pauses = position == len(lines)
-                        yield bytes(line)
-                        number += 1
-                self._check_length(unfinished, number)
-        if unfinished:
-            yield bytes(unfinished)
-
-    def _check_length(self, line: bytes, number: int) -> None:
-        if len(line) > self._max_bytes:
-            raise ValueError(
-                f"line {number} of {self._source} has more than {self._max_bytes} bytes; put every sentence on a line "
-                "of its own, or allow longer ones with --max-line"
-            )
 
 
 class Sentence(str):
@@ -79,18 +36,12 @@ class Sentences:
         lines: the bytes of its lines.
         source: the name of the text in error messages.
         split: the places of the sentences in a line; by default each line is one.
-        pauses: tells whether there is no further line yet after the one that was read last.
     """
 
     def __init__(
-        self,
-        lines: Iterable[bytes],
-        source: str,
-        split: Callable[[str], list[tuple[int, int]]] | None = None,
-        pauses: Callable[[], bool] = lambda: False,
+        self, lines: Iterable[bytes], source: str, split: Callable[[str], list[tuple[int, int]]] | None = None
     ):
         self._sentences = self._read(read_lines(lines, source), split)
-        self.pauses = pauses
 
     def _read(self, lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]] | None) -> Iterator[Sentence]:
         find, num_warnings = split or sentence_splitter(), 0
@@ -118,12 +69,12 @@ class Sentences:
         return next(self._sentences)
 
     def batches(self, size: int) -> Iterator[list[Sentence]]:
-        """Lists of `size` sentences: shorter ones where the input pauses or ends, and before a line with an error."""
+        """Lists of `size` sentences: a shorter one where the input ends, and before a line with an error."""
         batch: list[Sentence] = []
         try:
             for sentence in self:
                 batch.append(sentence)
-                if len(batch) == size or self.pauses():
+                if len(batch) == size:
                     yield batch
                     batch = []
         except ValueError:  # of the next line
@@ -162,13 +113,6 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
     )
     add_splitting_options(parser, "lines", "line")
     add_model_options(parser, batch_size=64)
-    add_number(
-        parser,
-        "--max-line",
-        "refuse a line of more bytes than that, which no sentence has: memory grows with the longest line",
-        default=1_000_000,
-        metavar="BYTES",
-    )
 
 
 def read_sentences(options: argparse.Namespace) -> Sentences:
@@ -185,13 +129,12 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
             raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
-        lines = ArrivingLines(lambda: nullcontext(sys.stdin.buffer), "standard input", options.max_line)
-        return Sentences(lines, "standard input", split, lambda: lines.pauses)
+            options.batch_size = 1
+        return Sentences(sys.stdin.buffer, "standard input", split)
     check_is_text_file(options.file)
-    lines = ArrivingLines(partial(open, options.file, "rb"), options.file, options.max_line)
     if Path(options.file).is_file():  # and not, for instance, a named pipe, which can be read only once
-        any(map(str.strip, read_lines(lines, options.file)))
-    return Sentences(lines, options.file, split, lambda: lines.pauses)
+        any(map(str.strip, read_text_file(options.file)))
+    return Sentences(binary_lines(options.file), options.file, split)
 
 
 class UnknownWords:

@@ -18,7 +18,7 @@ def read_text_file(path: str | os.PathLike) -> Iterator[str]:
         ValueError: see `read_lines`.
     """
     check_is_text_file(path)
-    return read_lines(_binary_lines(path), str(path))
+    return read_lines(binary_lines(path), str(path))
 
 
 def check_is_text_file(path: str | os.PathLike) -> None:
@@ -41,7 +41,8 @@ def check_is_new(path: Path) -> None:
         raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
 
 
-def _binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
+def binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
+    """Yields the lines of a file as they stand in it."""
     with open(path, "rb") as file:
         yield from file
 

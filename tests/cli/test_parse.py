@@ -150,7 +150,7 @@ def test_trees_of_the_installed_command_leave_a_pipe_batch_by_batch_and_a_closed
     monkeypatch.setenv("PYTHONPATH", str(project_root))
     script = tmp_path / "onlstm-hf"
     script.write_text(CONSOLE_SCRIPT)
-    command = [sys.executable, str(script), "parse", "--model", str(checkpoint), "--batch-size", "2"]
+    command = [sys.executable, str(script), "parse", "--model", str(checkpoint), "--batch-size", "1"]
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     with subprocess.Popen(command, **pipes) as process:
         process.stdin.write(b"the cat\nthe dog\n")

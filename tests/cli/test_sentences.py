@@ -1,8 +1,5 @@
-import io
-import os
 import shutil
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,7 +8,6 @@ from transformers import GPT2Config, GPT2LMHeadModel
 
 from onlstm_hf import build_word_tokenizer
 from onlstm_hf.cli.main import main
-from onlstm_hf.cli.sentences import BYTES_AT_A_TIME, ArrivingLines, Sentences
 from onlstm_hf.utils import checkpoints
 from tests.helpers.command_line import TEXT, WORDS, type_in
 
@@ -46,48 +42,15 @@ def test_bad_text_is_refused_before_a_model_is_loaded(error_of, tmp_path, monkey
 
 @pytest.mark.parametrize("command", ["parse", "score"])
 @pytest.mark.parametrize("source", ["file", "standard input"])
-@pytest.mark.parametrize(
-    "line, problem", [(b"\xff", "is not UTF-8: byte 0xff in line 2"), (b"cat " * 30, "has more than 100 bytes")]
-)
-def test_a_bad_line_costs_those_before_it_nothing(
-    capsys, checkpoint, tmp_path, monkeypatch, command, source, line, problem
-):
-    content = b"the cat\n" + line + b"\nthe dog\n"
+def test_a_bad_line_costs_those_before_it_nothing(capsys, checkpoint, tmp_path, monkeypatch, command, source):
+    content = b"the cat\n\xff\nthe dog\n"
     (tmp_path / "text").write_bytes(content)
     type_in(monkeypatch, content)
     file = str(tmp_path / "text") if source == "file" else "-"
-    assert main([command, "--file", file, "--model", str(checkpoint), "--max-line", "100"]) == 1
+    assert main([command, "--file", file, "--model", str(checkpoint)]) == 1
     output, error = capsys.readouterr()
-    assert problem in error and "line 2" in error and (source == "standard input" or file in error)
+    assert "is not UTF-8: byte 0xff in line 2" in error and (source == "standard input" or file in error)
     assert "cat" in output and "dog" not in output
-
-
-def test_answers_come_when_the_input_pauses_and_batches_fill_when_it_does_not():
-    reading_end, writing_end = os.pipe()
-    lines = ArrivingLines(partial(open, reading_end, "rb"), "the pipe", 100)
-    batches = Sentences(lines, "the pipe", pauses=lambda: lines.pauses).batches(64)
-    os.write(writing_end, b"the cat\nthe do")
-    assert next(batches) == ["the cat"]
-    os.write(writing_end, b"g\n\n")
-    assert next(batches) == ["the dog", ""]
-    os.write(writing_end, b"sat\n" * 150 + b"end")
-    assert [len(next(batches)) for _ in range(3)] == [64, 64, 22]
-    os.close(writing_end)
-    assert list(batches) == [["end"]]
-
-
-def test_of_a_line_that_is_too_long_little_is_read():
-    class Endless(io.RawIOBase):
-        num_read = 0
-
-        def read1(self, size):
-            self.num_read += size
-            return b"a" * size
-
-    stream = Endless()
-    with pytest.raises(ValueError, match="line 1 of the stream has more than 2000 bytes.*--max-line"):
-        next(iter(ArrivingLines(lambda: stream, "the stream", 2000)))
-    assert stream.num_read == BYTES_AT_A_TIME
 
 
 def test_empty_text_is_refused(error_of, checkpoint, monkeypatch):
