@@ -37,6 +37,10 @@ class Progress:
     seconds: float = 0.0
     changes: list[dict[str, Any]] = field(default_factory=list)
 
+    def end_epoch(self) -> None:
+        """Counts the current epoch as finished."""
+        self.epoch, self.batch = self.epoch + 1, 0
+
     @property
     def best_loss(self) -> float:
         """The lowest validation loss, infinite before the first one."""

@@ -185,22 +185,26 @@ class TrainingRun:
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
         while not self._is_done():
-            batches = self.batches.batches(progress.epoch, progress.batch)
-            if self.batches.num_batches(progress.epoch) is None:
+            epoch, num_batches = progress.epoch, self.batches.num_batches(progress.epoch)
+            batches = self.batches.batches(epoch, progress.batch)
+            if num_batches is None:
                 batches = in_lockstep(batches, self.accelerator)
             for group in in_groups(batches, arguments.gradient_accumulation_steps):
                 self.update(group)
                 progress.batch += len(group)
+                if progress.batch == num_batches:
+                    progress.end_epoch()
                 if progress.step % run.log_every_steps == 0:
                     self.log.write_training(self.optimizer.param_groups[0]["lr"])
                 if run.eval_every_steps and progress.step % run.eval_every_steps == 0:
                     self.validate()
                 elif run.save_every_steps and progress.step % run.save_every_steps == 0:
                     self._save(self.last)
-                if self._is_done() and progress.batch != self.batches.num_batches(progress.epoch):
+                if self._is_done():
                     break
             else:
-                progress.epoch, progress.batch = progress.epoch + 1, 0
+                if progress.epoch == epoch:  # the end of streamed text is not known before
+                    progress.end_epoch()
                 # A run that is resumed with a larger max_steps may have ended here, and validated then.
                 if not run.eval_every_steps and progress.validated_at != progress.step:
                     self.validate()
