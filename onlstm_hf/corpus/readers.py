@@ -5,7 +5,6 @@ file from the first byte on that is not UTF-8; and there is none of plain text.
 """
 
 import codecs
-import io
 import lzma
 import math
 import sys
@@ -99,7 +98,7 @@ class LineReader(FileReader):
     def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
         offset = 0
         if (compression := infer_compression(path)) is not None:
-            file = io.BufferedReader(_Pieces(compr[compression](file, mode="rb")))
+            file = compr[compression](file, mode="rb")
         elif start > 0:  # the line that begins before it belongs to the part before
             file.seek(start - 1)
             _skip_line(file)
@@ -126,24 +125,6 @@ class LineReader(FileReader):
                 yield self.parse_line(content.rstrip(b"\r\n"), place)
             except UnicodeDecodeError:
                 yield unreadable(place, "not UTF-8")
-
-
-class _Pieces(io.RawIOBase):
-    """Reads a compressed file by the pieces that its module decompresses.
-
-    These modules fill larger buffers, and where a file is damaged what was in the buffer is lost.
-    """
-
-    def __init__(self, file: io.BufferedIOBase):
-        self._file = file
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: memoryview) -> int:
-        piece = self._file.read1(len(buffer))
-        buffer[: len(piece)] = piece
-        return len(piece)
 
 
 class TextReader(LineReader):

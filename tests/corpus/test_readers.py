@@ -96,7 +96,7 @@ def test_of_a_damaged_compressed_file_the_good_lines_are_read_and_the_rest_has_a
 def test_errors_of_the_system_are_no_damage(tmp_path, monkeypatch):
     with gzip.open(tmp_path / "a.txt.gz", "wt") as file:
         file.write("\n".join(LINES))
-    monkeypatch.setattr(gzip.GzipFile, "read1", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    monkeypatch.setattr(gzip.GzipFile, "readline", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
     with pytest.raises(OSError, match="Input/output error"):
         read(tmp_path)
 
