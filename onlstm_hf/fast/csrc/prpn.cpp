@@ -157,7 +157,7 @@ double rescaling(double inverse_deviation, int64_t size) {
     return 1 / (std::sqrt(static_cast<double>(size) / (size - 1)) + DEVIATION_EPSILON * inverse_deviation);
 }
 
-// `normalize` of `deviation_norm.py`; returns the inverse of the biased standard deviation.
+// The normalisation of `DeviationNorm`; returns the inverse of the biased standard deviation.
 float normalize(const float* inputs, int64_t size, float* outputs) {
     Vector sums{}, squares{};
     for_vectors(size, [&](int64_t u, int64_t lanes) { sums += load(inputs + u, lanes); });
@@ -175,7 +175,7 @@ float normalize(const float* inputs, int64_t size, float* outputs) {
     return static_cast<float>(inverse_deviation);
 }
 
-// `normalize_backward` of `deviation_norm.py`, from the two sums over a row that it needs.
+// Its backward pass, from the two sums over a row that it needs.
 struct NormalizationGradient {
     float mean, along, scale;
 
