@@ -42,8 +42,11 @@ def choose_path(paths: Mapping[str, FastPath], implementation: str, sequence: to
         ValueError: if there is no such path, or it cannot run on such a sequence.
     """
     if implementation == "auto":
-        fitting = (name for name, path in paths.items() if path.pays(sequence) and path.obstacle(sequence) is None)
-        return next(fitting, None)
+        for name, path in paths.items():
+            # Compiled code serves all lengths by one path.
+            if (torch.compiler.is_compiling() or path.pays(sequence)) and path.obstacle(sequence) is None:
+                return name
+        return None
     if implementation not in paths:
         raise ValueError(f"implementation must be one of auto, {', '.join(paths)}, not {implementation!r}")
     obstacle = paths[implementation].obstacle(sequence)
