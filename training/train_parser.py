@@ -17,8 +17,8 @@ The stages are scripts of this folder, and each leaves its files in the output f
 Voters and grammars take the marks between the words of the training text as cues to where constituents end, unless
 `--punctuation drop` is given; the student reads words alone. Gold trees are scored and never choose anything. Weight
 and temperature are those with the best agreement with held-out averaged trees, among those whose validation perplexity
-is at most `--max_perplexity_loss` above that of as many updates without trees. The same command continues after any
-interruption. Options that are not listed here are passed on to train_lm.py.
+is at most `--max_perplexity_loss` above that of the start. The same command continues after any interruption. Options
+that are not listed here are passed on to train_lm.py.
 """
 
 import argparse
@@ -196,19 +196,17 @@ def average(files: dict[str, list[Path]], tokenizer: Path, options: argparse.Nam
 def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> SplittingLoss:
     """Tries each weight and temperature: the best agreement of those that keep the perplexity; of none, the lowest.
 
-    `student` is the recipe and options of its training, and `start` the checkpoint that it starts from. A few updates
-    raise the perplexity even without trees, so that those of weight 0 say what is kept.
+    `student` is the recipe and options of its training, and `start` the checkpoint that it starts from.
     """
-
-    def tried(loss: SplittingLoss) -> Trial:
-        name = f"weight_{loss.tree_loss_weight:g}_temperature_{loss.tree_temperature:g}"
+    trials = []
+    for loss in starmap(SplittingLoss, product(options.weights, options.temperatures)):
+        folder = (
+            options.output_dir / "trials" / f"weight_{loss.tree_loss_weight:g}_temperature_{loss.tree_temperature:g}"
+        )
         few = ["--seed", options.seeds[0], "--max_steps", options.trial_steps]
-        results = train_student(options.output_dir / "trials" / name, start, [*student, *loss.options(), *few])
-        return Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"])
-
-    without_trees = tried(SplittingLoss(0, options.temperatures[0]))
-    trials = [tried(loss) for loss in starmap(SplittingLoss, product(options.weights, options.temperatures))]
-    limit = (1 + options.max_perplexity_loss) * without_trees.perplexity
+        results = train_student(folder, start, [*student, *loss.options(), *few])
+        trials.append(Trial(loss, results["validation_perplexity"], results["target_trees"]["held_out_tree_f1"]))
+    limit = (1 + options.max_perplexity_loss) * read_results(start.parent)["validation_perplexity"]
     fitting = [trial for trial in trials if trial.perplexity <= limit]
     if fitting:
         chosen = max(fitting, key=lambda trial: trial.agreement)
@@ -219,10 +217,8 @@ def choose(student: Sequence[Any], start: Path, options: argparse.Namespace) -> 
             f"{' '.join(trial.loss.options())}: validation perplexity {trial.perplexity:.2f} (at most {limit:.2f}), "
             f"agreement {trial.agreement:.1f}{', chosen' if trial is chosen else ''}"
         )
-    figures = [
-        trial.loss._asdict() | {"perplexity": trial.perplexity, "agreement": trial.agreement} for trial in trials
-    ]
-    choice = {"chosen": chosen.loss._asdict(), "largest_perplexity": limit, "trials": figures}
+    tried = [trial.loss._asdict() | {"perplexity": trial.perplexity, "agreement": trial.agreement} for trial in trials]
+    choice = {"chosen": chosen.loss._asdict(), "largest_perplexity": limit, "trials": tried}
     write_json(options.output_dir / "choice.json", choice)
     return chosen.loss
 
