@@ -129,7 +129,7 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
             raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
-            options.batch_size = 1
+            options.batch_size = 1  # a person waits for the answer to each line
         return Sentences(sys.stdin.buffer, "standard input", split)
     check_is_text_file(options.file)
     if Path(options.file).is_file():  # and not, for instance, a named pipe, which can be read only once

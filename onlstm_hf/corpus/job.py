@@ -49,7 +49,7 @@ def begin_job(
     if changed := [name for name in asked if asked[name] != known.get(name)]:
         changes = ", ".join(f"{name} was {known.get(name)}, not {asked[name]}" for name in changed)
         raise ValueError(f"{output.path} was begun with other settings: {changes}; name a new folder")
-    before = manifest["files"]
+    before = manifest.get("files", {})
     states = {
         name: "missing" if name not in now else "new" if name not in before else "changed"
         for name in sorted(before.keys() | now.keys())
