@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -123,6 +124,8 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
     language = splitting_language(options)
     split = None if language is None else sentence_splitter(language)
     if options.text and options.text != ["-"]:
+        for name in filter(os.path.isfile, options.text):
+            print(f"onlstm-hf: {name} is read as a sentence; --file {name} reads the file", file=sys.stderr)
         return Sentences(map(os.fsencode, options.text), "the text", split)
     if options.file in (None, "-"):
         if sys.stdin is None:
@@ -138,9 +141,10 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
 
 
 class UnknownWords:
-    """Counts the words that a model does not know, and says so at the end where they are many."""
+    """Counts the words that a model does not know, and says so at the end where they are many, instead of `parse()`."""
 
     def __init__(self):
+        logging.getLogger("onlstm_hf.parsing.mixin").setLevel(logging.ERROR)
         self._num_words = self._num_unknown = 0
         self._examples: dict[str, None] = {}
 

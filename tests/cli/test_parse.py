@@ -55,10 +55,19 @@ def test_several_sentences_in_a_line_are_noticed_and_split(run, checkpoint, caps
     assert [record["text"] for record in records] == ["the cat", "The cat sat.", "The dog barked!"]
 
 
+def test_the_name_of_a_file_is_a_sentence_and_the_option_that_reads_it_is_named(checkpoint, tmp_path, capsys):
+    path = tmp_path / "text.txt"
+    path.write_text("the cat\n", encoding="utf-8")
+    assert main(["parse", str(path), "--model", str(checkpoint)]) == 0
+    assert f"--file {path}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["parse", "score"])
 def test_many_unknown_words_are_noted(command, checkpoint, capsys):
     assert main([command, "the zebra", "--model", str(checkpoint)]) == 0
     assert "50.0 %" in capsys.readouterr().err
+    assert main([command, "zebra zebras", "--model", str(checkpoint)]) == 0
+    assert len(capsys.readouterr().err.splitlines()) == 1
     assert main([command, "the cat", "--model", str(checkpoint)]) == 0
     assert "unknown" not in capsys.readouterr().err
 
