@@ -18,7 +18,7 @@ from onlstm_hf.utils.checkpoints import PACKED_MODEL
 from onlstm_hf.utils.files import written_folder
 
 ROOT = Path(__file__).resolve().parents[1]
-COPIED = ("README.md", "config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
+COPIED = ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -39,6 +39,9 @@ def pack(source: Path, target: Path) -> None:
     with written_folder(target) as folder:
         for name in COPIED:
             shutil.copy(source / name, folder / name)
+        card = (source / "README.md").read_text(encoding="utf-8")
+        rounding = "Measured before matrices were rounded to eight bits as they are in this folder"
+        (folder / "README.md").write_text(card.replace("Measured with the weights in this folder", rounding), "utf-8")
         save_file(rounded, folder / "model.safetensors", {"format": "pt"})
 
 

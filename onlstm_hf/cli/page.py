@@ -34,6 +34,7 @@ def add_models(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "models",
         nargs="*",
+        default=[],
         metavar="CHECKPOINT",
         help="checkpoint folders or names on the Hub; the page opens with the first (default: see `onlstm-hf --help`)",
     )

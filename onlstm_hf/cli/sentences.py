@@ -141,7 +141,7 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
 
 
 class UnknownWords:
-    """Counts the words that a model does not know, and says so at the end where they are many, instead of `parse()`."""
+    """Counts the words that a model does not know, and says so at the end where they are many; `parse()` need not."""
 
     def __init__(self):
         logging.getLogger("onlstm_hf.parsing.mixin").setLevel(logging.ERROR)

@@ -88,6 +88,8 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
     source, target = Path(checkpoint), Path(folder)
     if target.exists():
         raise FileExistsError(f"{target} exists; name a new folder")
+    if target.parent.is_file():
+        raise FileExistsError(f"{target.parent} is a file; name a new folder")
     files = repository_files(source, target.name)
     target.parent.mkdir(parents=True, exist_ok=True)
     with written_folder(target) as temporary:

@@ -93,10 +93,11 @@ class ParsingMixin:
         Raises:
             ValueError: if the input, an option or the tokenizer does not fit, or the model computes NaN.
         """
-        if isinstance(sentences, Mapping) or not isinstance(sentences, Iterable):
+        is_table = isinstance(sentences, Mapping) or hasattr(sentences, "columns")
+        if is_table or not isinstance(sentences, Iterable):
             raise ValueError(
                 "sentences must be a string, token ids or a list of sentences, not a "
-                f"{type(sentences).__name__} (of a tokenizer's output give the input_ids)"
+                f"{type(sentences).__name__} (of a tokenizer's output give the input_ids, of a table a column)"
             )
 
         is_single = is_one_sentence(sentences)

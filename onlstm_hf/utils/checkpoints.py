@@ -62,7 +62,8 @@ def load_checkpoint(
     """
     is_folder = Path(name).is_dir()
     if not is_folder and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
-        raise FileNotFoundError(f"there is no checkpoint folder {name}")
+        source = ", which ONLSTM_MODEL names" if name == os.environ.get("ONLSTM_MODEL") else ""
+        raise FileNotFoundError(f"there is no checkpoint folder {name}{source}")
     if is_folder and not (Path(name) / "config.json").is_file():
         raise FileNotFoundError(f"{name} is no checkpoint folder: it has no config.json")
     if is_folder and not any(Path(name).glob("tokenizer*")):

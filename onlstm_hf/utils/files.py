@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+GZIP_MAGIC = b"\x1f\x8b"
+
 
 def read_text_file(path: str | os.PathLike) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file.
@@ -64,10 +66,13 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
         source: the name of the text in error messages.
 
     Raises:
-        ValueError: for a line that is not UTF-8 or has NUL characters, and at the end if no line had a word.
+        ValueError: for a compressed text, a line that is not UTF-8 or has NUL characters, and at the end if no line
+            had a word.
     """
     has_words = False
     for number, line in enumerate(lines, start=1):
+        if number == 1 and line.startswith(GZIP_MAGIC):
+            raise ValueError(f"{source} is compressed; unpack it, for instance with `gzip -dc`")
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
         except UnicodeDecodeError as error:

@@ -1,3 +1,4 @@
+import gzip
 import shutil
 import sys
 from pathlib import Path
@@ -34,9 +35,11 @@ def test_bad_text_is_refused_before_a_model_is_loaded(error_of, tmp_path, monkey
     empty, binary = tmp_path / "empty", tmp_path / "binary"
     empty.write_bytes(b"\n \n")
     binary.write_bytes(b"\n\xff\xfe\n")
+    (tmp_path / "text.gz").write_bytes(gzip.compress(b"the cat\n"))
     assert "there is no file" in error_of(command, "--file", tmp_path / "missing")
     assert "is a folder" in error_of(command, "--file", tmp_path)
     assert "empty" in error_of(command, "--file", empty)
+    assert "text.gz is compressed" in error_of(command, "--file", tmp_path / "text.gz")
     assert "binary is not UTF-8: byte 0xff in line 2" in error_of(command, "--file", binary)
 
 
@@ -119,3 +122,9 @@ BIAS = "model.layers.0.recurrent_projection.bias"
 def test_a_checkpoint_that_cannot_be_used_is_named_with_the_reason(error_of, broken_checkpoint, damage, message):
     damage(broken_checkpoint)
     assert message in error_of("parse", "cat", "--model", broken_checkpoint)
+
+
+def test_a_missing_default_model_is_told_from_a_missing_option(error_of, monkeypatch):
+    monkeypatch.setenv("ONLSTM_MODEL", "nowhere")
+    assert "ONLSTM_MODEL" in error_of("parse", "cat")
+    assert "ONLSTM_MODEL" not in error_of("parse", "cat", "--model", "elsewhere")

@@ -312,6 +312,8 @@ def test_json_of_another_shape_is_an_error_and_nothing_is_written(project_root, 
 def test_nothing_is_written_over_and_nothing_half(checkpoint, tmp_path, monkeypatch):
     with pytest.raises(FileExistsError, match="checkpoint exists; name a new folder"):
         export_checkpoint(str(checkpoint), str(checkpoint))
+    with pytest.raises(FileExistsError, match="is a file"):
+        export_checkpoint(str(checkpoint), str(checkpoint / "config.json" / "exported"))
     with pytest.raises(FileNotFoundError, match="there is no folder"):
         export_checkpoint(str(tmp_path / "missing"), str(tmp_path / "exported"))
 

@@ -20,6 +20,7 @@ SENTENCES = [
     "stocks fell",
     "the banks that the fund bought have a plan",
     "losses",
+    "he didn't say so.",
 ]
 
 

@@ -2,6 +2,7 @@ import sys
 from unittest import mock
 
 import numpy
+import pandas
 import pytest
 import torch
 from hypothesis import given, settings
@@ -124,7 +125,7 @@ def test_words_stand_in_the_tree_as_they_were_written_and_unknown_ones_have_the_
 @pytest.mark.parametrize(
     "sentences",
     [None, 7, torch.tensor(3), TOKENIZER(["w1 w2"]), {"text": "w1"}, [None], [{"text": "w1"}], [["w1", 3]], [[1.5]]]
-    + [b"w1 w2", [b"w1"], torch.zeros(1, 2, 3, dtype=torch.long)],
+    + [pandas.DataFrame({"text": ["w1 w2"]}), b"w1 w2", [b"w1"], torch.zeros(1, 2, 3, dtype=torch.long)],
     ids=str,
 )
 def test_anything_else_is_refused_with_what_was_expected(sentences):
