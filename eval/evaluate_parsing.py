@@ -50,7 +50,7 @@ from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weight
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weights
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
 # The trees of one source (a layer, or the model where it gives only one tree) for all sentences, by its name.
@@ -130,7 +130,7 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
     check_table_name(options.table)
     if not options.models + options.trees_from:
         raise ValueError("give checkpoints, or files of trees with --trees-from")
-    checkpoints, tree_files = ([*map(split_weight, named)] for named in (options.models, options.trees_from))
+    checkpoints, tree_files = map(split_weights, (options.models, options.trees_from))
     names, weights = zip(*checkpoints, *tree_files, strict=True)
     is_weighted = any(weight != 1 for weight in weights)
     if is_weighted and not options.ensemble:

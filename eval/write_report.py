@@ -54,8 +54,9 @@ INTRODUCTION = """\
 # Results
 
 `python eval/write_report.py` generates this file. `file` names a file of `eval/results/`: it holds the command that
-reproduces the row, its date, machine and versions, and all figures that are left out here. Commands read data from the
-folder that the environment variable `ONLSTM_SHARED` names. Several seeds have mean ± standard deviation.
+reproduces the row, its date, machine and versions, and all figures that are left out here. A name with `/` is a folder
+of training runs, with the recipe, versions and figures of each. Commands read data from the folder that the
+environment variable `ONLSTM_SHARED` names. Several seeds have mean ± standard deviation.
 Published rows are the papers' models, systems like a measured one, and the best known; their `file` is the place where
 a figure stands. [docs/published.md](docs/published.md) has all published figures, and explains these places.
 [docs/speed.md](docs/speed.md) has the figures of speed."""

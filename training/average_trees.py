@@ -38,7 +38,7 @@ from onlstm_hf.trees.tree_files import SentenceDistances, write_tree_file
 from onlstm_hf.utils.checkpoints import checkpoint_hash, load_checkpoint
 from onlstm_hf.utils.files import fingerprint
 from onlstm_hf.utils.iteration import progress_bar
-from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program, split_weight
+from onlstm_hf.utils.programs import add_code_option, add_implementation_option, run_program, split_weights
 from onlstm_hf.utils.results_file import portable
 from training.grammar.model import NeuralGrammar
 from training.grammar.sentences import EncodedSentences
@@ -70,7 +70,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Parses the text with every model, averages the trees, and writes the file."""
     options.output_dir.mkdir(parents=True, exist_ok=True)
     if options.only_ranks:
-        for name, _ in map(split_weight, options.models):
+        for name, _ in split_weights(options.models):
             _, path = parsed_text(name, options)
             print(f"trees of {name} in {path}")
         return
@@ -110,7 +110,7 @@ def average_text(options: argparse.Namespace, arguments: Sequence[str]) -> None:
 
 def read_members(options: argparse.Namespace) -> list[Member]:
     """Each model with its trees."""
-    weighted = list(map(split_weight, options.models))
+    weighted = split_weights(options.models)
     models, files = ([name for name, _ in weighted if name.endswith(".xz") == kept] for kept in (False, True))
     by_name: dict[str, SentenceDistances] = {}
     for name in models:

@@ -1,7 +1,7 @@
 """Gold trees of files or datasets, read as the options or the models say."""
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +62,7 @@ class Treebank:
     Attributes:
         name: the paths, or that of the dataset.
         trees: the trees.
-        by_file: the indices of the trees of each file, by its name without suffixes; empty for a dataset.
+        by_file: the indices of the trees of each file, by its name without suffix, or its path; empty for a dataset.
         num_left_out: how many sentences have no word.
         preprocessing: how they were read.
     """
@@ -109,7 +109,7 @@ class Treebank:
         options = self.options
         if len(options.treebank) > 1 or _has_trees(Path(options.treebank[0])):
             files = treebank_files(options.treebank)
-            named = [(file.name.partition(".")[0], read_treebank(file, preprocessing)) for file in files]
+            named = zip(_names(files), (read_treebank(file, preprocessing) for file in files), strict=True)
         else:
             rows = read_string_column(options.treebank[0], options.config, options.split, options.column)
             named = [(None, gold_trees_from_brackets(rows, preprocessing))]
@@ -117,8 +117,7 @@ class Treebank:
         for name, trees in named:
             kept = [tree for tree in trees if tree.words]
             if name is not None:
-                indices = range(len(self.trees), len(self.trees) + len(kept))
-                self.by_file.setdefault(name, []).extend(indices)
+                self.by_file[name] = range(len(self.trees), len(self.trees) + len(kept))
             self.trees += kept
             self.num_left_out += len(trees) - len(kept)
 
@@ -136,6 +135,12 @@ class Treebank:
         parts.append("lower case" if preprocessing.lowercase else "case as written")
         parts.append({"runs": "N for digits", "numbers": "N for numbers", "keep": "digits kept"}[preprocessing.digits])
         return ", ".join(parts)
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    """The names of files without the suffix of trees, or their paths where two have the same name."""
+    names = [file.name.removesuffix(".gz").removesuffix(".mrg") for file in files]
+    return names if len(set(names)) == len(names) else list(map(str, files))
 
 
 def _has_trees(path: Path) -> bool:

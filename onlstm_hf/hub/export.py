@@ -61,8 +61,7 @@ TRAINER_FILES = (
     "runs/*",
     "checkpoint-*/*",
 )
-# Smoke-test inputs. The brackets make binary trees, which some models of pairs need.
-SENTENCE = "the company said it expects to report a loss"
+# What a classifier is tried on. The brackets make binary trees, which some models of pairs need.
 PAIR = ("( a ( and b ) )", "( not a )")
 
 
@@ -252,7 +251,9 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
     if auto_class is AutoModelForSequenceClassification:
         _check_classifies(checkpoint, model, tokenizer)
     elif model.induces_trees:
-        model.parse(SENTENCE, tokenizer)
+        ids = tokenizer.get_vocab()
+        words = [token for token in sorted(ids, key=ids.get) if token not in tokenizer.all_special_tokens]
+        model.parse(" ".join(words[:10]), tokenizer)
     return model
 
 

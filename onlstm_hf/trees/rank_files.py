@@ -78,8 +78,8 @@ def read_rank_file(path: str | os.PathLike, sentences: Sequence[Sequence[str]]) 
     if found != header.get("fingerprint"):
         raise ValueError(
             f"{path} has the trees of another text: {header.get('num_sentences')} sentences with the fingerprint "
-            f"{header.get('fingerprint')}, and not {len(sentences)} with {found}. Give the text, and the tokenizer's "
-            "way to split it, that it was made with"
+            f"{header.get('fingerprint')}, and not {len(sentences)} with {found}. Give the text that it was made "
+            "with, and the model whose tokenizer split it (--tokenizer)"
         )
     try:
         count, layers = header["num_sentences"], header["layers"]

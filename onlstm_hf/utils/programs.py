@@ -3,7 +3,7 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 # More than any CPU runs at a time. PyTorch aborts the process where the system refuses it a thread.
@@ -81,6 +81,20 @@ def add_code_option(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the code in the checkpoint if neither onlstm_hf nor Transformers knows its type of model",
     )
+
+
+def split_weights(names: Iterable[str]) -> list[tuple[str, float]]:
+    """The name and the weight of each parser: see `split_weight`.
+
+    Raises:
+        ValueError: if a parser is named twice, or a weight is no number above 0.
+    """
+    weighted = list(map(split_weight, names))
+    places = [os.path.realpath(name) for name, _ in weighted]
+    for index, (name, _) in enumerate(weighted):
+        if places[index] in places[:index]:
+            raise ValueError(f"{name} is named twice; NAME=2 counts a parser as two")
+    return weighted
 
 
 def split_weight(name: str) -> tuple[str, float]:

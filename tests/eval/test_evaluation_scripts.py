@@ -520,6 +520,19 @@ def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, mo
     again = json.loads(output.read_text())
     assert list(again["by_file"]) == ["news", "letters"] and again["by_file"]["news"] == results["by_file"]["news"]
 
+    (folder / "letters.test.mrg").write_text(first)
+    (tmp_path / "letters.mrg").write_text(first)
+    assert evaluate_parsing.main([checkpoint, "--treebank", str(folder), *options]) == 0
+    assert list(json.loads(output.read_text())["by_file"]) == ["letters", "letters.test", "news"]
+    same_names = [str(folder / "letters.mrg"), str(tmp_path / "letters.mrg")]
+    assert evaluate_parsing.main([checkpoint, "--treebank", *same_names, *options]) == 0
+    assert list(json.loads(output.read_text())["by_file"]) == same_names
+
+
+def test_a_model_that_is_named_twice_is_refused(capsys, checkpoint, treebank):
+    assert evaluate_parsing.main([checkpoint, f"{checkpoint}/", "--treebank", treebank, "--ensemble"]) == 1
+    assert "named twice" in capsys.readouterr().err
+
 
 def test_sentences_are_scored_by_length(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
     output = tmp_path / "results.json"
