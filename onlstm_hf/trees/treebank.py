@@ -6,7 +6,7 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,10 @@ EMPTY_ELEMENT_TAGS = frozenset({"-NONE-"})
 DIGITS = ("runs", "numbers", "keep")
 # Labels of brackets around a whole tree, in upper or lower case, which are no constituents.
 ROOT_LABELS = frozenset({"TOP", "ROOT", "S1", "VROOT"})
+NEED_LABELS = (
+    "gold trees need labels (`onlstm-hf compare --preset unlabelled` takes trees without them, "
+    "`InducedTree.from_bracket` reads one)"
+)
 
 
 @dataclass(frozen=True)
@@ -158,13 +162,16 @@ class GoldTree:
             preprocessing: which leaves are words and how they are written; the papers' protocol by default.
 
         Raises:
-            ValueError: if the text is not exactly one tree with labels, with the place of a label that has no word,
-                and if leaves are numbered (`0=is`) as in discontinuous trees.
+            ValueError: if the text is not exactly one tree, if the tree looks unlabelled, as `(the (old cat))` does,
+                with the place of a label that has no word, and if leaves are numbered (`0=is`) as in discontinuous
+                trees.
         """
         nodes = list(read_brackets(text))
         if len(nodes) != 1:
             raise ValueError(f"expected one bracketed tree, got {len(nodes)} in {text[:60]!r}")
-        return _gold_tree(nodes[0], preprocessing or Preprocessing())
+        tree = _gold_tree(nodes[0], preprocessing or Preprocessing())
+        _refuse_unlabelled(nodes)
+        return tree
 
     @classmethod
     def from_nltk(cls, tree: Any, preprocessing: Preprocessing | None = None) -> GoldTree:
@@ -173,7 +180,8 @@ class GoldTree:
         Raises:
             ValueError: if it has a node without a label or without words, or a leaf that is no word.
         """
-        return cls.from_bracket(write_nltk_tree(tree), preprocessing)
+        (root,) = read_brackets(write_nltk_tree(tree))
+        return _gold_tree(root, preprocessing or Preprocessing())
 
     def spans(self) -> list[tuple[int, int]]:
         """Constituents of at least two words without their labels, the whole sentence included, each once.
@@ -218,7 +226,8 @@ def read_treebank(
 
     Raises:
         FileNotFoundError: if a path does not exist or a folder has no such file.
-        ValueError: if a file is not UTF-8, holds no tree, or its brackets do not match (with the line).
+        ValueError: if a file is not UTF-8, holds no tree, its brackets do not match (with the line), or its trees look
+            unlabelled.
     """
     preprocessing = preprocessing or Preprocessing()
     trees = []
@@ -226,6 +235,7 @@ def read_treebank(
         roots = read_bracket_file(file)
         try:
             trees += [_gold_tree(root, preprocessing) for root in roots]
+            _refuse_unlabelled(roots)
         except ValueError as error:
             raise ValueError(f"{file}: {error}") from error
     return trees
@@ -287,6 +297,30 @@ def read_bracket_file(path: Path) -> list[BracketNode]:
         raise ValueError(f"{path}: {error}") from error
 
 
+def _refuse_unlabelled(roots: Sequence[BracketNode]) -> None:
+    """Raises a `ValueError` for trees whose labels look like words: `(the (old cat))` has the form of `(NP (NN cat))`.
+
+    Labels are sure if a labelled bracket holds several brackets, or if unlabelled trees do not have such a root.
+    Otherwise none may be spelt like a word, without capitals after its first letter.
+    """
+    labels: list[str] = []
+    nodes = list(roots)
+    for node in nodes:  # the list grows while it is walked
+        subtrees = [child for child in node.children if isinstance(child, BracketNode)]
+        if node.label is None:
+            is_sure = len(node.children) == 1
+        else:
+            labels.append(node.label)
+            is_sure = node.label.upper() in ROOT_LABELS or len(node.children) == len(subtrees) > 1
+        if is_sure:
+            return
+        nodes += subtrees
+    for label in labels:
+        has_small_letter = any(letter.isalpha() and not letter.isupper() for letter in label)
+        if has_small_letter and label[1:] == label[1:].lower():
+            raise ValueError(f"the trees look unlabelled: {label!r} stands where a label is expected; {NEED_LABELS}")
+
+
 def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
     words: list[str] = []
     leaves: list[str] = []  # as they are written, those that are no words among them
@@ -309,7 +343,7 @@ def _gold_tree(root: BracketNode, preprocessing: Preprocessing) -> GoldTree:
         else:
             is_root = len(open_brackets) == 1
             if child.label is None and not is_root:
-                raise child.error("gold trees need labels, and there is none")
+                raise child.error(f"{NEED_LABELS}; there is none")
             # Above it there is nothing but brackets that are no constituents.
             wraps_tree = label is None and (child.label is None or child.label.upper() in ROOT_LABELS)
             if not child.children and not (is_root and wraps_tree):

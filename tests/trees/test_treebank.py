@@ -148,6 +148,21 @@ def test_a_label_without_a_word_is_refused_with_its_place(text, label, column, t
         read_treebank(path)
 
 
+@pytest.mark.parametrize("text", ["(the (old cat))", "(He left)", "((the cat) sat)", "(the old cat)", "(我 (爱 你))"])
+def test_unlabelled_trees_are_refused_instead_of_losing_words(text, tmp_path):
+    (tmp_path / "trees.txt").write_text(f"(I left)\n{text}\n", encoding="utf-8")
+    for read in (lambda: GoldTree.from_bracket(text), lambda: read_treebank(tmp_path / "trees.txt")):
+        with pytest.raises(ValueError, match="look unlabelled.*--preset unlabelled"):
+            read()
+
+
+def test_labels_in_lower_case_are_labels_where_brackets_show_it(tmp_path):
+    for text in ("(np (det the) (n cat))", "( (np (n cat)) )", "(top (np the cat) sat)", "(AdvP the cat)"):
+        assert GoldTree.from_bracket(text).words[-2:] in (("the", "cat"), ("cat",), ("cat", "sat"))
+    (tmp_path / "a.mrg").write_text("(np (n cat))\n(s (np the cat) (v sat))")
+    assert [tree.words for tree in read_treebank(tmp_path)] == [("cat",), ("the", "cat", "sat")]
+
+
 def test_only_ascii_white_space_separates_words():
     words = ("New\xa0York", "\u3000", "a\u2028b", "c\x85", "d\x1ce")
     leaves = " ".join(f"(NN {word})" for word in words)
@@ -175,6 +190,7 @@ def test_nltk_trees_are_read_by_their_nodes():
     tree = nltk.Tree("ROOT", [nltk.Tree("S", [noun_phrase, verb_phrase, nltk.Tree(".", ["."])])])
     gold = GoldTree.from_nltk(tree, preprocessing_of("ptb", lowercase=False, digits="keep"))
     assert gold == GoldTree((*leaves, "ran"), (("S", 0, 6), ("NP", 0, 5)))
+    assert GoldTree.from_nltk(nltk.Tree("np", ["the", "cat"])).words == ("the", "cat")
     with pytest.raises(ValueError, match="'NN' has no word"):
         GoldTree.from_nltk(nltk.Tree("S", [nltk.Tree("NN", []), nltk.Tree("V", ["ran"])]))
     for bad in (nltk.Tree("", ["the", "cat"]), nltk.Tree("S", ["", "cat"]), nltk.Tree("S", [1, "cat"])):
@@ -208,7 +224,7 @@ def test_ten_thousand_levels():
         ("(S (NP a) ", "gold tree 1: malformed brackets.*line 1"),
         ("(S (X a)) (S (X b))", "gold tree 1: expected one bracketed tree, got 2"),
         (" ", "gold tree 1: expected one bracketed tree, got 0"),
-        ("(((the cat) sat) down)", "gold tree 1: .*gold trees need labels"),
+        ("(((the cat) sat) down)", "gold tree 1: .*gold trees need labels.*--preset unlabelled"),
     ],
 )
 def test_bad_gold_strings_are_named(text, message):
