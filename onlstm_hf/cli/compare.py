@@ -28,8 +28,8 @@ examples:
   onlstm-hf compare trees.txt gold.mrg --figure comparison.svg --sentence 3
 
 TREES is what `onlstm-hf parse` writes as brackets or jsonl: a tree a line. GOLD is a treebank, a file or a folder of
-.mrg files; `--preset` says which of its leaves are words. The n-th tree is compared with the n-th gold tree; the words
-must agree, whatever their capitals.
+.mrg files; `--preset` says which of its leaves are words. The n-th tree is compared with the n-th gold tree. The words
+must agree, whatever their capitals; marks and currency signs that one of the trees lacks are left out of the other.
 
 formats:
   table   a line a sentence, then the means, with those of left and right branching and balanced trees of the sentences

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, compress
 from typing import Any
 
 from .brackets import unescape_word
 from .drawing import compared_trees_to_svg
 from .induced_tree import InducedTree
+from .treebank import DIGITS, GoldTree, Preprocessing
 
 Span = tuple[int, int]
 
@@ -21,7 +22,7 @@ class TreeComparison:
     The whole sentence, a constituent of every tree, counts nowhere. Spans are half-open pairs of word positions.
 
     Attributes:
-        tree: the tree.
+        tree: the tree; where the words differ, without the marks and currency signs that the gold tree lacks.
         gold: the gold tree, over the words of `tree`.
     """
 
@@ -81,25 +82,38 @@ class TreeComparison:
 
 
 def compare_trees(tree: InducedTree, gold: Any) -> TreeComparison:
-    """Returns the comparison of a tree with a gold tree; see `InducedTree.compare`.
-
-    Raises:
-        ValueError: if the gold tree is malformed or has other words.
-    """
-    found = [_as_tree(gold)] if not isinstance(gold, str) else _readings(gold)
-    for reading in found:
-        if list(map(_plain, reading.words)) == list(map(_plain, tree.words)):
-            return TreeComparison(tree, InducedTree.from_spans(tree.words, reading.spans()))
-    closest = min(found, key=lambda reading: abs(len(reading.words) - len(tree.words)))
-    raise ValueError(_difference(tree.words, closest.words))
+    """Returns the comparison of a tree with a gold tree; arguments and errors are those of `InducedTree.compare`."""
+    pairs = [(tree, reading) for reading in _readings(gold)]
+    pairs += [(_without_signs(tree, reading), _without_signs(reading, tree)) for _, reading in pairs]
+    for of_tree, reading in pairs:
+        if len(of_tree.words) == len(reading.words) and all(map(_are_same, of_tree.words, reading.words)):
+            return TreeComparison(of_tree, InducedTree.from_spans(of_tree.words, reading.spans()))
+    raise ValueError(_difference(*min(pairs, key=lambda pair: abs(len(pair[0].words) - len(pair[1].words)))))
 
 
-def _readings(text: str) -> list[InducedTree]:
-    """Bracketed text with labels and without: only the words can tell which of them it is."""
+def _readings(gold: Any) -> list[Any]:
+    """The trees that `gold` can mean; only the words can tell which of them it is."""
+    as_typed = Preprocessing(lowercase=False, digits="keep")
+    if hasattr(gold, "spans"):
+        return [gold]
+    if isinstance(gold, str):
+        readers = [
+            lambda: GoldTree.from_bracket(gold, as_typed),
+            lambda: InducedTree.from_bracket(gold, labelled=True),
+            lambda: InducedTree.from_bracket(gold, labelled=False),
+        ]
+    elif isinstance(gold, list | tuple):
+        readers = [lambda: GoldTree.from_nltk(gold, as_typed)] if hasattr(gold, "label") else []
+        readers.append(lambda: InducedTree.from_nested(gold))
+    else:
+        kind = type(gold).__name__
+        raise ValueError(
+            f"a gold tree is an InducedTree, a GoldTree, a bracketed string or nested lists, not a {kind}"
+        )
     readings, problem = [], None
-    for labelled in (True, False):
+    for read in readers:
         try:
-            readings.append(InducedTree.from_bracket(text, labelled))
+            readings.append(read())
         except ValueError as error:
             problem = error
     if not readings:
@@ -107,23 +121,35 @@ def _readings(text: str) -> list[InducedTree]:
     return readings
 
 
-def _as_tree(gold: Any) -> Any:
-    if hasattr(gold, "spans"):
-        return gold
-    if isinstance(gold, list | tuple):
-        return InducedTree.from_nested(gold)
-    raise ValueError(
-        f"a gold tree is an InducedTree, a GoldTree, a bracketed string or nested lists, not a {type(gold).__name__}"
-    )
+def _without_signs(tree: Any, other: Any) -> Any:
+    """The tree without the marks and currency signs that the other tree does not have."""
+    known = set(map(_plain, other.words))
+    words = map(_plain, tree.words)
+    is_kept = [word in known or (any(map(str.isalnum, word)) and not word.endswith("$")) for word in words]
+    if all(is_kept):
+        return tree
+    place = [0, *accumulate(is_kept)]
+    spans = [(place[start], place[end]) for start, end in tree.spans() if place[start] < place[end]]
+    return InducedTree.from_spans(list(compress(tree.words, is_kept)), spans)
 
 
-def _difference(words: Sequence[str], gold: Sequence[str]) -> str:
-    if len(words) != len(gold):
-        problem = f"the tree has {len(words)} words, the gold tree {len(gold)} ({' '.join(gold)[:60]!r})"
+def _difference(tree: InducedTree, gold: Any) -> str:
+    if len(tree.words) != len(gold.words):
+        problem = f"the tree has {len(tree.words)} words, the gold tree {len(gold.words)}"
     else:
-        position = next(i for i in range(len(gold)) if _plain(words[i]) != _plain(gold[i]))
-        problem = f"word {position} is {words[position]!r} in the tree and {gold[position]!r} in the gold tree"
-    return f"{problem}; parse the words of the gold tree (`model.parse([list(gold.words)], tokenizer)`)"
+        pairs = enumerate(zip(tree.words, gold.words, strict=True))
+        position, (word, other) = next((place, pair) for place, pair in pairs if not _are_same(*pair))
+        problem = f"word {position} is {word!r} in the tree and {other!r} in the gold tree"
+    return f"{problem}; parse the words of the gold tree: `model.parse([{list(gold.words)}], tokenizer)`"
+
+
+def _are_same(word: str, other: str) -> bool:
+    """Compares two words as they are, and with the digits of one of them as `N`."""
+    return _plain(word) == _plain(other) or any(
+        _plain(Preprocessing(digits=digits).word(one)) == _plain(two)
+        for digits in DIGITS
+        for one, two in ((word, other), (other, word))
+    )
 
 
 def _plain(word: str) -> str:

@@ -192,8 +192,9 @@ class InducedTree:
         ```
 
         Args:
-            gold: an `InducedTree`, a `GoldTree`, nested lists, or brackets with labels or without. Its words must be
-                those of this tree, whatever their capitals.
+            gold: an `InducedTree`, a `GoldTree`, an `nltk.Tree`, nested lists, or brackets with labels or without. Its
+                words must be those of this tree, whatever their capitals; `N` may stand for digits. Marks and currency
+                signs that one of the trees lacks are left out of the other, and empty elements always.
 
         Returns:
             A `TreeComparison`.

@@ -49,6 +49,18 @@ def test_unlabelled_gold_trees_and_a_picture(files, capsys):
     assert "dog" in picture and "1 of 1 constituents are gold" in picture
 
 
+def test_a_currency_sign_that_the_preset_leaves_out_is_left_out_of_both_trees(files, capsys):
+    (files / "gold.mrg").write_text("(S (NP It) (VP (VBD cost) (NP (QP ($ $) (CD 4) (NN m)) (-NONE- *U*))) (. .))")
+    (files / "trees.txt").write_text("(It (cost ($ (4 m))))\n")
+    assert command_line.main(["compare", "trees.txt", "gold.mrg", "--format", "jsonl"]) == 0
+    assert json.loads(capsys.readouterr().out)["words"] == ["It", "cost", "4", "m"]
+
+
+def test_unlabelled_gold_trees_need_their_preset(files, capsys):
+    assert command_line.main(["compare", "trees.txt", "trees.txt"]) == 1
+    assert "--preset unlabelled" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("trees", "options", "message"),
     [

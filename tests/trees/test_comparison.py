@@ -1,6 +1,7 @@
 """A tree beside a gold tree: what is shared and what crosses, F1, and the gold trees that are taken."""
 
 import pickle
+from ast import literal_eval
 
 import pytest
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from onlstm_hf import GoldTree, InducedTree, score_parses, tree_from_distances
 from onlstm_hf.trees.induced_tree import NUM_TREES_SHOWN, TreeList
+from tests.helpers.requirements import library
 
 
 def cross(one: tuple[int, int], other: tuple[int, int]) -> bool:
@@ -72,6 +74,33 @@ def test_penn_treebank_escapes_are_the_same_words():
 def test_gold_trees_that_do_not_fit_are_errors(gold, message):
     with pytest.raises(ValueError, match=message):
         InducedTree.from_bracket("((a b) c)").compare(gold)
+
+
+PENN = """(S (NP (DT The) (NN cat)) (VP (VBD paid) (NP (NP (QP ($ $) (CD 4.5) (CD million)) (-NONE- *U*)) (, ,)
+  (NP (CD 9) (NN %)))) (. .))"""
+TYPED = "((The cat) (paid (($ (4.5 million)) (9 %))))"
+
+
+@pytest.mark.parametrize("tree", [TYPED, TYPED.replace("$ (4.5 million)", "4.5 million")])
+def test_marks_currency_signs_and_empty_elements_of_one_tree_only_do_not_count(tree):
+    tree = InducedTree.from_bracket(tree)
+    for gold in (PENN, library("nltk").Tree.fromstring(PENN), GoldTree.from_bracket(PENN)):
+        comparison = tree.compare(gold)
+        assert comparison.tree.words == ("The", "cat", "paid", "4.5", "million", "9", "%")
+        assert comparison.f1 == 1 and comparison.shared == [(0, 2), (2, 7), (3, 7), (3, 5), (5, 7)]
+
+
+def test_marks_that_both_trees_have_count():
+    tree = InducedTree.from_bracket("(((the cat) sat) .)")
+    assert tree.compare("(S (S (NP (DT the) (NN cat)) (VBD sat)) (. .))").shared == [(0, 3), (0, 2)]
+
+
+def test_words_that_an_error_advises_to_parse_can_be_compared():
+    gold = "(S (NP (DT The) (NN cat)) (VP (MD can) (RB not) (VB sit)) (. .))"
+    with pytest.raises(ValueError, match="parse") as refused:
+        InducedTree.from_bracket("((the cat) (cannot sit))").compare(gold)
+    words = literal_eval(str(refused.value).partition("model.parse([")[2].partition("], tokenizer")[0])
+    assert InducedTree.from_spans(words, [(0, 2)]).compare(gold).shared == [(0, 2)]
 
 
 def test_pictures_for_notebooks():
