@@ -27,21 +27,24 @@ _JOINER = r"(?:\\?/|\.?-|[.&_@+]|(?<=\p{Nd})[,:](?=\p{Nd}))"
 _NOT = rf"[nN]'[tT]{_NO_FURTHER}"
 _CLITIC = rf"'(?:{_any_case('s m d ll re ve')}){_NO_FURTHER}"
 _ABBREVIATIONS = _any_case(
-    "adm ala ariz assn aug ave blvd bros calif cie co col colo conn corp cos dec dept dr etc feb fla ga gen gov inc "
-    "ind jan jr kan ky lt ltd md messrs mich minn mo mr mrs ms neb nev nov oct okla pa ph prof pty rep rev sen sens "
-    "sept sgt sr st tenn va vs wis"
+    "adm ala approx ariz assn atty aug ave bldg blvd brig bros calif capt cie cmdr co col colo conn corp cos cpl "
+    "dec dept dr drs esq etc feb fla ga gen gov inc ind jan jr kan ky lieut lt ltd maj md messrs mich minn mlle "
+    "mme mo mr mrs ms msgr neb nev nov oct okla pa pfc ph pp prof pty pvt rep rev sen sens sept sgt sr st supt "
+    "tenn univ va viz vol vols vs wis"
 )
 # Abbreviations that are words, too: at the end of a text the period is a full stop.
-_AMBIGUOUS = _any_case("del ill mass ore wash")
+_AMBIGUOUS = _any_case("del ill mass mt ore wash")
+# Words of their own that are abbreviations before a number.
+_BEFORE_NUMBERS = _any_case("apr ch eq ext fig figs jul jun mar no nos tel")
 _ENDS_TEXT = r"[^\p{L}\p{N} ]*$"  # a space may stand before a special token
 _URL = r"(?:[\p{L}\p{N}+.-]+://|[wW]{3}\.)\S*[\p{L}\p{N}/]"
 _WORDS = (
     _URL,
-    rf"(?:\p{{L}}+-)*(?:\p{{L}}\.){{2,}}(?!-?{_LETTER_OR_DIGIT})",  # U.S. a.m. non-U.S.
+    rf"(?:\p{{L}}+-)*(?:\p{{L}}{{1,2}}\.){{2,}}(?!-?{_LETTER_OR_DIGIT})",  # U.S. a.m. non-U.S. Ph.D.
     rf"(?!N\.)(?![iI]\.{_ENDS_TEXT})\p{{L}}\.(?!-?{_LETTER_OR_DIGIT})",  # J. Smith, but neither "so do I." nor "N."
     rf"(?:{_ABBREVIATIONS})\.(?!-?{_LETTER_OR_DIGIT})",
     rf"(?:{_AMBIGUOUS})\.(?!-?{_LETTER_OR_DIGIT}|{_ENDS_TEXT})",
-    r"[nN][oO]\.(?=\s*(?:\p{Nd}|N(?!\p{L})| $))",  # No. 1
+    rf"(?:{_BEFORE_NUMBERS})\.(?=\s*(?:\p{{Nd}}|N(?!\p{{L}})| $))",  # No. 1
     rf"[cC][aA][nN](?=[nN][oO][tT]{_NO_FURTHER})",
     rf"(?:{_any_case('gon wan')})(?=[nN][aA]{_NO_FURTHER})|[gG][oO][tT](?=[tT][aA]{_NO_FURTHER})",
     _NOT,
@@ -66,7 +69,7 @@ _MARKS = (
 # Characters that people type for another one, or for none.
 _TYPED = [
     (r"[\u00AD\u200B\u2060\uFEFF]", ""),  # soft hyphens, and spaces of no width
-    (r"[‘’ʼ]", "'"),
+    (r"[‘’ʼ]|(?<=\p{L})[´`′](?=\p{L})", "'"),
     (r"[‐‑]", "-"),
     (r"(?<=\p{Nd})–(?=\p{Nd})", "-"),
     (r"£", "#"),

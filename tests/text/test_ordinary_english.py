@@ -107,6 +107,8 @@ def test_leaves_are_the_words_as_they_were_typed(text):
         ("a non-U.S. 1/2-year, mid-1990s plan", "a non-u.s. 1\\/2-year mid-1990s plan"),
         ("HE CANNOT; I'M SURE. 'Quoted' words' end", "he can not i 'm sure quoted words ' end"),
         ("AT&T's No. 1 and the '80s. I said no. He's ill.", "at&t 's no. N and the '80s i said no he 's ill"),
+        ("See fig. 3, pp. 5-7: Capt. Lee, Ph.D., ate figs.", "see fig. N pp. N capt. lee ph.d. ate figs"),
+        ("I don´t, it`s", "i do n't it 's"),
         ("profits rose to 5. They fell .5", "profits rose to N they fell N"),
         ("£5 -LRB- a #hashtag -RRB- # 3", "# N a hashtag # N"),
         ("co\u00adoperate up\u2011to-date\u200b now", "cooperate up-to-date now"),
