@@ -65,8 +65,9 @@ def build_word_tokenizer(
             9.8, 1,000, 1/2, 1986-87 and 3:15, but not 1990s or 30-year. Also as there, `%` is written `N`: "5 %" is
             "N N".
         drop_punctuation: Leave out words that have neither a letter nor a digit, as the Penn Treebank text for
-            language modelling does; with "treebank" all but the signs `$ & # '` where the vocabulary has them. In a
-            sentence that is given as a list of words they are unknown words.
+            language modelling does; with "treebank" all but the signs `$ & # '` where the vocabulary has them. With
+            "whitespace" also marks at either end of a word, and the full stop at the end of a text. In a sentence that
+            is given as a list of words they are unknown words.
         split: "whitespace": words are what white space separates. "treebank": splits ordinary English text as the
             Penn Treebank does: punctuation and clitics are taken off (`do n't`, `John 's`), a period stays with an
             abbreviation. Curly apostrophes count as straight ones, a pound sign is `#`, and a slash within a word is

@@ -66,6 +66,14 @@ _MARKS = (
     r"\.{2,}|-{2,}|``|''|-[lLrR][rRcCsS][bB]-",
     r"[🇦-🇿]{2}|\S(?:[\p{M}🏻-🏿]|‍\S)*",  # any other visible symbol, with the code points of an emoji together
 )
+# Marks at the ends of words that white space separates. A period is a mark at the end of a text only, and not after a
+# single letter or a further period (EE.UU.): elsewhere it may belong to an abbreviation.
+_CLOSING = r'[,;:!?)\]}»”"…，。、；：！？）」』》]'
+_AT_ENDS_OF_WORDS = (
+    r'(?<!\S)[¿¡(\[{«“„"（「『《]+(?=\S)'
+    rf"|(?<=\S)(?<!{_CLOSING})(?:{_CLOSING}|(?<!\.)\.{{2,}}(?!\.))+(?!\S)"
+    rf"|(?<=[^\s.]{{2}})(?<!\.[^\s.]{{2}})\.(?={_CLOSING}*\s*$)"
+)
 # Characters that people type for another one, or for none.
 _TYPED = [
     (r"[\u00AD\u200B\u2060\uFEFF]", ""),  # soft hyphens, and spaces of no width
@@ -149,6 +157,8 @@ def _normalizers(
         rules += _TYPED
         if drop_punctuation:
             rules.append((r"-[lLrR][rRcCsS][bB]-", " "))
+    elif split == "whitespace" and drop_punctuation:
+        rules.append((_AT_ENDS_OF_WORDS, " "))
     if digits_to_n and lowercase:
         # An N that stands in the text already is a number too: as a digit it survives lower-casing.
         rules.append((r"(?<!\S)N(?!\S)", "0"))

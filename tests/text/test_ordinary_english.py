@@ -47,11 +47,11 @@ def test_words_of_gold_trees_are_looked_up(shared_dir):
 
 
 def test_the_released_tokenizers_have_the_rule_that_recipes_build():
-    for name in CARDS:
+    for name in [*CARDS, "prpn-es-small", "prpn-nl-small", "prpn-pt-small"]:
         saved = json.loads((PROJECT_ROOT / "model_cards" / name / "tokenizer.json").read_text())
         built = build_word_tokenizer(
             vocabulary=saved["model"]["vocab"],
-            split="treebank",
+            split="treebank" if name in CARDS else "whitespace",
             lowercase=True,
             digits_to_n=True,
             drop_punctuation=True,

@@ -331,3 +331,11 @@ def test_words_without_a_letter_or_digit_are_left_out(split):
     assert set(tokenizer.get_vocab()) == {"<eos>", "<unk>", "<pad>", "o", "gato", "que", "dorme", "12"}
     with_numbers = build_word_tokenizer(text, drop_punctuation=True, digits_to_n=True, split=split)
     assert with_numbers.tokenize("12 , % .") == ["N", "N"]
+
+
+def test_marks_at_the_ends_of_words_are_left_out():
+    text = ["o sr. gato que dorme N ee.uu. d'água fim-de-semana 。 貓"]
+    tokenizer = build_word_tokenizer(text, drop_punctuation=True, lowercase=True, digits_to_n=True)
+    words = tokenizer.tokenize("«O Sr. gato», que (dorme)... ¿1.000,50, 12? 「貓」， d'água; fim-de-semana “dorme.”")
+    assert words == ["o", "sr.", "gato", "que", "dorme", "N", "N", "貓", "d'água", "fim-de-semana", "dorme"]
+    assert tokenizer.tokenize("que dorme: EE.UU.") == ["que", "dorme", "ee.uu."]
