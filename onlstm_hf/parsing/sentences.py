@@ -17,8 +17,9 @@ from ..utils.iteration import windows
 
 logger = get_logger(__name__)
 T = TypeVar("T")
-# Ten characters in a row of Chinese, Japanese, Thai, Lao, Khmer or Burmese.
-_UNSEGMENTED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]{10}"
+# Characters in a row of Chinese, Japanese, Thai, Lao, Khmer or Burmese: ten, or four that are a text with its marks.
+_UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
+_UNSEGMENTED = rf"{_UNSPACED}{{10}}|^\W*{_UNSPACED}{{4,}}\W*$"
 
 MAX_TOKENS_PER_WINDOW = 1 << 20
 MAX_TOKENS_PER_BATCH = 1 << 14

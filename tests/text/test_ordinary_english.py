@@ -184,12 +184,14 @@ def approximately(records):
     return [record | {"distances": [value and round(value, 3) for value in record["distances"]]} for record in records]
 
 
-def test_text_without_spaces_gets_a_warning(monkeypatch):
+@pytest.mark.parametrize("text", ["一只猫坐在垫子上看着我们", "我們上學。"])
+def test_text_without_spaces_gets_a_warning(text, monkeypatch):
     warnings = []
     monkeypatch.setattr("onlstm_hf.parsing.sentences.logger.warning_once", warnings.append)
-    read_text(released(), "the cat sat 一 只 猫")
+    for segmented in ("the cat sat 一 只 猫", "我們 常常 一起 上學", "我們常常 上學"):
+        read_text(released(), segmented)
     assert not warnings
-    read_text(released(), "一只猫坐在垫子上看着我们")
+    read_text(released(), text)
     assert "segment" in warnings[0]
 
 
