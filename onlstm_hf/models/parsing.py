@@ -39,9 +39,9 @@ class Tree:
             words[start], words[end - 1] = f"({words[start]}", f"{words[end - 1]})"
         return " ".join(words)
 
-    def to_svg(self, *args, **kwargs) -> str:
-        """Raises an `ImportError`: pictures do not travel with a checkpoint."""
-        raise ImportError("pictures of trees need onlstm_hf: install its wheel, or `pip install .` in a checkout")
+    def __getattr__(self, name: str):
+        """Names the package, which has `to_svg`, `compare` and more: they do not travel with a checkpoint."""
+        raise AttributeError(f"no {name} without onlstm_hf: install its wheel, or `pip install .` in a checkout")
 
     __str__ = to_bracket
 
@@ -109,6 +109,7 @@ class ParsingMixin:
         layer: int | None = None,
         branching_bias: str = "right",
         batch_size: int = 64,
+        **others,
     ) -> Tree | list[Tree]:
         """Returns the constituency trees that the model induces, of one sentence or of several.
 
@@ -123,8 +124,13 @@ class ParsingMixin:
             batch_size: sentences in one pass through the model.
         """
         if isinstance(sentences, str):
-            return self.parse([sentences], tokenizer, layer=layer, branching_bias=branching_bias)[0]
+            return self.parse([sentences], tokenizer, layer=layer, branching_bias=branching_bias, **others)[0]
         in_training, trees, sentences = {module for module in self.modules() if module.training}, {}, list(sentences)
+        if others or not all(isinstance(sentence, str) for sentence in sentences):
+            raise ValueError(
+                "without onlstm_hf parsing takes strings and the options layer, branching_bias and batch_size, not "
+                f"{', '.join(others) or 'lists of words or ids'}: install its wheel, or `pip install .` in a checkout"
+            )
         encoded = [encode_sentence(tokenizer, sentence) for sentence in sentences]
         ids = [[tokenizer.eos_token_id, *chain.from_iterable(tokens)] for _, tokens in encoded]
         order = sorted(range(len(ids)), key=lambda index: len(ids[index]))
@@ -157,7 +163,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return {"text": sentence}
 
     def _forward(self, inputs: dict, **options) -> dict:
-        return inputs | {"tree": self.model.parse(inputs["text"], self.tokenizer, **options)}
+        return inputs | {"tree": self.model.parse([inputs["text"]], self.tokenizer, **options)[0]}
 
     def postprocess(self, outputs: dict) -> dict:
         text, tree = outputs["text"], outputs["tree"]

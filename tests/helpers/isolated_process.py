@@ -33,6 +33,12 @@ except ModuleNotFoundError as error:
     import_error = str(error)
 trusted = {"trust_remote_code": True}
 
+def refusal(call, *arguments, **options):
+    try:
+        return f"no error: {call(*arguments, **options)}"
+    except (AttributeError, ValueError) as error:
+        return str(error)
+
 def use_base_model(folder, input_ids):
     output = AutoModel.from_pretrained(folder, **trusted)(input_ids)
     return (output if isinstance(output, torch.Tensor) else output.last_hidden_state).tolist()
@@ -52,6 +58,13 @@ def use_language_model(folder, model, tokenizer, sentence):
         report |= {"brackets": tree.to_bracket(), "distances": list(tree.distances)}
         parse = pipeline("constituency-parsing", model=folder, device="cpu", **trusted)
         report |= {"pipeline": type(parse).__module__, "records": parse([sentence, "mat"], branching_bias="none")}
+        report["refusals"] = [
+            *(refusal(model.parse, wrong, tokenizer) for wrong in ([sentence.split()], [3, 4], input_ids)),
+            refusal(model.parse, sentence, tokenizer, punctuation="cue"),
+            refusal(parse, sentence, split_sentences=True),
+            refusal(parse, [sentence.split()]),
+            *(refusal(getattr, tree, name) for name in ("to_record", "compare", "to_nltk", "to_svg")),
+        ]
     return report
 
 def use_classifier(folder, model, tokenizer, pair):

@@ -130,6 +130,7 @@ def test_language_models_predict_write_and_parse_as_with_the_package(name, repor
     for found, expected in zip(report["records"], parse([SENTENCE, "mat"], branching_bias="none"), strict=True):
         assert found["distances"] == pytest.approx(expected.pop("distances"), abs=1e-6)
         assert {**found, "distances": None} == {**expected, "distances": None}
+    assert all("without onlstm_hf" in message for message in report["refusals"])
 
 
 @pytest.mark.parametrize("name", CLASSIFIERS, indirect=True)
