@@ -454,7 +454,7 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         is_one = not isinstance(layer, Sequence)
         layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
         for one in layers:
-            if one not in range(self.config.num_hidden_layers):
+            if isinstance(one, bool | float) or one not in range(self.config.num_hidden_layers):
                 raise ValueError(
                     f"layer {one!r} does not exist: this model's layers are 0 to {self.config.num_hidden_layers - 1}"
                 )

@@ -1,12 +1,13 @@
 """`parse()`: from sentences to the trees that a language model induces."""
 
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import get_logger
 
 from ..text.word_alignment import encode_words, unknown_words
@@ -56,7 +57,7 @@ class ParsingMixin:
         batch_size: int = 64,
         max_length: int | None = None,
         progress: bool | None = None,
-        **distance_options,
+        **others,
     ) -> InducedTree | list[InducedTree]:
         """Returns the constituency trees that the model induces.
 
@@ -85,7 +86,7 @@ class ParsingMixin:
                 from the state that these left behind, so that the trees do not depend on it: it only bounds memory.
                 `MAX_TOKENS_PER_BATCH` by default.
             progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
-            distance_options: passed on to the model's `syntactic_distances`.
+            others: refused, with the names of the options that there are.
 
         Returns:
             An `InducedTree` for one sentence, a `TreeList` in the input's order for many.
@@ -111,7 +112,7 @@ class ParsingMixin:
             batch_size=batch_size,
             max_length=max_length,
             progress=progress,
-            **distance_options,
+            **others,
         )
         return trees[0] if is_single else TreeList(trees)
 
@@ -160,8 +161,7 @@ class ParsingMixin:
             sentences, tokenizer: see `parse`, also for the errors.
             layers: counted from 0; `None` is the one of the configuration, or that of a model with the same distances
                 for all layers.
-            options: `units`, `batch_size`, `max_length` and `progress` of `parse`, and those of the model's
-                `syntactic_distances`.
+            options: `units`, `batch_size`, `max_length` and `progress` of `parse`.
 
         Yields:
             The units of a sentence (its words or tokens), and for each of the layers the distance of each unit.
@@ -179,19 +179,23 @@ class ParsingMixin:
         batch_size: int = 64,
         max_length: int | None = None,
         progress: bool | None = None,
-        **distance_options,
+        **others,
     ) -> Iterator[tuple[SentenceUnits, list[list[float]]]]:
         """`sentence_distances`, with all that is known of a sentence."""
+        refuse_unknown_options(self, others, parse_options(type(self)))
+        for layer in layers:
+            self.name_layers(layer, range(self.config.num_hidden_layers))  # refuses one that there is not
         if units not in ("words", "tokens"):
             raise ValueError(f'units must be "words" or "tokens", not {units!r}')
         max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
         for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
             if value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
-        if isinstance(tokenizer, str | PathLike):
+        if not isinstance(tokenizer, PreTrainedTokenizerBase | None):
+            name = str(tokenizer) if isinstance(tokenizer, str | PathLike) else "path/of/the/model"
             raise ValueError(
-                f"tokenizer must be a tokenizer, not the name {str(tokenizer)!r}; "
-                f"AutoTokenizer.from_pretrained({str(tokenizer)!r}) loads it"
+                f"tokenizer must be a tokenizer, not {type(tokenizer).__name__}; "
+                f"AutoTokenizer.from_pretrained({name!r}) loads one"
             )
         if tokenizer is not None:
             check_tokenizer(tokenizer, self.config)
@@ -206,7 +210,7 @@ class ParsingMixin:
                 with evaluation_mode(self):  # not while a sentence is yielded: the mode is that of the whole thread
                     for batch in batches(window, batch_size):
                         rows = [window[index] for index in batch]
-                        batch_distances = self._unit_distances(rows, start_ids, max_length, layers, **distance_options)
+                        batch_distances = self._unit_distances(rows, start_ids, max_length, layers)
                         distances.update(zip(batch, batch_distances, strict=True))
                         bar.update(len(batch))
                 for index, sentence in enumerate(window):
@@ -269,7 +273,7 @@ class ParsingMixin:
         if self.parse_layer is None:
             return by_layer[0], {"syntactic distances": by_layer[0]}
         chosen = self.parse_layer if layer is None else layer
-        if chosen not in range(len(by_layer)):
+        if isinstance(chosen, bool | float) or chosen not in range(len(by_layer)):
             raise ValueError(f"layer {chosen!r} does not exist: this model's layers are 0 to {len(by_layer) - 1}")
         names = [f"layer {n + 1}{', which makes the tree' if n == chosen else ''}" for n in range(len(by_layer))]
         return by_layer[chosen], dict(zip(names, by_layer, strict=True))
@@ -322,7 +326,6 @@ class ParsingMixin:
         start_ids: list[int],
         max_length: int,
         layers: Sequence[int | None],
-        **distance_options,
     ) -> list[list[list[float]]]:
         """For each sentence of a batch and each of the layers the distance of each unit."""
         if not any(sentence.input_ids for sentence in batch):
@@ -336,9 +339,7 @@ class ParsingMixin:
         if self.device.type != "meta":  # offloaded weights say nothing, and are brought to where they are needed
             input_ids, attention_mask = input_ids.to(self.device), attention_mask.to(self.device)
         for ids, mask in zip(input_ids.split(max_length, dim=1), attention_mask.split(max_length, dim=1), strict=True):
-            distances, state = self.syntactic_distances(
-                ids, attention_mask=mask, state=state, layer=layer, **distance_options
-            )
+            distances, state = self.syntactic_distances(ids, attention_mask=mask, state=state, layer=layer)
             pieces.append(distances.float().cpu())
         distances = torch.cat(pieces, dim=-1).view(len(layers), *input_ids.shape)
         if not distances.isfinite().all():
@@ -348,6 +349,22 @@ class ParsingMixin:
             [first_of_each_unit(row, sentence.unit_of_token) for row in rows]
             for rows, sentence in zip(by_sentence, batch, strict=True)
         ]
+
+
+def parse_options(model_class: type) -> list[str]:
+    """The names of the options of `parse`, where a class may add its own to those of the next."""
+    methods = [vars(base)["parse"] for base in model_class.__mro__ if "parse" in vars(base)]
+    parameters = [parameter for method in methods for parameter in inspect.signature(method).parameters.values()]
+    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
+
+
+def refuse_unknown_options(model: PreTrainedModel, options: Iterable[str], known: Sequence[str]) -> None:
+    """Raises a `ValueError` for an option that is not one of parsing with this model."""
+    for name in options:
+        if name not in known:
+            raise ValueError(
+                f'a model of type "{model.config.model_type}" has no option {name} in parsing, only {", ".join(known)}'
+            )
 
 
 def _warn_of_unknown_words(sentences: Sequence[SentenceUnits], tokenizer: PreTrainedTokenizerBase | None) -> None:

@@ -1,6 +1,5 @@
 """`pipeline("constituency-parsing")`: from raw sentences to plain records of the trees that a model induces."""
 
-import inspect
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
 from itertools import islice
@@ -12,6 +11,7 @@ from transformers.utils.logging import get_logger
 
 from ..text.sentence_splitting import sentence_splitter
 from ..utils.tokenizer_check import tokenizer_fingerprint
+from .mixin import parse_options, refuse_unknown_options
 
 logger = get_logger(__name__)
 
@@ -72,13 +72,8 @@ class ConstituencyParsingPipeline(Pipeline):
         self.tokenizer.save_pretrained(save_directory, **options)
 
     def _sanitize_parameters(self, split_sentences: bool | str = False, **options) -> tuple[dict, dict, dict]:
-        known = [name for name in _parse_options(type(self.model)) if name not in OWN_OPTIONS]
-        for name in options:
-            if name not in known:
-                raise ValueError(
-                    f'a model of type "{self.model.config.model_type}" has no option {name} in parsing, only '
-                    f"split_sentences, {', '.join(known)}"
-                )
+        known = [name for name in parse_options(type(self.model)) if name not in OWN_OPTIONS]
+        refuse_unknown_options(self.model, options, ["split_sentences", *known])
         return {"split_sentences": split_sentences}, options, {}
 
     def get_iterator(
@@ -128,13 +123,6 @@ class ConstituencyParsingPipeline(Pipeline):
             for (start, end), tree in zip(text["places"], text["trees"], strict=True)
         ]
         return records if text["is_split"] else records[0]
-
-
-def _parse_options(model_class: type) -> list[str]:
-    """The names of the options of `parse`, where a class may add its own to those of the next."""
-    methods = [vars(base)["parse"] for base in model_class.__mro__ if "parse" in vars(base)]
-    parameters = [parameter for method in methods for parameter in inspect.signature(method).parameters.values()]
-    return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
 __all__ = ["ConstituencyParsingPipeline"]
