@@ -118,7 +118,7 @@ class ParseDocuments(PipelineStep):
                 for row in self._rows(window, model, tokenizer):
                     rows.append(row)
                     progress.add(1)
-            for reason, number in Counter(sentence.reason or "parsed" for sentence in window).items():
+            for reason, number in Counter(row["reason"] or "parsed" for row in rows).items():
                 self.stat_update(reason, value=number, unit="window")
             for sentence, row in zip(window, rows, strict=True):
                 yield Document(text=sentence.text, id=sentence.document, metadata={"row": row})
@@ -132,9 +132,10 @@ class ParseDocuments(PipelineStep):
         results = read(model, tokenizer, texts, options)
         for sentence in window:
             row = dict.fromkeys(options.columns)
-            row |= {"document": sentence.document, "position": sentence.position, "reason": sentence.reason}
-            if sentence.reason is None:
-                tree, log_probability = next(results)
+            tree, log_probability = (None, None) if sentence.reason else next(results)
+            reason = sentence.reason or (None if tree.words else "no words")
+            row |= {"document": sentence.document, "position": sentence.position, "reason": reason}
+            if reason is None:
                 record = tree.to_record(sentence.text) | {"start": sentence.start, "log_probability": log_probability}
                 row |= {name: record[name] for name in options.columns if name in record}
                 for span in row.get("spans", ()):

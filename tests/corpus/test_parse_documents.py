@@ -1,9 +1,11 @@
 import pytest
 from datatrove.data import Document
 
+from onlstm_hf import build_word_tokenizer
 from onlstm_hf.corpus import parse_documents
 from onlstm_hf.corpus.parse_documents import ParseDocuments, ParseOptions
 from onlstm_hf.scoring.sentences import score_sentences
+from tests.helpers.command_line import WORDS
 
 TEXTS = ["the cat sat\nthe old dog saw the cat\n", "", "it saw 2 dogs\n\n\n", "dogs"]
 PLACES = [("0", 0), ("0", 1), ("1", 0), ("2", 0), ("3", 0)]
@@ -67,6 +69,18 @@ def test_what_cannot_be_parsed_has_a_row_with_the_reason(checkpoint):
     assert [row["reason"] for row in table] == expected
     values = {value for row in table[1:] for name, value in row.items() if name not in ("document", "position")}
     assert values == {None, *expected[1:]}
+
+
+@pytest.mark.parametrize("log_probability", [True, False])
+def test_marks_alone_are_no_words(model, tmp_path, log_probability):
+    tokenizer = build_word_tokenizer(vocabulary=WORDS, drop_punctuation=True, pad_token="<eos>")
+    for part in (model, tokenizer):
+        part.save_pretrained(tmp_path)
+    step = ParseDocuments(str(tmp_path), ParseOptions(log_probability=log_probability))
+    table = [document.metadata["row"] for document in step.run([Document("dogs\n...\nthe cat", "0")])]
+    assert [row["words"] for row in table] == [["dogs"], None, ["the", "cat"]]
+    assert [row["reason"] for row in table] == [None, "no words", None]
+    assert [step.stats.stats[reason].total for reason in ("parsed", "no words")] == [2, 1]
 
 
 def test_a_document_of_a_million_words_is_read_in_windows(checkpoint, monkeypatch):
