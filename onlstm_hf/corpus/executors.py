@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import signal
 import sys
 import threading
@@ -68,6 +69,7 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
     machine, and otherwise starts one of this machine.
 
     Raises:
+        FileNotFoundError: if Slurm is needed and this machine has no `sbatch`.
         ImportError: if Ray is needed and not installed.
     """
     if name == "local":
@@ -79,6 +81,8 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
         if not ray.is_initialized():
             ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
         workers = workers or max(1, int(ray.cluster_resources()["CPU"]) // (threads or 1))
+    elif shutil.which("sbatch") is None:
+        raise FileNotFoundError("this machine has no sbatch: run the command where jobs of Slurm are submitted")
     return Engine(name, workers or -1, threads or 1, **options)
 
 

@@ -49,8 +49,8 @@ def parse_corpus(
         progress: whether to show a progress bar.
 
     Returns:
-        How many sentences were `"parsed"`, and how many were not, by the reason; `None` with Slurm, which only takes
-        the tasks.
+        How many sentences were `"parsed"`, and how many were not, by the reason; `None` if Slurm took tasks that
+        are not complete.
 
     Raises:
         ValueError: if the model does not fit, or the folder was begun with other settings or files.
@@ -78,7 +78,7 @@ def parse_corpus(
     progress_folder = Path(records.resolve_paths("progress")) if is_shown else None
     step = ParseDocuments(model, options, engine.threads, trust_remote_code, progress_folder)
     executor = engine.executor([reader, step, row_writer(folder, output_format, options.columns)], tasks, records)
-    if engine.name == "slurm":
+    if engine.name == "slurm" and executor.get_incomplete_ranks():
         executor.run()
         return None
     with shown_progress(progress_folder, tasks, completed=tasks - len(executor.get_incomplete_ranks())):

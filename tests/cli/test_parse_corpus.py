@@ -43,6 +43,7 @@ def test_a_corpus_becomes_a_table_in_a_process_of_its_own(corpus, checkpoint, tm
         (["empty", "trees"], "empty has no files that can be read"),
         (["corpus.jsonl", "trees", "--model", "missing"], "there is no checkpoint folder missing"),
         (["corpus.jsonl", "trees", "--language", "de"], "--language de needs --split-sentences"),
+        (["corpus.jsonl", "trees", "--model", "{checkpoint}", "--engine", "slurm"], "no sbatch"),
         (["corpus.jsonl", "empty/..", "--model", "{checkpoint}"], "has files that are not from parse-corpus"),
     ],
 )
@@ -94,4 +95,4 @@ def test_slurm_gets_a_job_for_each_task(run, corpus, checkpoint, tmp_path, monke
         assert job.exitcode == 0
     tables = [parquet.read_table(path).to_pylist() for path in sorted((tmp_path / "trees").glob("*.parquet"))]
     assert ["".join(row["words"]) for table in tables for row in table] == [text.replace(" ", "") for text in TEXT]
-    assert run(*command[:-1], "--no-log-probability") == f"{tmp_path / 'trees'}: Slurm has the tasks\n"
+    assert run(*command) == f"{tmp_path / 'trees'}: 4 sentences parsed, 0 not\n"
