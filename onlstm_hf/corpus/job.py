@@ -75,7 +75,7 @@ def _write_manifest(output: DataFolder, manifest: dict) -> None:
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:
-    """Counts the sentences that the complete tasks parsed, and those that they did not, by reason."""
+    """Counts the sentences that the complete tasks parsed, those that they did not, by reason, and `SEVERAL`."""
     counts: Counter[str] = Counter()
     for path in output.list_files(f"{RUN_FOLDER}/stats"):
         with output.open(path, "r") as file:

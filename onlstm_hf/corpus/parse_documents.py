@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 
-from ..text.sentence_splitting import sentence_splitter
+from ..text.sentence_splitting import count_several, sentence_splitter
 from ..utils.iteration import windows
 from .progress import TaskProgress
 from .rows import COLUMNS
@@ -27,6 +27,8 @@ CHARACTERS_PER_WINDOW = 1 << 20
 CHARACTERS_PER_WORD = 20
 # Name of the step in datatrove's statistics.
 STEP_NAME = "🌳 - PARSER: constituency trees"
+# Name in these statistics of the lines with several sentences, each of which was read as one.
+SEVERAL = "several sentences"
 
 
 class ParseOptions(NamedTuple):
@@ -118,7 +120,10 @@ class ParseDocuments(PipelineStep):
                 for row in self._rows(window, model, tokenizer):
                     rows.append(row)
                     progress.add(1)
-            for reason, number in Counter(row["reason"] or "parsed" for row in rows).items():
+            counts = Counter(row["reason"] or "parsed" for row in rows)
+            if language is None and (several := count_several(sentence.text for sentence in window)):
+                counts[SEVERAL] = several
+            for reason, number in counts.items():
                 self.stat_update(reason, value=number, unit="window")
             for sentence, row in zip(window, rows, strict=True):
                 yield Document(text=sentence.text, id=sentence.document, metadata={"row": row})

@@ -49,8 +49,8 @@ def parse_corpus(
         progress: whether to show a progress bar.
 
     Returns:
-        How many sentences were `"parsed"`, and how many were not, by the reason; `None` if Slurm took tasks that
-        are not complete.
+        How many sentences were `"parsed"`, how many were not, by the reason, and how many lines have `SEVERAL`; `None`
+        if Slurm took tasks that are not complete.
 
     Raises:
         ValueError: if the model does not fit, or the folder was begun with other settings or files.

@@ -10,6 +10,7 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils.logging import get_logger
 
+from ..text.sentence_splitting import MAX_SEVERAL, count_several
 from ..text.word_alignment import encode_words, unknown_words
 from ..trees.distances import tree_from_distances
 from ..trees.drawing import distances_to_svg
@@ -85,7 +86,8 @@ class ParsingMixin:
             max_length: at most this many tokens of a sentence go through the model at a time, and the next ones go on
                 from the state that these left behind, so that the trees do not depend on it: it only bounds memory.
                 `MAX_TOKENS_PER_BATCH` by default.
-            progress: show a progress bar; by default on a terminal, on jobs of more than two seconds.
+            progress: show a progress bar; by default on a terminal, on jobs of more than two seconds. `False` is for
+                programs with reports of their own, and leaves out the warning of strings with several sentences, too.
             others: refused, with the names of the options that there are.
 
         Returns:
@@ -206,6 +208,8 @@ class ParsingMixin:
             for number, window in enumerate(sentence_windows(encoded, batch_size * BATCHES_PER_WINDOW)):
                 if number == 0:
                     _warn_of_unknown_words(window, tokenizer)
+                    if progress is not False:
+                        _warn_of_several_sentences(window)
                 distances: dict[int, list[list[float]]] = {}
                 with evaluation_mode(self):  # not while a sentence is yielded: the mode is that of the whole thread
                     for batch in batches(window, batch_size):
@@ -365,6 +369,16 @@ def refuse_unknown_options(model: PreTrainedModel, options: Iterable[str], known
             raise ValueError(
                 f'a model of type "{model.config.model_type}" has no option {name} in parsing, only {", ".join(known)}'
             )
+
+
+def _warn_of_several_sentences(strings: Sequence[SentenceUnits]) -> None:
+    """Says, once in a process, that many strings are texts of several sentences."""
+    texts = [read.text for read in strings if read.text is not None]
+    if count_several(texts) > MAX_SEVERAL * len(texts):
+        logger.warning_once(
+            "A string that has several sentences is read as one, and gets one tree: "
+            'pipeline("constituency-parsing", model=..., split_sentences=True) parses each of them'
+        )
 
 
 def _warn_of_unknown_words(sentences: Sequence[SentenceUnits], tokenizer: PreTrainedTokenizerBase | None) -> None:

@@ -1,10 +1,14 @@
 """Texts of several sentences."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 # A language, and perhaps its script and its region: "de", "zh-Hant", "pt-BR", "es-419".
 LANGUAGE_CODE = re.compile("[a-z]{2,3}(-[A-Za-z]{4})?(-([A-Za-z]{2}|[0-9]{3}))?")
+
+# Share of texts with several sentences above which they count as not split. Lines of a treebank look so up to one in
+# twenty times, mostly for an abbreviation.
+MAX_SEVERAL = 0.1
 
 
 def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, int]]]:
@@ -38,3 +42,9 @@ def sentence_splitter(language: str = "en") -> Callable[[str], list[tuple[int, i
         return places
 
     return split
+
+
+def count_several(texts: Iterable[str]) -> int:
+    """Returns how many of the texts have several sentences, by the rules of English."""
+    split = sentence_splitter()
+    return sum(len(split(text)) > 1 for text in texts)

@@ -394,6 +394,18 @@ def test_text_that_the_model_does_not_know_is_mentioned_once_for_all_sentences(m
     assert len(said) == 1
 
 
+def test_strings_of_several_sentences_are_mentioned_unless_they_are_few(model, monkeypatch):
+    said = []
+    monkeypatch.setattr(parsing.logger, "warning_once", said.append)
+    texts = [*WORDS, "He left. She stayed."]
+    model.parse(texts, TOKENIZER)
+    model.parse(texts[-1], TOKENIZER, progress=False)
+    model.parse([[texts[-1]]], TOKENIZER)
+    assert not any("several sentences" in message for message in said)
+    model.parse(texts[-1], TOKENIZER)
+    assert "several sentences" in said[-1]
+
+
 def test_the_name_of_a_tokenizer_is_refused_with_the_way_to_load_it(model):
     with pytest.raises(ValueError, match=r"AutoTokenizer\.from_pretrained\('some/folder'\)"):
         model.parse("w1 w2", "some/folder")
