@@ -54,7 +54,7 @@ DTYPES = ("float16", "bfloat16")
 
 def main(arguments: list[str] | None = None) -> dict:
     options = _parse_arguments(arguments)
-    training = json.loads((options.run / "results.json").read_text(encoding="utf-8"))
+    training = _read_results(options.run)
     data = _read_data(options)
     text, gold_trees = read_descriptions(data)
     with replaced_folder(options.output, Accelerator()) as folder:
@@ -89,6 +89,20 @@ def main(arguments: list[str] | None = None) -> dict:
         model_card(options.output.name, model.config, results).save(folder / "README.md")
     print((options.output / "README.md").read_text(encoding="utf-8"))
     return results
+
+
+def _read_results(run: Path) -> dict:
+    """The `results.json` of a run.
+
+    Raises:
+        FileNotFoundError: if there is none; it names the finished runs in the folder.
+    """
+    path = run / "results.json"
+    if not path.is_file():
+        runs = ", ".join(sorted(str(found.parent) for found in run.glob("*/results.json")))
+        within = f"; it holds the runs {runs}" if runs else ""
+        raise FileNotFoundError(f"{run} is no finished run of train_lm.py: it has no results.json{within}")
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def _training_command(options: argparse.Namespace, text: TextDescription, training: dict) -> str:

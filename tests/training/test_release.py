@@ -297,6 +297,15 @@ def test_the_card_says_what_the_model_was_trained_on_and_nothing_of_other_texts(
     assert not re.search("Penn|PTB|ptb/|Wall Street|WSJ|newspaper|Published|company", text.replace("_ptb_", ""))
 
 
+def test_a_folder_of_runs_is_refused_with_the_runs_in_it(write, tmp_path):
+    (tmp_path / "seeds" / "seed_1").mkdir(parents=True)
+    with pytest.raises(FileNotFoundError, match=r"no finished run of train_lm.py: it has no results.json$"):
+        write(folder=tmp_path / "seeds")
+    (tmp_path / "seeds" / "seed_1" / "results.json").write_text("{}")
+    with pytest.raises(FileNotFoundError, match="it holds the runs .*seeds/seed_1$"):
+        write(folder=tmp_path / "seeds")
+
+
 def test_trees_and_text_must_be_described(write, data, tmp_path, project_root):
     descriptions = (project_root / "training" / "texts" / "toy_english.yaml").read_text()
     (tmp_path / "text.yaml").write_text(descriptions.partition("treebank:")[0])
