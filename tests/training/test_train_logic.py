@@ -169,6 +169,7 @@ def test_the_recipes_have_the_authors_settings(project_root, name):
         (["--model.hidden", "3"], "RNNConfig has no fields hidden"),
         (["--pairs_seed", "-1"], "pairs_seed must be at least 0"),
         (["--model_type", "gpt2"], 'models of type "gpt2" cannot be trained here'),
+        (["--model_type", "prpn"], 'models of type "prpn" cannot be trained here.* one of onlstm, rnn, tree_lstm, or'),
         (
             ["--pairs", "no/such/folder"],
             "cannot load the pairs no/such/folder: there is no file or folder no/such/folder",

@@ -107,8 +107,8 @@ def build_classifier(
     Raises:
         ValueError: if there is none of this type.
     """
-    known = AutoConfig.for_model(recipe.model.model_type)
-    model_class = trained_class(known, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, takes_pairs)
+    model_type = recipe.model.model_type
+    model_class = trained_class(model_type, MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING, takes_pairs)
     fields = {
         "vocab_size": len(tokenizer),
         "pad_token_id": tokenizer.pad_token_id,
@@ -116,7 +116,7 @@ def build_classifier(
         "id2label": dict(enumerate(labels)),
         "label2id": {label: index for index, label in enumerate(labels)},
     }
-    return model_class(changed_config(known, fields, recipe.model.model))
+    return model_class(changed_config(AutoConfig.for_model(model_type), fields, recipe.model.model))
 
 
 def predict_labels(model: PreTrainedModel, examples: Sequence[Example], batch_size: int) -> list[str]:

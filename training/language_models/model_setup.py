@@ -99,12 +99,13 @@ def build_model(arguments: ModelArguments, tokenizer: PreTrainedTokenizerBase) -
 def _build_config(arguments: ModelArguments, **vocabulary: int | None) -> PreTrainedConfig:
     """The configuration of a new model, or that of the checkpoint, with the recipe's fields."""
     if arguments.init_from is None:
+        trained_class(arguments.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
         known, fields = AutoConfig.for_model(arguments.model_type), vocabulary
     else:
         with reported_damage(f"the checkpoint {arguments.init_from}"):
             known = AutoConfig.from_pretrained(arguments.init_from)
+        trained_class(known.model_type, MODEL_FOR_CAUSAL_LM_MAPPING)
         fields = known.to_dict()
-    trained_class(known, MODEL_FOR_CAUSAL_LM_MAPPING)
     return changed_config(known, fields, arguments.model)
 
 

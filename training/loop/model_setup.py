@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from onlstm_hf.models.state import RecurrentPreTrainedModel
+from onlstm_hf.registration import MODEL_CLASSES
 
 
 def run_model_code(path: str) -> None:
@@ -41,22 +42,30 @@ def run_model_code(path: str) -> None:
 
 
 def trained_class(
-    config: PreTrainedConfig, mapping: Mapping[type, type | tuple[type, ...]], takes_pairs: bool = False
+    model_type: str, mapping: Mapping[type, type | tuple[type, ...]], takes_pairs: bool = False
 ) -> type[PreTrainedModel]:
     """The model of a type that the loop trains, from the `mapping` of an Auto class.
 
     Raises:
         ValueError: if the type has none, or none that classifies pairs or single sequences as `takes_pairs` asks.
     """
-    registered = mapping.get(type(config), ())
-    for model_class in registered if isinstance(registered, tuple) else (registered,):
-        if issubclass(model_class, RecurrentPreTrainedModel) and model_class.takes_pairs == takes_pairs:
-            return model_class
-    raise ValueError(
-        f'models of type "{config.model_type}" cannot be trained here: the model_type must be one of onlstm_hf or of '
-        f"model_code, with a class that derives from {RecurrentPreTrainedModel.__name__} and has "
-        f"takes_pairs = {takes_pairs}"
-    )
+
+    def find(config_class: type) -> type[PreTrainedModel] | None:
+        registered = mapping.get(config_class, ())
+        for found in registered if isinstance(registered, tuple) else (registered,):
+            if issubclass(found, RecurrentPreTrainedModel) and found.takes_pairs == takes_pairs:
+                return found
+        return None
+
+    model_class = find(CONFIG_MAPPING[model_type]) if model_type in CONFIG_MAPPING else None
+    if model_class is None:
+        own = ", ".join(config.model_type for config in MODEL_CLASSES if find(config))
+        raise ValueError(
+            f'models of type "{model_type}" cannot be trained here: the model_type must be one of {own}, or one that '
+            f"--model_code registers, with a class that derives from {RecurrentPreTrainedModel.__name__} and has "
+            f"takes_pairs = {takes_pairs}"
+        )
+    return model_class
 
 
 def choose_implementation(model: PreTrainedModel, implementation: str) -> None:
