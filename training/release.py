@@ -36,11 +36,11 @@ from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import portable
 from onlstm_hf.utils.tokenizer_check import tokenizer_fingerprint
-from training.language_models.recipe import parse_recipe
+from training.language_models.recipe import DATA_FILES, parse_recipe
 from training.language_models.text_batches import TextLines, encode_text
 from training.loop.checkpointing import replaced_folder
 
-PLACES = ("output_dir", "train_files", "validation_files", "test_files", "gold_trees", "target_trees")
+PLACES = ("output_dir", *DATA_FILES)
 NAMES_OR_PLACES = ("dataset", "tokenizer", "model_code")  # of the Hub, or of a folder or file
 # Fields on where the text comes from and how it is scored, which the descriptions of the text speak of.
 SOURCES = (

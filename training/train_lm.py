@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from accelerate.utils import extract_model_from_parallel, get_mixed_precision_context_manager
-from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
@@ -48,9 +48,10 @@ from training.language_models.text_batches import (
     text_of,
 )
 from training.language_models.validation import (
+    encode_held_out_text,
     gold_sentence_distances,
+    held_out_sentences,
     load_gold_trees,
-    load_held_out_text,
     treebank_preprocessing,
 )
 from training.loop.checkpointing import file_checksum
@@ -85,19 +86,28 @@ class LanguageModeling(Task):
         model.config.treebank_preprocessing = None if preprocessing == Preprocessing() else preprocessing.to_dict()
         return model
 
-    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+    def read_data(self, config: PreTrainedConfig) -> None:
+        """Reads texts and trees as a model of such a configuration does, and sets `fingerprints`."""
         data = self.recipe.data
-        self.treebank = load_gold_trees(data, treebank_preprocessing(data, model.config))
+        self.treebank = load_gold_trees(data, treebank_preprocessing(data, config))
         self.target_trees = None
         if data.target_trees is not None:
             self.target_trees = TargetTrees.read(data.target_trees, self.recipe.optimization.tree_temperature)
+        self.held_out_sentences = held_out_sentences(data)
+        self.fingerprints = self._fingerprints()
+
+    def load_data(self, model: PreTrainedModel, share: Share) -> BatchSource:
+        data = self.recipe.data
+        self.read_data(model.config)
         for name, trees in {"gold": self.treebank, "target": self.target_trees}.items():
             if trees and not getattr(model, "induces_trees", False):
                 kind = model.config.model_type
                 raise ValueError(f'models of type "{kind}" induce no trees: leave out the {name} trees')
-        self.validation = load_held_out_text(data, "validation", self.tokenizer)
-        self.test = load_held_out_text(data, "test", self.tokenizer)
-        self.fingerprints = self._fingerprints()
+        held_out = {
+            part: encode_held_out_text(sentences, data, part, self.tokenizer)
+            for part, sentences in self.held_out_sentences.items()
+        }
+        self.validation, self.test = held_out["validation"], held_out.get("test")
         batches = build_batches(self.recipe, self.tokenizer, share)
         if self.target_trees is None:
             return batches
@@ -110,14 +120,10 @@ class LanguageModeling(Task):
     def _fingerprints(self) -> dict[str, str]:
         data = self.recipe.data
         train = (text_of(item, data.text_column) for item in load_texts(data, "train"))
-        parts = {
-            "training text": islice(train, NUM_STREAMED_LINES) if data.streaming else train,
-            "validation text": self.validation.sentences,
-        }
+        parts = {"training text": islice(train, NUM_STREAMED_LINES) if data.streaming else train}
+        parts |= {f"{part} text": sentences for part, sentences in self.held_out_sentences.items()}
         if data.streaming and data.train_files:
             parts["bytes of the training text"] = map(file_checksum, map(Path, data.train_files))
-        if self.test:
-            parts["test text"] = self.test.sentences
         if self.treebank:
             parts["gold trees"] = (f"{' '.join(tree.words)} {tree.constituents}" for tree in self.treebank)
         if self.target_trees:

@@ -41,7 +41,7 @@ from onlstm_hf.utils.results_file import portable
 from training import average_trees
 from training.grammar.recipe import parse_grammar_recipe
 from training.language_models.recipe import DataArguments, LanguageModelRecipe, parse_recipe
-from training.train_seeds import results_table
+from training.train_seeds import seeds_table
 
 FOLDER = Path(__file__).resolve().parent
 GRAMMAR = "grammar"
@@ -105,7 +105,7 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
         train_student(folder, start, [*student, "--seed", seed])
     for name in (*recipes, "parser"):
         results = {seed: read_results(options.output_dir / name / f"seed_{seed}") for seed in options.seeds}
-        print(f"\n{name}\n{results_table(results)}")
+        print(f"\n{name}\n{seeds_table(results)}")
 
 
 def text_options(options: argparse.Namespace) -> list[str]:

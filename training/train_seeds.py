@@ -2,7 +2,8 @@
 
 Each run is one of train_lm.py, in a folder of its own below the recipe's output_dir (seed_1111, ...), which also gets
 what it printed (output.txt). The same command continues after any interruption: finished runs are kept,
-the others are resumed. Options that are not listed here are passed on to train_lm.py.
+the others are resumed. Finished runs of another recipe or of other data are refused. Options that are not listed here
+are passed on to train_lm.py.
 """
 
 import argparse
@@ -15,15 +16,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
+from transformers import PreTrainedConfig
+
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
 from onlstm_hf.trees.tree_files import FILE_NAME
 from onlstm_hf.utils.files import write_json, written_file
 from onlstm_hf.utils.programs import num_cores, positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
-from training.language_models.recipe import LanguageModelRecipe, parse_recipe
-from training.language_models.text_batches import check_files
+from training.language_models.model_setup import check_recipe
+from training.language_models.recipe import DATA_FILES, LanguageModelRecipe, parse_recipe
+from training.loop.model_setup import code_fingerprint
 from training.loop.processes import locked_folder
+from training.loop.run import changed_values
+from training.train_lm import LanguageModeling
 
 SCRIPT = Path(__file__).resolve().with_name("train_lm.py")
 SECONDS_BETWEEN_LOOKS = 0.5
@@ -40,16 +46,8 @@ class SeedRun:
         self.process: subprocess.Popen | None = None
 
     def results(self) -> dict | None:
-        """Returns the results of the finished run; `None` if it is not finished, or was a run of another recipe."""
-        try:
-            results = json.loads((self.folder / "results.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        # The run that was asked for may differ in fields on which nothing depends.
-        decisive = (self.recipe.fields("fixed") | self.recipe.fields("recorded")).keys() - {"seed"}
-        # An earlier version did not know all fields.
-        wanted, found = self.recipe.fields(), self.recipe.defaults() | results.get("recipe", {})
-        return results if all(found.get(name) == wanted[name] for name in decisive) else None
+        """Returns the results of the finished run; see `finished_results`."""
+        return finished_results(self.folder, self.recipe)
 
     def start(self, arguments: Sequence[str], num_threads: int) -> None:
         """Starts the run, or resumes it, in a process of its own."""
@@ -85,6 +83,40 @@ class SeedRun:
                 copy.write((self.folder / FILE_NAME).read_bytes())
 
 
+def finished_results(folder: Path, recipe: LanguageModelRecipe) -> dict | None:
+    """Returns the results of a run of a recipe with any seed; `None` if it is not finished.
+
+    Raises:
+        ValueError: if it is finished, and was a run of another recipe.
+    """
+    try:
+        results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = recipe.defaults() | results.get("recipe", {})  # an earlier version did not know all fields
+    for name, before, after in changed_values(found, recipe.fields("fixed") | recipe.fields("recorded")):
+        moved = name in DATA_FILES and before and after  # their fingerprints say whether they are the same
+        if name != "seed" and not moved:
+            raise ValueError(
+                f"{folder} is a finished run with {name} {before}, and {after} is asked for: use another "
+                "--output_dir, or go on with this run by train_lm.py --resume"
+            )
+    return results
+
+
+def check_data(runs: Sequence[SeedRun], recipe: LanguageModelRecipe, config: PreTrainedConfig) -> None:
+    """Raises a `ValueError` if a finished run has read other texts or trees than the recipe's files have now."""
+    finished = {run: results for run in runs if (results := run.results())}
+    if not finished:
+        return
+    task = LanguageModeling(recipe)
+    task.read_data(config)
+    fingerprints = task.fingerprints | code_fingerprint(recipe.model.model_code)
+    for run, results in finished.items():
+        for name, *_ in changed_values(results.get("fingerprints", {}), fingerprints):
+            raise ValueError(f"the {name} changed since {run.folder} was trained: use another --output_dir")
+
+
 def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     """Runs every seed to its end, and prints the table.
 
@@ -95,13 +127,14 @@ def train_seeds(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     if any(argument.partition("=")[0] == "--seed" for argument in arguments):
         raise ValueError("give the seeds with --seeds")
     recipe = parse_recipe([options.recipe, *arguments])
-    check_files(recipe.data)
+    config = check_recipe(recipe)
     runs = [SeedRun(seed, recipe) for seed in dict.fromkeys(options.seeds)]
+    check_data(runs, recipe, config)
     with locked_folder(Path(recipe.run.output_dir)):
         failed = run_all(runs, options, arguments)
     results = {run.seed: run.results() for run in runs if run not in failed}
     if results:
-        print(f"\n{results_table(results)}")
+        print(f"\n{seeds_table(results)}")
     if failed:
         seeds = ", ".join(str(run.seed) for run in failed)
         raise ChildProcessError(f"not finished: {seeds}; the same command resumes them")
@@ -157,14 +190,25 @@ def figures(results: dict) -> dict[str, float]:
     return found
 
 
-def results_table(results: dict[int, dict]) -> str:
+def seeds_table(results: dict[int, dict]) -> str:
+    """The table of results by seed, and below it the F1 of baselines, and fields that were changed during a run."""
+    lines = [figures_table({seed: figures(content) for seed, content in results.items()})]
+    baselines = next(iter(results.values())).get("baselines", {})
+    if baselines:
+        lines.append("F1 of " + ", ".join(f"{name} {100 * f1:.2f}" for name, f1 in baselines.items()))
+    for seed, content in results.items():
+        for change in content.get("changes", []):
+            lines.append("seed {}: {field} was {before} until update {step}, then {after}".format(seed, **change))
+    return "\n".join(lines)
+
+
+def figures_table(figures_by_seed: dict[int, dict[str, float]]) -> str:
     """A row for each seed, and their mean, standard deviation (of a sample), minimum and maximum."""
-    figures_by_seed = {seed: figures(content) for seed, content in results.items()}
     header = list(next(iter(figures_by_seed.values())))
     columns = [[found[name] for found in figures_by_seed.values()] for name in header]
     rows: dict[object, list[float]] = {seed: list(found.values()) for seed, found in figures_by_seed.items()}
     rows["mean"] = [mean(column) for column in columns]
-    if len(results) > 1:
+    if len(figures_by_seed) > 1:
         rows["s.d."] = [stdev(column) for column in columns]
     rows |= {"min": [min(column) for column in columns], "max": [max(column) for column in columns]}
     lines = ["seed      " + "  ".join(f"{name:>8}" for name in header)]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from onlstm_hf import ONLSTMConfig
 from tests.helpers.training_runs import GOLD_TREES, assert_same_run, run_in_process, write_texts
 from training import train_lm, train_seeds
 from training.language_models.recipe import parse_recipe
@@ -116,7 +117,7 @@ def test_a_run_that_is_killed_does_not_stop_the_others(stand_in, capsys):
     assert Path("runs/seed_1/results.json").exists()
 
 
-def test_finished_runs_are_not_run_again_unless_the_recipe_asks_for_more(stand_in, capsys):
+def test_finished_runs_are_not_run_again_and_those_of_another_recipe_are_refused(stand_in, capsys):
     assert run_seeds(1, 2) == 0
     assert run_seeds(1, 2, 3, "--num_threads", 2) == 0
     assert [line.split()[0] for line in Path("started.txt").read_text().splitlines()] == ["1", "2", "3"]
@@ -126,8 +127,40 @@ def test_finished_runs_are_not_run_again_unless_the_recipe_asks_for_more(stand_i
     Path("runs/seed_2/results.json").write_text(json.dumps(results))
     assert run_seeds(2) == 0
     assert "seed 2 is finished already" in capsys.readouterr().out
-    assert run_seeds(1, "--num_epochs", 7) == 0
-    assert len(Path("started.txt").read_text().splitlines()) == 4
+    assert run_seeds(3, 1, 4, "--num_epochs", 7) == 1
+    assert "seed_3 is a finished run with num_epochs 6, and 7 is asked for" in capsys.readouterr().err
+    assert len(Path("started.txt").read_text().splitlines()) == 3
+
+
+def test_finished_runs_of_other_data_are_refused_and_data_may_move(stand_in, capsys):
+    assert run_seeds(1) == 0
+    task = train_seeds.LanguageModeling(parse_recipe(["recipe.yaml"]))
+    task.read_data(ONLSTMConfig())
+    results = json.loads(Path("runs/seed_1/results.json").read_text()) | {"fingerprints": task.fingerprints}
+    Path("runs/seed_1/results.json").write_text(json.dumps(results))
+    for name in ("train.txt", "gold.mrg"):
+        Path(f"moved_{name}").write_text(Path(name).read_text())
+    moved = ["--train_files", "moved_train.txt", "--gold_trees", "moved_gold.mrg"]
+    assert run_seeds(1, *moved) == 0
+    for name, part in {"train.txt": "training text", "gold.mrg": "gold trees"}.items():
+        text = Path(name).read_text()
+        Path(name).write_text(text.replace("dog", "cat", 1))
+        assert run_seeds(1, 2) == 1
+        assert f"the {part} changed since runs/seed_1 was trained" in capsys.readouterr().err
+        Path(name).write_text(text)
+    assert len(Path("started.txt").read_text().splitlines()) == 1
+
+
+def test_baselines_and_changed_fields_stand_below_the_table(stand_in, capsys):
+    assert run_seeds(1) == 0
+    results = json.loads(Path("runs/seed_1/results.json").read_text())
+    results["baselines"] = {"left branching": 0.09, "balanced": 0.213}
+    results["changes"] = [{"step": 61, "field": "num_epochs", "before": 3, "after": 6}]
+    Path("runs/seed_1/results.json").write_text(json.dumps(results))
+    assert run_seeds(1, 2) == 0
+    *_, baselines, change = capsys.readouterr().out.splitlines()
+    assert baselines == "F1 of left branching 9.00, balanced 21.30"
+    assert change == "seed 1: num_epochs was 3 until update 61, then 6"
 
 
 def test_the_last_line_of_each_run_is_shown_while_it_runs(stand_in, capsys):
@@ -143,6 +176,7 @@ def test_the_last_line_of_each_run_is_shown_while_it_runs(stand_in, capsys):
         (["1", "--learning_rat", "3"], "unknown arguments: --learning_rat 3"),
         (["1", "--train_files", "nowhere.txt"], "no text file nowhere.txt"),
         (["1", "--batch_size", "0"], "batch_size must be at least 1"),
+        (["1", "--model.hidden_sise", "3"], "ONLSTMConfig has no fields hidden_sise"),
     ],
 )
 def test_bad_arguments_are_refused_before_anything_is_started(stand_in, capsys, arguments, message):

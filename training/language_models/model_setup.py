@@ -18,10 +18,10 @@ from transformers.utils import logging
 import onlstm_hf
 from onlstm_hf.models.configuration_onlstm import AWDLSTMConfig
 from onlstm_hf.utils.tokenizer_check import check_tokenizer, tokenizer_fingerprint
-from training.language_models.recipe import DataArguments, ModelArguments
-from training.language_models.text_batches import load_texts
+from training.language_models.recipe import DataArguments, LanguageModelRecipe, ModelArguments
+from training.language_models.text_batches import check_files, load_texts
 from training.loop.checkpointing import reported_damage
-from training.loop.model_setup import changed_config, trained_class
+from training.loop.model_setup import changed_config, run_model_code, trained_class
 from training.loop.optimization import all_finite
 
 # How a tokenizer is built; they say nothing where there is one.
@@ -32,12 +32,28 @@ BUILT_TOKENIZER_FIELDS = (
 logger = logging.get_logger(__name__)
 
 
-def check_model_arguments(arguments: ModelArguments) -> None:
-    """Raises a `ValueError` or `FileNotFoundError` where no such model can be built, whatever the vocabulary."""
+def check_recipe(recipe: LanguageModelRecipe) -> PreTrainedConfig:
+    """Returns the configuration of the recipe's model, but for its vocabulary.
+
+    Raises:
+        ValueError, FileNotFoundError: for files and fields of the model that train_lm.py would refuse.
+    """
+    check_files(recipe.data)
+    if recipe.model.model_code is not None:
+        run_model_code(recipe.model.model_code)
+    return check_model_arguments(recipe.model)
+
+
+def check_model_arguments(arguments: ModelArguments) -> PreTrainedConfig:
+    """Returns the configuration of the model, but for its vocabulary.
+
+    Raises:
+        ValueError, FileNotFoundError: where no such model can be built, whatever the vocabulary.
+    """
     folder = arguments.init_from
     if folder is not None and not Path(folder, "config.json").is_file():
         raise FileNotFoundError(f"init_from must be a checkpoint folder, but {folder} has no config.json")
-    _build_config(arguments)
+    return _build_config(arguments)
 
 
 def build_tokenizer(data: DataArguments, init_from: str | None) -> PreTrainedTokenizerBase:

@@ -6,6 +6,9 @@ from typing import ClassVar, Literal
 from training.loop.recipe import NewModelArguments, Recipe, RunArguments, UpdateArguments, fixed, recorded
 from training.loop.recipe_parser import parse_groups
 
+# Fields that name files. Fingerprints of their contents say whether two runs have the same data.
+DATA_FILES = ("train_files", "validation_files", "test_files", "gold_trees", "target_trees")
+
 
 @dataclass
 class TextArguments:

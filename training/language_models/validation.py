@@ -44,12 +44,20 @@ class HeldOutText:
         return StreamScore(sum(score.total_log_likelihood for score in scores), len(self.stream))
 
 
-def load_held_out_text(data: DataArguments, part: str, tokenizer: PreTrainedTokenizerBase) -> HeldOutText | None:
-    """The `"validation"` or `"test"` text, `None` where the recipe names none."""
-    texts = load_texts(data, part)
-    if texts is None:
-        return None
-    sentences = [text for text in (text_of(item, data.text_column) for item in texts) if text.strip()]
+def held_out_sentences(data: DataArguments) -> dict[str, list[str]]:
+    """The `"validation"` and `"test"` sentences, as far as the recipe names such texts."""
+    parts = {part: load_texts(data, part) for part in ("validation", "test")}
+    return {
+        part: [text for item in texts if (text := text_of(item, data.text_column)).strip()]
+        for part, texts in parts.items()
+        if texts is not None
+    }
+
+
+def encode_held_out_text(
+    sentences: list[str], data: DataArguments, part: str, tokenizer: PreTrainedTokenizerBase
+) -> HeldOutText:
+    """The sentences of one part as the model reads them."""
     stream = encode_text(sentences, tokenizer, data.text_column, part)
     return HeldOutText(sentences, stream, tokenizer, data.independent_sentences)
 

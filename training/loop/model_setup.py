@@ -11,6 +11,7 @@ from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedModel
 
 from onlstm_hf.models.state import RecurrentPreTrainedModel
 from onlstm_hf.registration import MODEL_CLASSES
+from onlstm_hf.utils.files import fingerprint
 
 
 def run_model_code(path: str) -> None:
@@ -39,6 +40,13 @@ def run_model_code(path: str) -> None:
         lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
         at = getattr(error, "lineno", None) or (lines[-1] if lines else 1)
         raise ValueError(f"the model_code {path} cannot be run: {reason} (line {at})") from error
+
+
+def code_fingerprint(path: str | None) -> dict[str, str]:
+    """The `fingerprint` of a recipe's `model_code` by its name, where there is some."""
+    if path is None:
+        return {}
+    return {"lines of the model_code": fingerprint([Path(path).read_text(encoding="utf-8", errors="surrogateescape")])}
 
 
 def trained_class(

@@ -19,11 +19,11 @@ from accelerate.utils import broadcast_object_list, load, set_seed
 from transformers import PreTrainedModel
 
 from onlstm_hf.utils.checkpoints import quiet_transformers
-from onlstm_hf.utils.files import fingerprint, write_json
+from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from onlstm_hf.utils.programs import run_program
 from training.loop.checkpointing import check_checksums, find_checkpoint, replaced_folder, write_checksums
-from training.loop.model_setup import choose_implementation, run_model_code
+from training.loop.model_setup import choose_implementation, code_fingerprint, run_model_code
 from training.loop.optimization import (
     all_finite,
     average_gradients,
@@ -140,9 +140,7 @@ class TrainingRun:
             self.averaged.to(self.accelerator.device)
         share = Share(arguments.batch_size, self.accelerator.process_index, self.accelerator.num_processes)
         self.batches = task.load_data(model, share)
-        if (code := self.recipe.model.model_code) is not None:
-            lines = Path(code).read_text(encoding="utf-8", errors="surrogateescape")
-            task.fingerprints["lines of the model_code"] = fingerprint([lines])
+        task.fingerprints |= code_fingerprint(self.recipe.model.model_code)
         return None if checkpoint is None else self._load_training_state(checkpoint, saved)
 
     def train(self) -> dict:
@@ -364,7 +362,7 @@ class TrainingRun:
             check_checksums(self.best)
         state["recipe"] = self.recipe.defaults() | state["recipe"]  # of fields that came after the run began
         fixed = self.recipe.fields("fixed") | {"num_processes": self.accelerator.num_processes}
-        if changed := _changes(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
+        if changed := changed_values(state["recipe"] | {"num_processes": state["num_processes"]}, fixed):
             values = "; ".join(f"{name} was {before} and is {after} now" for name, before, after in changed)
             raise ValueError(
                 f"{self.last} is of another run: {values}. Go on as it began, or start another output_dir"
@@ -373,7 +371,7 @@ class TrainingRun:
 
     def _load_training_state(self, checkpoint: Path, state: dict[str, Any]) -> dict:
         """Goes on from `last/` as if the run had never stopped, on the same data. Returns the state of its log."""
-        for name, before, after in _changes(state["fingerprints"], self.task.fingerprints):
+        for name, before, after in changed_values(state["fingerprints"], self.task.fingerprints):
             raise ValueError(
                 f"the {name} changed since {self.last} was written (their fingerprint was {before} and is {after} "
                 "now). Go on with those that the run began with, or start another output_dir"
@@ -389,13 +387,13 @@ class TrainingRun:
         if process_state["task"] is not None:
             self.task.state = process_state["task"].to(self.accelerator.device)
         self.accelerator.print(f"resumed after {self.progress.step} updates ({self.progress.epoch} epochs)")
-        for name, before, after in _changes(state["recipe"], self.recipe.fields("recorded")):
+        for name, before, after in changed_values(state["recipe"], self.recipe.fields("recorded")):
             self.progress.changes.append({"step": self.progress.step, "field": name, "before": before, "after": after})
             self.accelerator.print(f"{name} was {before} and is {after} from here on")
         return process_state["log"]
 
 
-def _changes(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
+def changed_values(before: dict[str, Any], after: dict[str, Any]) -> list[tuple[str, Any, Any]]:
     """Name, value before and value after, of what both have and is not the same."""
     return [(name, before[name], value) for name, value in after.items() if name in before and before[name] != value]
 
