@@ -39,9 +39,12 @@ from onlstm_hf.utils.files import write_json
 from onlstm_hf.utils.programs import positive_integer, run_program
 from onlstm_hf.utils.results_file import portable
 from training import average_trees
+from training.grammar.model import NeuralGrammarConfig
 from training.grammar.recipe import parse_grammar_recipe
+from training.language_models.model_setup import check_recipe
 from training.language_models.recipe import DataArguments, LanguageModelRecipe, parse_recipe
-from training.train_seeds import seeds_table
+from training.loop.model_setup import changed_config
+from training.train_seeds import figures_table, finished_results, seeds_table
 
 FOLDER = Path(__file__).resolve().parent
 GRAMMAR = "grammar"
@@ -84,21 +87,23 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     recipes = {Path(name).stem: name for name in options.voters}
     if len(recipes) < len(options.voters):
         raise ValueError("two of the voters' recipes have the same name")
-    first = parse_recipe([options.voters[0], *text_options(options), *arguments])
-    for name in options.voters[1:]:
-        parse_recipe([name, *text_options(options), *arguments])
-    own_recipe = parse_recipe([options.student, *text_options(options), *arguments])
+    *own_recipes, student_recipe = (
+        parse_recipe([name, *text_options(options), *arguments]) for name in (*options.voters, options.student)
+    )
+    config, *_ = [check_recipe(recipe) for recipe in own_recipes]
+    changed_config(config, config.to_dict(), student_recipe.model.model)  # it starts from a model of the first recipe
     if options.grammar is not None:
-        parse_grammar_recipe([options.grammar, "--train_files", *options.train_files])
+        grammar = parse_grammar_recipe([options.grammar, "--train_files", *options.train_files])
+        changed_config(NeuralGrammarConfig(), {}, grammar.model.model)
     voters = {name: train_voters(name, recipe, options, arguments) for name, recipe in recipes.items()}
     files = {name: trees_of_text(folders, options) for name, folders in voters.items()}
     starts = next(iter(voters.values()))
     if options.grammar is not None:
-        files[GRAMMAR] = train_grammars(files, starts[0], first.data, options)
+        files[GRAMMAR] = train_grammars(files, starts[0], own_recipes[0].data, options)
     averaged = average(files, starts[0], options)
     student = [options.student, "--target_trees", averaged, *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)
-    epochs = student_epochs(own_recipe, read_results(starts[0].parent), options.student_updates)
+    epochs = student_epochs(student_recipe, read_results(starts[0].parent), options.student_updates)
     student += [*chosen.options(), "--num_epochs", epochs]
     for seed, start in zip(options.seeds, starts, strict=True):
         folder = options.output_dir / "parser" / f"seed_{seed}"
@@ -106,6 +111,10 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     for name in (*recipes, "parser"):
         results = {seed: read_results(options.output_dir / name / f"seed_{seed}") for seed in options.seeds}
         print(f"\n{name}\n{seeds_table(results)}")
+    if options.grammar is not None and options.gold_trees:
+        grammars = {seed: read_results(options.output_dir / GRAMMAR / f"seed_{seed}") for seed in options.seeds}
+        f1 = {seed: {"F1": 100 * results["parsing"]["sentence_f1"]} for seed, results in grammars.items()}
+        print(f"\n{GRAMMAR}\n{figures_table(f1)}")
 
 
 def text_options(options: argparse.Namespace) -> list[str]:
@@ -238,7 +247,9 @@ def student_epochs(student: LanguageModelRecipe, voter: Mapping[str, Any], updat
 
 def train_student(folder: Path, start: Path, student: Sequence[Any]) -> dict:
     """Trains a checkpoint on by a recipe with options, and returns its results."""
-    run_stage("train_lm.py", *student, "--init_from", start, "--output_dir", folder, "--resume")
+    options = [str(option) for option in (*student, "--init_from", start, "--output_dir", folder, "--resume")]
+    finished_results(folder, parse_recipe(options))  # train_lm.py would go on with a run of another recipe
+    run_stage("train_lm.py", *options)
     return read_results(folder)
 
 

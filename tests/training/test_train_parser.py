@@ -1,6 +1,7 @@
 """From text to one parser: voters, a grammar that listens to them, their average, and the model that learns it."""
 
 import json
+import re
 from argparse import Namespace
 from collections import Counter
 from pathlib import Path
@@ -71,7 +72,8 @@ def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
     assert results["recipe"]["init_from"] == "out/onlstm/seed_1/best"
     assert 100 <= results["updates"] < 160 and results["recipe"]["num_epochs"] > 1
     assert results["target_trees"]["of_training_text"] and "parsing" in results
-    assert "parser\nseed" in capfd.readouterr().out
+    output = capfd.readouterr().out
+    assert "parser\nseed" in output and re.search(r"F1 of .*balanced .*\n\ngrammar\nseed +F1\n1 +\d", output)
 
     # The same command trains nothing again.
     kept = {path: path.stat().st_mtime_ns for path in Path("out").rglob("best/model.safetensors")}
@@ -84,9 +86,37 @@ def test_one_command_leads_from_text_to_a_model_that_learned_the_average(capfd):
 def test_a_stage_that_fails_ends_the_command_with_what_to_do(capfd):
     assert train_parser.main([*arguments(), "--hidden_sise", "3"]) == 1
     assert "hidden_sise" in capfd.readouterr().err
-    Path("onlstm.yaml").write_text(RECIPES["onlstm"].replace("chunk_size: 4", "chunk_size: 5"))
+    Path("onlstm.yaml").write_text(RECIPES["onlstm"].replace("batch_size: 2", "batch_size: 5000"))
     assert train_parser.main(arguments()) == 1
     assert "train_seeds.py ended with exit code 1; the same command continues" in capfd.readouterr().err
+
+
+@pytest.mark.usefixtures("project")
+@pytest.mark.parametrize(
+    ("name", "before", "after", "message"),
+    [
+        ("prpn", "num_slots", "num_slot", "PRPNConfig has no fields num_slot"),
+        ("onlstm", "chunk_size: 4", "chunk_size: 5", "chunk_size=5 must divide"),
+        ("student", "tree_batch_size: 4", "model: {parse_layr: 1}", "ONLSTMConfig has no fields parse_layr"),
+        ("grammar", "num_nonterminals", "num_nonterminal", "NeuralGrammarConfig has no fields num_nonterminal"),
+    ],
+)
+def test_fields_of_every_model_are_checked_before_training(capfd, name, before, after, message):
+    Path(f"{name}.yaml").write_text(RECIPES[name].replace(before, after))
+    assert train_parser.main(arguments("--grammar", "grammar.yaml")) == 1
+    assert message in capfd.readouterr().err and not Path("out").exists()
+
+
+@pytest.mark.usefixtures("project")
+def test_a_finished_student_of_another_recipe_is_not_gone_on_with(monkeypatch):
+    monkeypatch.setattr(train_parser, "run_stage", lambda *_: None)
+    folder, text = Path("parser"), ["--train_files", "train.txt", "--validation_files", "valid.txt"]
+    student, options = ["student.yaml", *text], ["--init_from", "start", "--output_dir", "parser"]
+    folder.mkdir()
+    (folder / "results.json").write_text(json.dumps({"recipe": parse_recipe([*student, *options]).fields()}))
+    assert train_parser.train_student(folder, Path("start"), [*student, "--seed", 3])
+    with pytest.raises(ValueError, match="parser is a finished run with tree_loss_weight 1.0, and 5.0 is asked for"):
+        train_parser.train_student(folder, Path("start"), [*student, "--tree_loss_weight=5"])
 
 
 @pytest.mark.usefixtures("project")
