@@ -525,6 +525,13 @@ def foreign_checkpoint(folder, spoil=None, **fields):
     tokenizer.save_pretrained(folder)
 
 
+def test_a_run_that_never_leaves_its_warm_up_says_so(project, capsys):
+    train("cold", "--max_steps", 2, "--warmup_steps", 2)
+    assert "never leaves its warm-up" in capsys.readouterr().out
+    train("warm", "--max_steps", 2, "--warmup_steps", 1)
+    assert "warm-up" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

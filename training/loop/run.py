@@ -180,6 +180,11 @@ class TrainingRun:
                 f"mixed_precision is bf16, but this CPU multiplies matrices in it at {speed:.2g} times the speed of "
                 "float32. --mixed_precision no is likely to be faster here"
             )
+        if progress.total_steps is not None and arguments.warmup_steps >= progress.total_steps:
+            self.accelerator.print(
+                f"the learning rate never leaves its warm-up of {arguments.warmup_steps} updates: this run makes "
+                f"{progress.total_steps}. Lower warmup_steps, or train longer"
+            )
         if arguments.average_from_start and not progress.num_averaged:
             self._update_average()
         while not self._is_done():
