@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import sys
 
-from ..text.sentence_splitting import MAX_SEVERAL
 from ..utils.programs import thread_count
 from .options import (
     add_choice,
@@ -127,7 +125,7 @@ def run(options: argparse.Namespace) -> None:
 
     from ..corpus.executors import choose_engine
     from ..corpus.inputs import find_files
-    from ..corpus.parse_documents import SEVERAL, ParseOptions
+    from ..corpus.parse_documents import ParseOptions
     from ..corpus.readers import DatasetReader
     from ..corpus.run import parse_corpus
     from ..utils.checkpoints import default_model
@@ -168,13 +166,7 @@ def run(options: argparse.Namespace) -> None:
     if counts is None:
         print(f"{options.output}: Slurm has the tasks")
         return
-    parsed, several = counts.pop("parsed", 0), counts.pop(SEVERAL, 0)
+    parsed = counts.pop("parsed", 0)
     print(f"{options.output}: {parsed:,} sentences parsed, {sum(counts.values()):,} not")
     for reason, number in counts.most_common():
         print(f"  {number:,}: {reason}")
-    if several > MAX_SEVERAL * parsed:
-        print(
-            f"onlstm-hf: {several:,} lines have several sentences and are read as one; --split-sentences reads each "
-            "by itself",
-            file=sys.stderr,
-        )

@@ -6,15 +6,18 @@ from pathlib import Path
 
 from datatrove.io import DataFolder, get_datafolder
 from datatrove.pipeline.base import PipelineStep
+from transformers.utils.logging import get_logger
 
-from ..text.sentence_splitting import sentence_splitter
+from ..text.sentence_splitting import MAX_SEVERAL, sentence_splitter
 from ..utils.checkpoints import checkpoint_hash, load_checkpoint
 from .executors import Engine
 from .inputs import CorpusFiles
 from .job import RUN_FOLDER, begin_job, count_sentences
-from .parse_documents import ParseDocuments, ParseOptions
+from .parse_documents import SEVERAL, ParseDocuments, ParseOptions
 from .progress import shown_progress
 from .writers import row_writer
+
+logger = get_logger(__name__)
 
 BYTES_PER_TASK = 1 << 25
 
@@ -49,8 +52,8 @@ def parse_corpus(
         progress: whether to show a progress bar.
 
     Returns:
-        How many sentences were `"parsed"`, how many were not, by the reason, and how many lines have `SEVERAL`; `None`
-        if Slurm took tasks that are not complete.
+        How many sentences were `"parsed"`, and how many were not, by the reason; `None` if Slurm took tasks that
+        are not complete.
 
     Raises:
         ValueError: if the model does not fit, or the folder was begun with other settings or files.
@@ -86,4 +89,8 @@ def parse_corpus(
     if failed := executor.get_incomplete_ranks():
         log = records.resolve_paths(f"logs/task_{failed[0]:05d}.log")
         raise ChildProcessError(f"{len(failed)} of {tasks} tasks failed; {log} says why")
-    return count_sentences(folder)
+    counts = count_sentences(folder)
+    several = counts.pop(SEVERAL, 0)
+    if several > MAX_SEVERAL * counts["parsed"]:
+        logger.warning(f"{several:,} lines have several sentences and are read as one: --split-sentences reads each")
+    return counts

@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from onlstm_hf.cli.main import main
 from tests.helpers.command_line import TEXT
 from tests.helpers.forked_processes import forked_context
 from tests.helpers.requirements import library
@@ -37,12 +36,15 @@ def test_a_corpus_becomes_a_table_in_a_process_of_its_own(corpus, checkpoint, tm
     assert tuple(rows[0]) == (*columns, "log_probability", "reason")
 
 
-def test_lines_of_several_sentences_are_counted(checkpoint, tmp_path, capsys):
+def test_lines_of_several_sentences_are_noticed(run, checkpoint, tmp_path, monkeypatch):
+    said = []
+    monkeypatch.setattr("onlstm_hf.corpus.run.logger.warning", said.append)
     (tmp_path / "corpus.txt").write_text("He left. She stayed.\n" * 3 + "the cat\n" * 7)
     command = ["parse-corpus", tmp_path / "corpus.txt", "--model", checkpoint, "--workers", 1]
-    for output, options in {"lines": [], "split": ["--split-sentences"]}.items():
-        assert main([str(argument) for argument in [*command, tmp_path / output, *options]]) == 0
-        assert ("3 lines have several sentences" in capsys.readouterr().err) == (output == "lines")
+    run(*command, tmp_path / "split", "--split-sentences")
+    assert not said
+    assert run(*command, tmp_path / "lines") == f"{tmp_path / 'lines'}: 10 sentences parsed, 0 not\n"
+    assert "3 lines have several sentences" in said[0]
 
 
 @pytest.mark.parametrize(
