@@ -51,8 +51,11 @@ def test_texts_are_split_into_sentences(parse):
         [],
     ]
     assert [record["start"] for record in found[0]] == [0, 14]
-    assert found[0][1].items() >= parse("The cat sat!").items()
-    assert parse(texts[0], split_sentences="en") == found[0]
+    alone, again = parse("The cat sat!"), parse(texts[0], split_sentences="en")
+    for record in (alone, *again):  # in another batch of sentences the last digit may differ
+        record["distances"] = pytest.approx(record["distances"])
+    assert found[0][1].items() >= alone.items()
+    assert found[0] == again
     (splitting,) = parse(texts[:1], split_sentences=True, punctuation="attach")
     assert splitting[0]["words"] == ["The", "dog", "sang."]
 
