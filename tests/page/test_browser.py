@@ -637,6 +637,7 @@ def test_the_page_is_printed_without_what_one_clicks(browser):
         assert len(re.findall(rb"/Type\s*/Page\b", printed)) == 1
 
 
+@pytest.mark.usefixtures("driver")
 def test_the_first_tree_and_those_after_it_are_timed(address):
     first, others = time_load(DRIVER, address)
     assert len(others) == len(SENTENCES) and all(0 < milliseconds < 60_000 for milliseconds in (first, *others))
