@@ -87,10 +87,10 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     recipes = {Path(name).stem: name for name in options.voters}
     if len(recipes) < len(options.voters):
         raise ValueError("two of the voters' recipes have the same name")
-    *own_recipes, student_recipe = (
+    *voter_recipes, student_recipe = (
         parse_recipe([name, *text_options(options), *arguments]) for name in (*options.voters, options.student)
     )
-    config, *_ = [check_recipe(recipe) for recipe in own_recipes]
+    config, *_ = [check_recipe(recipe) for recipe in voter_recipes]
     changed_config(config, config.to_dict(), student_recipe.model.model)  # it starts from a model of the first recipe
     if options.grammar is not None:
         grammar = parse_grammar_recipe([options.grammar, "--train_files", *options.train_files])
@@ -99,7 +99,7 @@ def train_parser(options: argparse.Namespace, arguments: Sequence[str]) -> None:
     files = {name: trees_of_text(folders, options) for name, folders in voters.items()}
     starts = next(iter(voters.values()))
     if options.grammar is not None:
-        files[GRAMMAR] = train_grammars(files, starts[0], own_recipes[0].data, options)
+        files[GRAMMAR] = train_grammars(files, starts[0], voter_recipes[0].data, options)
     averaged = average(files, starts[0], options)
     student = [options.student, "--target_trees", averaged, *text_options(options), *arguments]
     chosen = choose(student, starts[0], options)

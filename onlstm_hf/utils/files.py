@@ -9,8 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-GZIP_MAGIC = b"\x1f\x8b"
-
 
 def read_text_file(path: str | os.PathLike) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file.
@@ -71,7 +69,7 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
     """
     has_words = False
     for number, line in enumerate(lines, start=1):
-        if number == 1 and line.startswith(GZIP_MAGIC):
+        if number == 1 and line.startswith(b"\x1f\x8b"):
             raise ValueError(f"{source} is compressed; unpack it, for instance with `gzip -dc`")
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
