@@ -100,7 +100,7 @@ def run(options: argparse.Namespace) -> None:
         # Sentences of several batches are sorted by length together, so that little of a batch is padding.
         size = options.batch_size * (BATCHES_AT_A_TIME if options.batch_size > 1 else 1)
         for batch in sentences.batches_with_progress(size, are_printed=path is None):
-            trees = model.parse(batch, tokenizer, **_parse_options(options))
+            trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
             for tree in trees:
                 unknown_words.add(tree.words, tree.unknown)
             file.write("".join(f"{write(tree, text)}\n" for tree, text in zip(trees, batch, strict=True)))
@@ -155,4 +155,4 @@ def _draw(options: argparse.Namespace, sentences: Sentences, path: Path | None) 
 
 def _parse_options(options: argparse.Namespace) -> dict:
     names = ("layer", "branching_bias", "punctuation", "units", "batch_size", "max_length")
-    return {"progress": False} | {name: getattr(options, name) for name in names}
+    return {name: getattr(options, name) for name in names}

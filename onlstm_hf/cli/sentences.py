@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -141,10 +140,9 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
 
 
 class UnknownWords:
-    """Counts the words that a model does not know, and says so at the end where they are many; `parse()` need not."""
+    """Counts the words that a model does not know, and says so at the end where they are many."""
 
     def __init__(self):
-        logging.getLogger("onlstm_hf.parsing.mixin").setLevel(logging.ERROR)
         self._num_words = self._num_unknown = 0
         self._examples: dict[str, None] = {}
 

@@ -87,7 +87,8 @@ class ParsingMixin:
                 from the state that these left behind, so that the trees do not depend on it: it only bounds memory.
                 `MAX_TOKENS_PER_BATCH` by default.
             progress: show a progress bar; by default on a terminal, on jobs of more than two seconds. `False` is for
-                programs with reports of their own, and leaves out the warning of strings with several sentences, too.
+                programs with reports of their own, and leaves out the warnings of unknown words and of strings with
+                several sentences, too.
             others: refused, with the names of the options that there are.
 
         Returns:
@@ -206,10 +207,9 @@ class ParsingMixin:
         num_sentences = len(sentences) if hasattr(sentences, "__len__") else None
         with progress_bar(total=num_sentences, unit="sentence", shown=progress) as bar:
             for number, window in enumerate(sentence_windows(encoded, batch_size * BATCHES_PER_WINDOW)):
-                if number == 0:
+                if number == 0 and progress is not False:
                     _warn_of_unknown_words(window, tokenizer)
-                    if progress is not False:
-                        _warn_of_several_sentences(window)
+                    _warn_of_several_sentences(window)
                 distances: dict[int, list[list[float]]] = {}
                 with evaluation_mode(self):  # not while a sentence is yielded: the mode is that of the whole thread
                     for batch in batches(window, batch_size):
@@ -275,6 +275,9 @@ class ParsingMixin:
             ValueError: if there is no such layer.
         """
         if self.parse_layer is None:
+            if layer is not None:
+                name = type(self).__name__
+                raise ValueError(f"layer {layer} has no distances of its own: {name} has the same for all layers")
             return by_layer[0], {"syntactic distances": by_layer[0]}
         chosen = self.parse_layer if layer is None else layer
         if isinstance(chosen, bool | float) or chosen not in range(len(by_layer)):

@@ -162,6 +162,8 @@ def test_distances_do_not_need_the_text_to_be_read(side):
 def test_layers_have_no_distances_of_their_own():
     model = make_model(eos_token_id=0)
     with pytest.raises(ValueError, match="layer 0 has no distances of its own"):
+        model.name_layers(0, range(2))
+    with pytest.raises(ValueError, match="layer 0 has no distances of its own"):
         model.parse([1, 2, 3], layer=0)
     assert "syntactic distances" in model.draw_distances([1, 2, 3])
 
