@@ -39,7 +39,7 @@ from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import GrammarRecipe, parse_grammar_recipe
 from training.grammar.sentences import EncodedSentences, GrammarBatch, GrammarBatches, groups_of_one_length
 from training.grammar.trees import parse_sentences, stored_trees
-from training.grammar.votes import SpanVotes, vote_of
+from training.grammar.votes import SpanVotes, files_of_votes
 from training.language_models.model_setup import build_tokenizer
 from training.language_models.text_batches import check_files, load_texts, text_of
 from training.language_models.validation import load_gold_trees, treebank_preprocessing
@@ -62,8 +62,7 @@ class GrammarInduction(Task):
 
     def check(self) -> None:
         check_files(self.recipe.data)
-        for name in self.recipe.data.votes:
-            vote_of(name)
+        files_of_votes(self.recipe.data.votes)
 
     def build_model(self, checkpoint: Path | None) -> PreTrainedModel:
         data = self.recipe.data
@@ -160,7 +159,7 @@ class GrammarInduction(Task):
             "training_seconds": round(progress.seconds, 1),
             "training_sentences": len(self.batches.indices),
             "held_out_sentences": len(self.held_out),
-            "votes": [dict(zip(("file", "weight"), vote_of(name), strict=True)) for name in data.votes],
+            "votes": [{"file": path, "weight": weight} for path, weight in files_of_votes(data.votes)],
             **self.record(progress),
         }
         if self.treebank:

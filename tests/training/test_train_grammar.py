@@ -26,7 +26,7 @@ from training.grammar.model import NeuralGrammar, NeuralGrammarConfig
 from training.grammar.recipe import parse_grammar_recipe
 from training.grammar.sentences import EncodedSentences, GrammarBatches, groups_of_one_length
 from training.grammar.trees import parse_sentences
-from training.grammar.votes import UNVOTED_SCORE, SpanVotes, vote_of
+from training.grammar.votes import UNVOTED_SCORE, SpanVotes, files_of_votes
 from training.loop.model_setup import changed_config
 from training.loop.task import Share
 
@@ -227,13 +227,15 @@ def test_a_sum_over_voted_trees_alone_leaves_the_others_out(grammar):
 def test_bad_votes_are_refused(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("a=b.xz").write_text("")
-    assert vote_of("a=b.xz") == ("a=b.xz", 1.0) and vote_of("a=b.xz=2.5") == ("a=b.xz", 2.5)
+    assert files_of_votes(["a=b.xz"]) == [("a=b.xz", 1.0)] and files_of_votes(["a=b.xz=2.5"]) == [("a=b.xz", 2.5)]
+    with pytest.raises(ValueError, match="named twice"):
+        files_of_votes(["a=b.xz", "./a=b.xz=2"])
     for name in ("missing.xz", "missing.xz=2"):
         with pytest.raises(FileNotFoundError, match="there is no file of trees missing.xz"):
-            vote_of(name)
+            files_of_votes([name])
     for name in ("a=b.xz=0", "a=b.xz=-1", "a=b.xz=nan", "a=b.xz=many"):
         with pytest.raises(ValueError, match="give NAME or NAME=WEIGHT"):
-            vote_of(name)
+            files_of_votes([name])
 
 
 def test_batches_are_of_one_length_and_shared_by_processes():

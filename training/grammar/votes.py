@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from onlstm_hf.trees.rank_files import read_trees_of_text
-from onlstm_hf.utils.programs import split_weight
+from onlstm_hf.utils.programs import split_weights
 
 # The score of a span without votes. It excludes the span where others have votes, and nothing where none has.
 UNVOTED_SCORE = -30.0
@@ -47,8 +47,7 @@ class SpanVotes:
             FileNotFoundError, ValueError: if a file cannot be read, or is of another text.
         """
         votes: list[dict[tuple[int, int], float]] = [{} for _ in sentences]
-        for name in names:
-            path, weight = vote_of(name)
+        for path, weight in files_of_votes(names):
             trees = read_trees_of_text(path, sentences).trees(branching_bias=branching_bias)
             for own, tree in zip(votes, trees, strict=True):
                 for span in tree.spans():
@@ -70,9 +69,10 @@ class SpanVotes:
             yield values.tobytes().decode("latin-1")
 
 
-def vote_of(name: str) -> tuple[str, float]:
-    """The file, which must be there, and the weight of one parser: see `split_weight`."""
-    path, weight = split_weight(name)
-    if not Path(path).is_file():
-        raise FileNotFoundError(f"there is no file of trees {path} (votes)")
-    return path, weight
+def files_of_votes(names: Sequence[str]) -> list[tuple[str, float]]:
+    """The file, which must be there, and the weight of each parser: see `split_weights`."""
+    weighted = split_weights(names)
+    for path, _ in weighted:
+        if not Path(path).is_file():
+            raise FileNotFoundError(f"there is no file of trees {path} (votes)")
+    return weighted
