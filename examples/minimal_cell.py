@@ -16,7 +16,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from onlstm_hf.models.configuration_onlstm import ONLSTMConfig
-from onlstm_hf.models.dropout import recurrent_map
+from onlstm_hf.models.dropout import bind_projection
 from onlstm_hf.models.modeling_onlstm import ONLSTMForCausalLM, ONLSTMLayerOutput, ONLSTMModel, cumax
 
 
@@ -44,7 +44,7 @@ class CumaxLSTMLayer(nn.Module):
         self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None
     ) -> ONLSTMLayerOutput:
         """`inputs` `[T, B, input_size]`, `hidden` and `cell` `[B, H]`, `mask` `[T, B]` (0: padding) or `None`."""
-        recurrent = recurrent_map(self.recurrent_projection, inputs, self.weight_dropout, self.training)
+        recurrent = bind_projection(self.recurrent_projection, inputs, self.weight_dropout, self.training)
         outputs, forget_means, input_means = [], [], []
         for step, gates in enumerate(self.input_projection(inputs)):
             new_hidden, new_cell, forget_mean, input_mean = self.step(gates + recurrent(hidden), cell)

@@ -69,7 +69,8 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
             tensor.device.type == "cpu"
             and tensor.dtype == torch.float32
             and tensor.numel() > 0
-            and is_ordinary(tensor)
+            # Quantised weights of torchao do not own the storage of their values.
+            and not hasattr(type(tensor), "__tensor_flatten__")
             for tensor in tensors
         )
         and _products_are_right(torch.get_num_threads())
@@ -84,11 +85,6 @@ def _products_are_right(num_threads: int) -> bool:
             product = _ONEDNN(left, right, None, "none", [], "")
             _PRODUCTS_ARE_RIGHT[num_threads] = torch.allclose(product, left @ right.T, rtol=1e-3)
     return _PRODUCTS_ARE_RIGHT[num_threads]
-
-
-def is_ordinary(tensor: torch.Tensor) -> bool:
-    """Returns whether the numbers of a tensor stand in memory of its own: not so for quantised weights of torchao."""
-    return not hasattr(type(tensor), "__tensor_flatten__")
 
 
 def _is_differentiated(*tensors: torch.Tensor) -> bool:

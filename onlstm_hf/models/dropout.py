@@ -7,7 +7,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from .heads import IGNORED_LABEL
-from .state import RecurrentConfig, holds_numbers, is_plain, kept_entries, real_tokens, state_dtype
+from .state import RecurrentConfig, is_plain, kept_entries, owns_storage, real_tokens, state_dtype
 
 
 class LockedDropout(nn.Module):
@@ -58,7 +58,7 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
     return weight * kept_entries(weight.shape, probability, weight.device)
 
 
-def recurrent_map(
+def bind_projection(
     projection: nn.Module, inputs: torch.Tensor, weight_dropout: float, training: bool
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     """The function that maps a hidden state to its part of the gates at every step, with drop-connect.
@@ -79,7 +79,7 @@ def recurrent_map(
         bias = projection.bias.to(dtype)
         return lambda hidden: F.linear(hidden.to(dtype), weight, bias).to(dtype)
     has_weight = isinstance(projection, nn.Linear) and "weight" in projection._parameters
-    if training and weight_dropout > 0 and has_weight and holds_numbers(projection.weight):
+    if training and weight_dropout > 0 and has_weight and owns_storage(projection.weight):
         dropped = {"weight": drop_connect(projection.weight, weight_dropout, training)}
         return lambda hidden: torch.func.functional_call(projection, dropped, hidden.to(inputs.dtype)).to(dtype)
     scale = 1 - weight_dropout

@@ -15,7 +15,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_onlstm import ONLSTMConfig
-from .dropout import LockedDropout, activation_penalties, dropped_words, recurrent_map
+from .dropout import LockedDropout, activation_penalties, bind_projection, dropped_words
 from .heads import (
     LanguageModelHead,
     PairClassifier,
@@ -177,7 +177,7 @@ class ONLSTMLayer(nn.Module):
         if path is not None:
             outputs, cell, means = self.run_fast(inputs, hidden, cell, mask, path)
         else:
-            recurrent = recurrent_map(self.recurrent_projection, inputs, self.weight_dropout, self.training)
+            recurrent = bind_projection(self.recurrent_projection, inputs, self.weight_dropout, self.training)
             run = LOOPS.get(self.implementation, loop)
             outputs, cell, means = ordered_neurons(self.input_projection(inputs), recurrent, hidden, cell, mask, run)
         input_means, forget_means = means.unbind(dim=-1)

@@ -331,7 +331,7 @@ class Padding:
         """
         return tensor if self.mask is None else _taken(tensor, self.newest)
 
-    def back_or_zero(self, tensor: torch.Tensor) -> torch.Tensor:
+    def restore_zeroed(self, tensor: torch.Tensor) -> torch.Tensor:
         """The same, with 0 at padding."""
         if self.mask is None:
             return tensor
@@ -353,7 +353,7 @@ def _taken(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 # The three networks
 
 
-def step_map(projection: nn.Module, inputs: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
+def bind_projection(projection: nn.Module, inputs: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
     """The function that applies a projection at every step, in the precision of the states where it is plain."""
     dtype = state_dtype(inputs)
     if not is_plain(projection):
@@ -515,8 +515,8 @@ class ReadingLayer(nn.Module):
             newest_keep, key_keep: `[B, T, H]`, dropout masks of the newest hidden state in the key, and of the key.
             summary_keep: `[H]`, dropout mask of the summarised hidden state, one for all steps and rows.
         """
-        recurrent_gates = step_map(self.recurrent_projection, key_inputs)
-        key_map = step_map(self.key_projection, key_inputs) if self.has_attention else None
+        recurrent_gates = bind_projection(self.recurrent_projection, key_inputs)
+        key_map = bind_projection(self.key_projection, key_inputs) if self.has_attention else None
 
         def step(windows, entries):
             (hidden_window, cell_window), (input_gates, key_inputs, gates, newest_keep, key_keep) = windows, entries
@@ -746,10 +746,11 @@ class PRPNModel(PRPNPreTrainedModel):
             )
         distances = gates = None
         if output_distances:
-            distances = padding.back_or_zero(distance_tape[:, -length:])
-            gates = torch.stack([padding.back_or_zero(gates).flip(-1) for gates in (reading_gates, prediction_gates)])
+            distances = padding.restore_zeroed(distance_tape[:, -length:])
+            both_gates = reading_gates, prediction_gates
+            gates = torch.stack([padding.restore_zeroed(gates).flip(-1) for gates in both_gates])
         if output_attentions:
-            attentions = tuple(padding.back_or_zero(attention).flip(-1) for attention in attentions)
+            attentions = tuple(padding.restore_zeroed(attention).flip(-1) for attention in attentions)
         return PRPNModelOutput(
             last_hidden_state=padding.back(last_hidden_state),
             state=new_state,
@@ -881,7 +882,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         lookback = state.lookback.to(embeddings)
         distances, _ = model.parsing_network(embeddings, lookback, padding.mask)
         lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
-        return padding.back_or_zero(distances), ParsingState(lookback)
+        return padding.restore_zeroed(distances), ParsingState(lookback)
 
     @staticmethod
     def distances_by_layer(output: PRPNCausalLMOutput) -> torch.Tensor:

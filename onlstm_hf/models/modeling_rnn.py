@@ -17,7 +17,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_N
 from transformers.utils import ModelOutput, can_return_tuple
 
 from .configuration_rnn import RNNConfig
-from .dropout import LockedDropout, activation_penalties, drop_connect, dropped_words, recurrent_map
+from .dropout import LockedDropout, activation_penalties, bind_projection, drop_connect, dropped_words
 from .heads import (
     LanguageModelHead,
     PairClassifier,
@@ -129,7 +129,7 @@ class RNNLayer(nn.Module):
         """The recurrence: one step after the other, differentiated by autograd."""
         cell_step, _, _ = CELLS[self.cell_type]
         dtype = state_dtype(inputs)
-        recurrent = recurrent_map(self.recurrent_projection, inputs, self.weight_dropout, self.training)
+        recurrent = bind_projection(self.recurrent_projection, inputs, self.weight_dropout, self.training)
 
         def step(state, entries):
             gates, mask = entries

@@ -17,21 +17,20 @@ from .state import RecurrentPreTrainedModel, check_inputs, real_tokens
 class TreeLevels(NamedTuple):
     """Binary trees of a whole batch, level by level, so that each level is one step.
 
-    Level 0 has the words of all trees, and level `h` the constituents of height `h`. A level hands every node on to
-    the level of the constituent that the node is a part of, and the whole of a tree to one level more at the end. Its
-    nodes are in the order of the levels that they go to, so that it hands them on as slices; and a level puts
-    together what it is handed in the order of the givers.
+    Level 0 has the words of all trees, and level `h` the constituents of height `h`. Each level passes its nodes to
+    the level of their parent, and roots to a final level. Nodes are sorted by receiving level, so they are passed as
+    slices. A level concatenates the slices that it receives, lowest sender first.
 
     Attributes:
         words: `[W]`, the token of every word.
-        handed_on: for each level, how many of its nodes it hands on to each level, the one at the end included.
-        parts: for each level from 1 on, where in what it is handed the left and the right part of each constituent
-            are, `[N, 2]`.
-        roots: `[B]`, where in what is handed to the end each tree is.
+        receivers_per_level: for each level, how many nodes it passes to each level; the last entry is the final level.
+        parts: for each level above 0, the indices of the left and the right part of each constituent among the nodes
+            that the level receives, `[N, 2]`.
+        roots: `[B]`, the index of each tree among the nodes that the final level receives.
     """
 
     words: torch.LongTensor
-    handed_on: list[list[int]]
+    receivers_per_level: list[list[int]]
     parts: list[torch.LongTensor]
     roots: torch.LongTensor
 
@@ -42,14 +41,13 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
     Raises:
         ValueError: if the brackets of a row make no binary tree.
     """
-    # Nodes are numbered in the order in which they end. Each has its height, the level that it is handed to, and its
-    # token or its two parts.
+    # Nodes are numbered by where they end. Each has its height, its receiving level, and its token or its two parts.
     heights: list[int] = []
     receivers: list[int] = []
     contents: list = []
     roots: list[int] = []
     for number, row in enumerate(rows):
-        stack: list[int | None] = []  # numbers of nodes, and `None` for every bracket that is still open
+        stack: list[int | None] = []  # node numbers, and `None` for each open bracket
         for token in row:
             if token == open_bracket_id:
                 stack.append(None)
@@ -57,7 +55,7 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
             height, content = 0, token
             if token == close_bracket_id:
                 if len(stack) < 3 or [node is None for node in stack[-3:]] != [True, False, False]:
-                    raise ValueError(f"sequence {number} is no binary tree: a bracket closes what has not two parts")
+                    raise ValueError(f"sequence {number} is no binary tree: a bracket must close exactly two parts")
                 _, left, right = stack[-3:]
                 height, content = max(heights[left], heights[right]) + 1, (left, right)
                 receivers[left] = receivers[right] = height
@@ -67,7 +65,7 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
             receivers.append(-1)
             contents.append(content)
         if len(stack) != 1 or stack[0] is None:
-            raise ValueError(f"sequence {number} is no binary tree: its brackets must enclose all of it in one pair")
+            raise ValueError(f"sequence {number} is no binary tree: one pair of brackets must enclose all of it")
         roots.append(stack[0])
 
     end = max(heights) + 1
@@ -76,18 +74,18 @@ def read_brackets(rows: list[list[int]], open_bracket_id: int, close_bracket_id:
     levels: list[list[int]] = [[] for _ in range(end)]
     for node in sorted(range(len(heights)), key=receivers.__getitem__):
         levels[heights[node]].append(node)
-    handed_on = [[0] * (end + 1) for _ in levels]
-    num_handed, places = [0] * (end + 1), [0] * len(heights)
-    for level, counts in zip(levels, handed_on, strict=True):
+    receivers_per_level = [[0] * (end + 1) for _ in levels]
+    num_received, places = [0] * (end + 1), [0] * len(heights)
+    for level, counts in zip(levels, receivers_per_level, strict=True):
         for node in level:
             receiver = receivers[node]
-            places[node] = num_handed[receiver]
-            num_handed[receiver] += 1
+            places[node] = num_received[receiver]
+            num_received[receiver] += 1
             counts[receiver] += 1
     words, *constituents = [[contents[node] for node in level] for level in levels]
     return TreeLevels(
         torch.tensor(words),
-        handed_on,
+        receivers_per_level,
         [torch.tensor([[places[left], places[right]] for left, right in level]) for level in constituents],
         torch.tensor([places[root] for root in roots]),
     )
@@ -101,7 +99,7 @@ class TreeLSTMPreTrainedModel(RecurrentPreTrainedModel):
 
 
 class TreeLSTMModel(TreeLSTMPreTrainedModel):
-    """Composes the words of a bracketed sequence, two constituents at a time."""
+    """Composes the words of a bracketed sequence, two parts at a time."""
 
     auto_class_name = "AutoModel"
 
@@ -113,7 +111,7 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
         self.post_init()
 
     def forward(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None = None) -> torch.Tensor:
-        """The hidden state of each sequence's root, `(num_sequences, hidden_size)`.
+        """Returns the hidden state of each sequence's root, `(num_sequences, hidden_size)`.
 
         Args:
             input_ids: `(num_sequences, sequence_length)`, words and brackets.
@@ -129,25 +127,25 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
         trees = read_brackets(rows, self.config.open_bracket_id, self.config.close_bracket_id)
         device = input_ids.device
 
-        # The state of a node: its hidden state and its cell, one after the other.
+        # The state of a node is its hidden state, then its cell state.
         words = F.dropout(self.embeddings(trees.words.to(device)), self.config.input_dropout, self.training)
         input_gate, output_gate, candidate = self.word_projection(words).float().chunk(3, dim=-1)
         cell = input_gate.sigmoid() * candidate.tanh()
         states = torch.cat([output_gate.sigmoid() * cell.tanh(), cell], dim=-1)
-        received: list[list[torch.Tensor]] = [[] for _ in range(len(trees.handed_on) + 1)]
+        received: list[list[torch.Tensor]] = [[] for _ in range(len(trees.receivers_per_level) + 1)]
 
-        def hand_on(states: torch.Tensor, counts: list[int]) -> None:
+        def pass_on(states: torch.Tensor, counts: list[int]) -> None:
             for receiver, part in zip(received, states.split(counts), strict=True):
                 receiver.append(part)
 
-        hand_on(states, trees.handed_on[0])
+        pass_on(states, trees.receivers_per_level[0])
         for level, parts in enumerate(trees.parts, start=1):
             states = self._compose(_collect(received[level], parts.to(device)))
-            hand_on(states, trees.handed_on[level])
+            pass_on(states, trees.receivers_per_level[level])
         return _collect(received[-1], trees.roots.to(device))[:, : self.config.hidden_size]
 
     def _compose(self, parts: torch.Tensor) -> torch.Tensor:
-        """The states of constituents, `[N, 2 H]`, from those of their left and right parts, `[N, 2, 2 H]`."""
+        """Returns the states of constituents `[N, 2 H]` from the states of their two parts, `[N, 2, 2 H]`."""
         hiddens, cells = parts.chunk(2, dim=-1)
         gates = self.composition(hiddens.flatten(1)).float().chunk(5, dim=-1)
         input_gate, left_forget_gate, right_forget_gate, output_gate = (gate.sigmoid() for gate in gates[:4])
@@ -156,7 +154,7 @@ class TreeLSTMModel(TreeLSTMPreTrainedModel):
 
 
 def _collect(received: list[torch.Tensor], places: torch.LongTensor) -> torch.Tensor:
-    """The states at certain places of what a level received. (Indexing would do, but its gradient is slow.)"""
+    """Returns the received states at the given indices. The gradient of plain indexing is slower."""
     return F.embedding(places, torch.cat(received))
 
 
@@ -218,10 +216,10 @@ class TreeLSTMForSequenceClassification(TreeLSTMPreTrainedModel):
         Args:
             input_ids: `(batch_size, sequence_length)`, words and brackets.
             attention_mask: the same shape, 0 at padding on either side.
-            labels: as for the other models that classify sequences, by `config.problem_type`: the classes
-                `(batch_size,)`, 0 or 1 of each class `(batch_size, num_labels)`, or numbers.
+            labels: see `SequenceClassifier` in `heads.py`.
 
-        With `return_dict=False` it returns a tuple.
+        Returns:
+            A `SequenceClassifierOutput`, or a tuple with `return_dict=False`.
 
         Raises:
             ValueError: if the brackets of a sequence make no binary tree.

@@ -225,7 +225,7 @@ def state_dtype(tensor: torch.Tensor) -> torch.dtype:
 def is_plain(*modules: nn.Module) -> bool:
     """Returns whether each module is an affine map that only applies its weight, parametrised or not, and its bias."""
     return has_no_hooks(*modules) and all(
-        type_before_parametrizations(one) in (nn.Linear, Linear) and holds_numbers(one.weight) for one in modules
+        type_before_parametrizations(one) in (nn.Linear, Linear) and owns_storage(one.weight) for one in modules
     )
 
 
@@ -239,7 +239,7 @@ def has_no_hooks(*modules: nn.Module) -> bool:
     )
 
 
-def holds_numbers(tensor: torch.Tensor) -> bool:
+def owns_storage(tensor: torch.Tensor) -> bool:
     """Returns whether a tensor holds its numbers itself, unlike quantised and offloaded weights."""
     return not hasattr(type(tensor), "__tensor_flatten__") and tensor.device.type != "meta"
 

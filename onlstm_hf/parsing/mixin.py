@@ -305,7 +305,7 @@ class ParsingMixin:
         elif not is_ids:
             ids, word_of_token = encode_words(tokenizer, sentence)
             read = SentenceUnits(list(sentence), ids, word_of_token, unknown_words(tokenizer, ids, word_of_token))
-        input_ids = self._without_edges(list(sentence), tokenizer) if read is None else read.input_ids
+        input_ids = self._strip_special_tokens(list(sentence), tokenizer) if read is None else read.input_ids
 
         vocab_size = self.config.vocab_size
         outside = [token for token in input_ids if not 0 <= token < vocab_size]
@@ -320,7 +320,7 @@ class ParsingMixin:
         unknown = None if tokenizer is None else unknown_words(tokenizer, input_ids, places)
         return SentenceUnits(token_names(input_ids, tokenizer), input_ids, places, unknown)
 
-    def _without_edges(self, ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
+    def _strip_special_tokens(self, ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
         """The ids without special tokens and padding before the first and after the last word."""
         owners = (self.config, tokenizer)
         edges = {token for owner in owners for kind in ("bos", "eos", "pad") for token in token_ids(owner, kind)}

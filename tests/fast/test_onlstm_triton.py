@@ -86,7 +86,7 @@ def test_the_kernels_compile_without_a_gpu(capability, dtype, num_chunks, chunk_
 
 
 def test_it_says_why_it_cannot_run():
-    assert "on a GPU, not on cpu" in module.obstacle(torch.zeros(1))
+    assert "on a GPU, not on cpu" in module.unsupported_reason(torch.zeros(1))
     with pytest.raises(ValueError, match="triton implementation cannot run here: it needs tensors on a GPU"):
         ordered_neurons(*make_problem(1, 1, 1, 1, torch.float32), "triton")
 

@@ -92,12 +92,12 @@ def test_a_recording_that_fails_stops_only_its_own_recorder(stand_in_graphs):  #
 
 def test_buffers_are_kept_by_size_as_far_as_allowed_and_each_owner_has_its_own():
     one, other, cpu = KeptBuffers(), KeptBuffers(), torch.device("cpu")
-    buffer = one.of(cpu, 3, object)
-    assert one.of(cpu, 3, object) is buffer
-    assert one.of(cpu, 4, object) is not buffer and other.of(cpu, 3, object) is not buffer
+    buffer = one.get(cpu, 3, object)
+    assert one.get(cpu, 3, object) is buffer
+    assert one.get(cpu, 4, object) is not buffer and other.get(cpu, 3, object) is not buffer
     for size in range(2 * MAX_KEPT):
-        one.of(cpu, size, object)
-        assert one.of(cpu, 3, object) is buffer  # the others are given up, as it is used in between
+        one.get(cpu, size, object)
+        assert one.get(cpu, 3, object) is buffer  # the others are given up, as it is used in between
     assert len(one) == MAX_KEPT
 
 

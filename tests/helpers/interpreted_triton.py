@@ -21,7 +21,7 @@ assert os.environ["TRITON_INTERPRET"] == "1"
 
 @pytest.fixture(autouse=True)
 def triton_on_the_cpu(monkeypatch):
-    path = module.PATH._replace(obstacle=lambda sequence: None)
+    path = module.PATH._replace(unsupported_reason=lambda sequence: None)
     monkeypatch.setitem(onlstm_module._PATHS, "triton", path)
     monkeypatch.setattr(module, "KEPT", KeptBuffers())
 

@@ -11,6 +11,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ..recurrence.triton_math import tanh
+
 TABLE_SIZE = 10
 
 
@@ -102,16 +104,6 @@ def _is_real(address, index):
 
 
 @triton.jit
-def _tanh(x):
-    exponential = tl.exp(-2 * tl.abs(x))
-    away_from_zero = (1 - exponential) / (1 + exponential)
-    square = x * x
-    # Near zero that difference loses digits, and five terms of the Taylor series have all digits of float32.
-    series = 1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
-    return tl.where(tl.abs(x) < 0.25, x * series, tl.where(x < 0, -away_from_zero, away_from_zero))
-
-
-@triton.jit
 def _cumax(input_logits, hidden_logits, first, num_chunks: tl.constexpr, ROW: tl.constexpr, CHUNKS: tl.constexpr):
     """From the logits of a whole row: softmax and cumulative softmax of `CHUNKS` chunks from the `first` one on, and
     the mean of the cumulative softmax over the row."""
@@ -179,7 +171,7 @@ def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pit
     input_gates += 2 * NUM_CHUNKS + units
     gates += 2 * NUM_CHUNKS + units
     candidate = tl.load(input_gates, exists, 0.0).to(tl.float32)
-    candidate = _tanh(candidate + tl.load(gates, exists, 0.0).to(tl.float32))
+    candidate = tanh(candidate + tl.load(gates, exists, 0.0).to(tl.float32))
     input_gate = tl.load(input_gates + SIZE, exists, 0.0).to(tl.float32)
     input_gate = tl.sigmoid(input_gate + tl.load(gates + SIZE, exists, 0.0).to(tl.float32))
     forget_gate = tl.load(input_gates + 2 * SIZE, exists, 0.0).to(tl.float32)
@@ -192,7 +184,7 @@ def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pit
     previous = tl.load(carried_cell + taken + units, exists, 0.0)
     cell = (forget_gate * overlap + (master_forget_gate - overlap)) * previous
     cell += (input_gate * overlap + (master_input_gate - overlap)) * candidate
-    output = output_gate * _tanh(cell)
+    output = output_gate * tanh(cell)
     output = tl.where(real, output, tl.load(carried_hidden + taken + units, exists & (real == 0), 0.0))
     tl.store(carried_cell + given + units, tl.where(real, cell, previous), mask=exists)
     tl.store(carried_hidden + given + units, output, mask=exists)
@@ -260,7 +252,7 @@ def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pi
     output_gate = tl.load(activations + 3 * SIZE, exists, 0.0)
     previous = tl.load(cells + units, exists, 0.0)
     cell = tl.load(cells + batch_size * SIZE + units, exists & (is_last == 0), 0.0)
-    cell_tanh = _tanh(cell + tl.load(last_cell + units, exists & is_last, 0.0))
+    cell_tanh = tanh(cell + tl.load(last_cell + units, exists & is_last, 0.0))
     input_softmax = tl.load(softmaxes + chunks, is_chunk, 0.0)
     forget_softmax = tl.load(softmaxes + NUM_CHUNKS + chunks, is_chunk, 0.0)
     master_input_gate = 1 - tl.cumsum(input_softmax, axis=0)[:, None]

@@ -55,4 +55,6 @@ def _sizes(trace: Trace, options: Options) -> _Sizes:
     )
 
 
-PATH = FastPath(forward, backward, OPERATOR.obstacle, pays=lambda sequence: len(sequence) >= SHORTEST)
+PATH = FastPath(
+    forward, backward, OPERATOR.unsupported_reason, is_worthwhile=lambda sequence: len(sequence) >= SHORTEST
+)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import torch
 
 from ..recurrence.fast_path import FastPath
-from ..recurrence.gpu import obstacle as gpu_obstacle
+from ..recurrence.gpu import unsupported_reason as gpu_unsupported_reason
 from ..recurrence.step_graphs import KeptBuffers, StepGraphs
 from .contract import Gradients, Inputs, Options, Trace
 
@@ -25,9 +25,9 @@ MIN_KEPT_LENGTH = 4
 PITCH = 16
 
 
-def obstacle(sequence: torch.Tensor) -> str | None:
+def unsupported_reason(sequence: torch.Tensor) -> str | None:
     """Why this path cannot run on such tensors, if it cannot."""
-    return gpu_obstacle(sequence, has_triton=forward_step is not None)
+    return gpu_unsupported_reason(sequence, has_triton=forward_step is not None)
 
 
 class _Workspace:
@@ -90,7 +90,7 @@ def _workspace(
         workspace = _Workspace(device, *sizes_and_dtypes)
         workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
         return workspace, workspace.forward_steps, workspace.backward_steps
-    workspace, forward_graphs, backward_graphs = KEPT.of(device, sizes_and_dtypes, make)
+    workspace, forward_graphs, backward_graphs = KEPT.get(device, sizes_and_dtypes, make)
     rows, columns = weight.shape
     torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
     # Values that another sequence left in the padding, such as NaN, would reach the products.
@@ -144,4 +144,4 @@ def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
     return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
 
 
-PATH = FastPath(forward, backward, obstacle)
+PATH = FastPath(forward, backward, unsupported_reason)

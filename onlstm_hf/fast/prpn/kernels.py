@@ -8,6 +8,7 @@ float32, but for the operands of products, which are in the product's dtype.
 import triton
 import triton.language as tl
 
+from ..recurrence.triton_math import tanh
 from .contract import ATTENTION_EPSILON, DEVIATION_EPSILON
 
 # Units of a block in the attention's loops over all units.
@@ -107,16 +108,6 @@ def attention_backward_step(step: int, product, key_keep, gates, trace, buffers,
 def _warps(block: int) -> int:
     """Warps of a program that holds all units of a row, `block` of them, in its registers."""
     return min(16, max(4, block // 128))
-
-
-@triton.jit
-def _tanh(x):
-    exponential = tl.exp(-2 * tl.abs(x))
-    away_from_zero = (1 - exponential) / (1 + exponential)
-    square = x * x
-    # Near zero that difference loses digits, and five terms of the Taylor series have all digits of float32.
-    series = 1 + square * (-1 / 3 + square * (2 / 15 + square * (-17 / 315 + square * (62 / 2835))))
-    return tl.where(tl.abs(x) < 0.25, x * series, tl.where(x < 0, -away_from_zero, away_from_zero))
 
 
 @triton.jit(do_not_specialize=["step", "length"])
@@ -228,7 +219,7 @@ def _cell_kernel(
             unit, is_unit,
         )
     )  # fmt: skip
-    candidate = _tanh(
+    candidate = tanh(
         _gate(
             2, product, bias, mean, factor, input_gates, gates_gain, gates_bias, normalized_gates, row, at, size,
             unit, is_unit,
@@ -255,7 +246,7 @@ def _cell_kernel(
     normalized = centred * (inverse * _rescaling(inverse, 1.0 * size, EPSILON))
     tl.store(normalized_cells + at * size + unit, normalized, mask=is_unit)
     tanh_cell = normalized * tl.load(cell_gain + unit, mask=is_unit, other=0)
-    tanh_cell = _tanh(tanh_cell + tl.load(cell_bias + unit, mask=is_unit, other=0))
+    tanh_cell = tanh(tanh_cell + tl.load(cell_bias + unit, mask=is_unit, other=0))
     tl.store(tanh_cells + at * size + unit, tanh_cell, mask=is_unit)
     hidden = output_gate * tanh_cell
     memory = tape + (row * (num_slots + length) + num_slots + step) * 2 * size + unit

@@ -64,4 +64,6 @@ def _sizes(inputs: Inputs, options: Options) -> _Sizes:
     return _Sizes(length, batch_size, num_slots, size, threads, options.product_in_bfloat16)
 
 
-PATH = FastPath(forward, backward, OPERATOR.obstacle, pays=lambda sequence: sequence.shape[1] >= SHORTEST)
+PATH = FastPath(
+    forward, backward, OPERATOR.unsupported_reason, is_worthwhile=lambda sequence: sequence.shape[1] >= SHORTEST
+)

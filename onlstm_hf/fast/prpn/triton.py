@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from ..recurrence.fast_path import FastPath
-from ..recurrence.gpu import obstacle as gpu_obstacle
+from ..recurrence.gpu import unsupported_reason as gpu_unsupported_reason
 from ..recurrence.step_graphs import KeptBuffers
 from ..recurrence.tensor_tuples import Layout, flatten
 from .contract import Gradients, Inputs, Options, Trace
@@ -27,9 +27,9 @@ Tensors = Sequence[torch.Tensor | None]
 RECORDED_AFTER = 3
 
 
-def obstacle(sequence: torch.Tensor) -> str | None:
+def unsupported_reason(sequence: torch.Tensor) -> str | None:
     """Why this path cannot run on such tensors, if it cannot."""
-    return gpu_obstacle(sequence, has_triton=attention_step is not None)
+    return gpu_unsupported_reason(sequence, has_triton=attention_step is not None)
 
 
 class BackwardBuffers(NamedTuple):
@@ -149,7 +149,7 @@ def _run(launch: Callable[[Tensors], None], read: Tensors, changed: Tensors = ()
     device = tensors[-1].device
     kinds = tuple(None if tensor is None else (tensor.shape, tensor.dtype) for tensor in tensors)
     with torch.cuda.device_of(tensors[-1]), KEPT.launching:
-        KEPT.of(device, (launch, kinds), lambda: _Recording(launch)).run(read, changed, written)
+        KEPT.get(device, (launch, kinds), lambda: _Recording(launch)).run(read, changed, written)
 
 
 def _launch_forward(tensors: Tensors) -> None:
@@ -254,4 +254,4 @@ def _product_dtype(options: Options) -> torch.dtype:
     return torch.bfloat16 if options.product_in_bfloat16 else torch.float32
 
 
-PATH = FastPath(forward, backward, obstacle)
+PATH = FastPath(forward, backward, unsupported_reason)

@@ -9,7 +9,7 @@ import torch
 MIN_CAPABILITY = (7, 5)
 
 
-def obstacle(sequence: torch.Tensor, has_triton: bool) -> str | None:
+def unsupported_reason(sequence: torch.Tensor, has_triton: bool) -> str | None:
     """Why a Triton path cannot run on tensors like the first input of its recurrence, if it cannot."""
     if sequence.device.type != "cuda":
         return f"it needs tensors on a GPU, not on {sequence.device}"

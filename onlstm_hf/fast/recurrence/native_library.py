@@ -41,7 +41,7 @@ class NativeOperator:
         """Returns whether there is a library for this CPU."""
         return self.library() is not None
 
-    def obstacle(self, sequence: torch.Tensor) -> str | None:
+    def unsupported_reason(self, sequence: torch.Tensor) -> str | None:
         """Why the operator cannot run on a sequence, if it cannot."""
         if sequence.device.type != "cpu":
             return f"it needs tensors on the CPU, not on {sequence.device}"

@@ -71,7 +71,7 @@ class KeptBuffers:
     def __len__(self) -> int:
         return len(self._kept)
 
-    def of(self, device: torch.device, sizes: Hashable, make: Callable[[], Kept]) -> Kept:
+    def get(self, device: torch.device, sizes: Hashable, make: Callable[[], Kept]) -> Kept:
         """Returns the buffers for sequences of these sizes on the current stream; the oldest unused ones are freed.
 
         Work on one stream is done in order, so the next sequence may use the same buffers. Recorded products keep the
