@@ -27,7 +27,7 @@ def gaps(registered: dict) -> list[str]:
         name = config_class.model_type
         for public in [config_class, *classes_of(models)]:
             if public.__name__ not in onlstm_hf.__all__:
-                missing.append(f"{name}: {public.__name__} is no public name (onlstm_hf/__init__.py)")
+                missing.append(f"{name}: {public.__name__} is no public name (onlstm_hf/public_names.py)")
         is_language_model = AutoModelForCausalLM in models
         if name not in (MODEL_TYPES if is_language_model else TESTED_ALONE):
             missing.append(f"{name}: it is in no table of tests (MODEL_TYPES in tests/helpers/tiny_models.py)")
