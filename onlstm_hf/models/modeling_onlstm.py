@@ -319,7 +319,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
             use_cache: whether to return the state; `config.use_cache` when not given.
             output_hidden_states: whether to return the output of every layer.
             output_distances: whether to return the syntactic distances of every layer.
-            num_layers: run only that many layers, from the lowest on; the state of the others stays as it is.
+            num_layers: run only that many layers, lowest first; the others keep their state.
             kwargs: `return_dict`, whether to return an `ONLSTMModelOutput` (default) or a tuple of what is not `None`.
 
         Raises:
@@ -341,6 +341,8 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
         # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
         hidden_states, layer_outputs = [inputs_embeds], []
         num_layers = len(self.layers) if num_layers is None else num_layers
+        if num_layers not in range(1, len(self.layers) + 1):
+            raise ValueError(f"num_layers must be an integer from 1 to {len(self.layers)}, not {num_layers!r}")
         for layer, layer_state in zip(self.layers[:num_layers], state.layers[:num_layers], strict=True):
             dropout = self.hidden_dropout if layer_outputs else self.input_dropout
             output = layer(dropout(hidden_states[-1].transpose(0, 1)), *layer_state, mask)

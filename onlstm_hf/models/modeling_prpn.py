@@ -877,9 +877,9 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         check_inputs(model.embeddings, input_ids, None)
         embeddings = model.embeddings(input_ids)
         padding = Padding(real_tokens(attention_mask, input_ids.shape, embeddings.device))
-        state = model.initial_state(len(input_ids)) if state is None else state
-        embeddings = padding.to_end(embeddings)
-        lookback = state.lookback.to(embeddings)
+        initial = ParsingState(model.initial_state(len(input_ids)).lookback)
+        state = check_state(None if state is None else ParsingState(state.lookback), initial, embeddings.device)
+        embeddings, lookback = padding.to_end(embeddings), state.lookback.to(embeddings.dtype)
         distances, _ = model.parsing_network(embeddings, lookback, padding.mask)
         lookback = padding.last(torch.cat([lookback, embeddings], dim=1), lookback.shape[1])
         return padding.restore_zeroed(distances), ParsingState(lookback)

@@ -300,7 +300,6 @@ class RNNModel(RNNPreTrainedModel):
         state: RecurrentState | None = None,
         use_cache: bool | None = None,
         output_hidden_states: bool | None = None,
-        num_layers: int | None = None,
         **kwargs,
     ) -> RNNModelOutput | tuple:
         r"""
@@ -312,7 +311,6 @@ class RNNModel(RNNPreTrainedModel):
             state: where to go on from; zeros when not given.
             use_cache: whether to return the state; `config.use_cache` when not given.
             output_hidden_states: whether to return the output of every layer.
-            num_layers: run only that many layers, from the lowest on; the state of the others stays as it is.
             kwargs: `return_dict`, whether to return an `RNNModelOutput` (default) or a tuple of what is not `None`.
 
         Raises:
@@ -333,18 +331,16 @@ class RNNModel(RNNPreTrainedModel):
 
         # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
         hidden_states, layer_outputs = [inputs_embeds], []
-        num_layers = len(self.layers) if num_layers is None else num_layers
-        for layer, layer_state in zip(self.layers[:num_layers], state.layers[:num_layers], strict=True):
+        for layer, layer_state in zip(self.layers, state.layers, strict=True):
             dropout = self.hidden_dropout if layer_outputs else self.input_dropout
             output = layer(dropout(hidden_states[-1].transpose(0, 1)), *layer_state, mask)
             hidden_states.append(output.outputs.transpose(0, 1))
             layer_outputs.append(output)
         raw_output = hidden_states[-1]
 
-        new_state = RecurrentState((*(output.state for output in layer_outputs), *state.layers[num_layers:]))
         return RNNModelOutput(
             last_hidden_state=self.output_dropout(raw_output.transpose(0, 1)).transpose(0, 1),
-            state=new_state if use_cache else None,
+            state=RecurrentState(tuple(output.state for output in layer_outputs)) if use_cache else None,
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             raw_last_hidden_state=raw_output if self.training else None,
         )

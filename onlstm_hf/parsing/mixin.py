@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from numbers import Integral
 from os import PathLike
 from typing import Any
 
@@ -186,14 +187,16 @@ class ParsingMixin:
     ) -> Iterator[tuple[SentenceUnits, list[list[float]]]]:
         """`sentence_distances`, with all that is known of a sentence."""
         refuse_unknown_options(self, others, parse_options(type(self)))
+        if not layers:
+            raise ValueError("layers is empty: name at least one layer")
         for layer in layers:
-            self.name_layers(layer, range(self.config.num_hidden_layers))  # refuses one that there is not
+            self.name_layers(layer, range(self.config.num_hidden_layers))  # refuses unknown layers
         if units not in ("words", "tokens"):
             raise ValueError(f'units must be "words" or "tokens", not {units!r}')
         max_length = MAX_TOKENS_PER_BATCH if max_length is None else max_length
         for name, value in {"batch_size": batch_size, "max_length": max_length}.items():
-            if value < 1:
-                raise ValueError(f"{name} must be at least 1, not {value}")
+            if not isinstance(value, Integral) or isinstance(value, bool) or value < 1:
+                raise ValueError(f"{name} must be an integer of at least 1, not {value!r}")
         if not isinstance(tokenizer, PreTrainedTokenizerBase | None):
             name = str(tokenizer) if isinstance(tokenizer, str | PathLike) else "path/of/the/model"
             raise ValueError(
@@ -289,7 +292,7 @@ class ParsingMixin:
         if hasattr(sentence, "tolist"):  # a row of a tensor or array
             sentence = sentence.tolist()
         is_list = isinstance(sentence, list | tuple)
-        is_ids = is_list and all(isinstance(item, int) for item in sentence)
+        is_ids = is_list and all(isinstance(item, int) and not isinstance(item, bool) for item in sentence)
         if not (isinstance(sentence, str) or is_ids or (is_list and all(isinstance(item, str) for item in sentence))):
             raise ValueError(
                 "a sentence must be a string, a list of words, or a list of integer token ids, not "

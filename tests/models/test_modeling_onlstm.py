@@ -36,6 +36,12 @@ def test_distances_of_a_layer_that_does_not_exist_are_refused(model, input_ids, 
         model.syntactic_distances(input_ids, layer=layer)
 
 
+@pytest.mark.parametrize("num_layers", [0, 4, -1])
+def test_a_number_of_layers_out_of_range_is_refused(model, input_ids, num_layers):
+    with pytest.raises(ValueError, match=f"num_layers must be an integer from 1 to 3, not {num_layers}"):
+        model.model(input_ids, num_layers=num_layers)
+
+
 @SIDES
 def test_padding_does_not_change_distances_and_has_none(model, rows, side):
     input_ids, mask, places = pad(rows, side)

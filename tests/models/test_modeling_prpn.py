@@ -159,6 +159,13 @@ def test_distances_do_not_need_the_text_to_be_read(side):
         torch.testing.assert_close(model.syntactic_distances(input_ids, state=before)[0], more)
 
 
+def test_distances_refuse_the_state_of_another_batch_size():
+    model, ids = make_model(), torch.tensor([[1, 2, 3]])
+    _, state = model.syntactic_distances(ids.expand(2, -1))
+    with pytest.raises(ValueError, match="the state does not fit this model and batch"):
+        model.syntactic_distances(ids, state=state)
+
+
 def test_layers_have_no_distances_of_their_own():
     model = make_model(eos_token_id=0)
     with pytest.raises(ValueError, match="layer 0 has no distances of its own"):

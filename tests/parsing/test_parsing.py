@@ -125,6 +125,7 @@ def test_words_stand_in_the_tree_as_they_were_written_and_unknown_ones_have_the_
 @pytest.mark.parametrize(
     "sentences",
     [None, 7, torch.tensor(3), TOKENIZER(["w1 w2"]), {"text": "w1"}, [None], [{"text": "w1"}], [["w1", 3]], [[1.5]]]
+    + [[[True, False]], [True, False], torch.tensor([[True, False]])]
     + [pandas.DataFrame({"text": ["w1 w2"]}), b"w1 w2", [b"w1"], torch.zeros(1, 2, 3, dtype=torch.long)],
     ids=str,
 )
@@ -257,6 +258,11 @@ def test_the_model_reads_a_sentence_once_for_all_layers(model, monkeypatch):
     assert calls.shapes == [(3, 7), (3, 7), (1, 7)]
 
 
+def test_an_empty_list_of_layers_is_refused(model):
+    with pytest.raises(ValueError, match="layers is empty"):
+        model.parse_layers(["w1 w2"], TOKENIZER, [])
+
+
 def test_while_distances_are_handed_out_the_caller_can_train(model):
     model.train()
     for words, (distances,) in model.sentence_distances([some_words(5), some_words(3)], TOKENIZER):
@@ -278,6 +284,8 @@ def test_while_distances_are_handed_out_the_caller_can_train(model):
         ({"units": "letters"}, "units"),
         ({"batch_size": 0}, "batch_size"),
         ({"max_length": 0}, "max_length"),
+        ({"max_length": "a"}, "max_length must be an integer of at least 1, not 'a'"),
+        ({"batch_size": 2.5}, "batch_size must be an integer of at least 1, not 2.5"),
     ],
 )
 def test_a_wrong_option_is_refused_before_much_is_read(options, message):
