@@ -1,1 +1,1 @@
-"""The models: a configuration and a modelling file each, and in `recurrent` what they share."""
+"""The models: a configuration and a modelling file each, and the files that they share."""

@@ -15,12 +15,11 @@ class AWDLSTMConfig(RecurrentConfig):
     Args:
         embedding_size (`int`, defaults to 400): Units of the embeddings, and of the last layer.
         hidden_size (`int`, defaults to 1150):
-            Units of every layer but the last. Where `layer_sizes` are given, those of the first of several layers.
+            Units of every layer but the last. It must equal the first of several `layer_sizes`.
         num_hidden_layers (`int`, defaults to 3): Number of recurrent layers.
         layer_sizes (`list[int]`, *optional*):
-            Units of each layer, lowest first. Follows from the three fields above when it is not given:
-            `num_hidden_layers - 1` times `hidden_size`, then `embedding_size`. Tied embeddings need a last layer of
-            `embedding_size` units, unless softmaxes are mixed.
+            Units of each layer, lowest first. By default the last layer has `embedding_size` units and all others
+            `hidden_size`. Tied embeddings need a last layer of `embedding_size` units, unless softmaxes are mixed.
         embedding_dropout (`float`, defaults to 0.1): Probability that a word is dropped everywhere in the batch.
         input_dropout (`float`, defaults to 0.5): Locked dropout of the embedded input.
         hidden_dropout (`float`, defaults to 0.3): Locked dropout between layers.
@@ -28,15 +27,15 @@ class AWDLSTMConfig(RecurrentConfig):
         weight_dropout (`float`, defaults to 0.45): Drop-connect on the hidden-to-hidden weights.
         classifier_dropout (`float`, defaults to 0.2): Dropout before both maps of the classifier of sequence pairs.
         activation_regularization (`float`, defaults to 2.0):
-            Weight (alpha) of the mean square of the last layer's dropped output in the training loss.
+            Weight (alpha) in the training loss of the mean square of the last layer's output after dropout.
         temporal_activation_regularization (`float`, defaults to 1.0):
-            Weight (beta) of the mean squared change of the last layer's output from step to step in the training loss.
+            Weight (beta) in the training loss of the mean squared change of the last layer's output between steps.
         initializer_range (`float`, defaults to 0.1): Embeddings are drawn uniformly from `[-range, range]`.
 
     All other fields: see `RecurrentConfig`.
 
     Raises:
-        ValueError: if a value is out of its range or two of them contradict each other.
+        ValueError: if a value is out of range or values contradict each other.
     """
 
     probabilities = (
@@ -93,13 +92,13 @@ class AWDLSTMConfig(RecurrentConfig):
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
-        """As in the base class. `layer_sizes` in a file overrule its `hidden_size`; old files have both."""
+        """Extends the base class: `layer_sizes` in a file override its `hidden_size`, as old files have both."""
         config_dict = {**config_dict}
         layer_sizes = kwargs.get("layer_sizes", config_dict.get("layer_sizes"))
         if layer_sizes and len(layer_sizes) > 1:
             hidden_size = config_dict.pop("hidden_size", layer_sizes[0])
             if hidden_size != layer_sizes[0] and not {"hidden_size", "layer_sizes"} & kwargs.keys():
-                logger.warning(f"hidden_size={hidden_size} is not used, as layer_sizes={layer_sizes} say otherwise")
+                logger.warning(f"hidden_size={hidden_size} is ignored, as it contradicts layer_sizes={layer_sizes}")
         return super().from_dict(config_dict, **kwargs)
 
 
@@ -110,9 +109,9 @@ class ONLSTMConfig(AWDLSTMConfig):
 
     Args:
         chunk_size (`int`, defaults to 10):
-            Neighbouring units that share one entry of the master gates. A layer that is one chunk as a whole is
-            allowed, but by the equations it never writes its cell state.
-        parse_layer (`int`, defaults to 1): The layer, counted from 0, whose forget distances make the trees.
+            Neighbouring units that share one entry of the master gates. A layer of a single chunk is allowed, but by
+            the equations it never writes its cell state.
+        parse_layer (`int`, defaults to 1): Layer, counted from 0, whose forget distances define the trees.
 
     Fields of `AWDLSTMConfig`, described there: `embedding_size`, `hidden_size`, `num_hidden_layers`, `layer_sizes`,
     `embedding_dropout`, `input_dropout`, `hidden_dropout`, `output_dropout`, `weight_dropout`, `classifier_dropout`,
@@ -122,7 +121,7 @@ class ONLSTMConfig(AWDLSTMConfig):
     `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
 
     Raises:
-        ValueError: if a value is out of its range or two of them contradict each other.
+        ValueError: if a value is out of range or values contradict each other.
 
     Example:
 

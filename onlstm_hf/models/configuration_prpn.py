@@ -10,37 +10,38 @@ class PRPNConfig(RecurrentConfig):
 
     Args:
         embedding_size (`int`, defaults to 800): Units of the embeddings.
-        hidden_size (`int`, defaults to 1200): Units of the parsing network and of every layer of the reading network;
-            an even number, as one half of the parsing network's units gives each of its two distances.
+        hidden_size (`int`, defaults to 1200): Units of the parsing network and of every layer of the reading network.
+            It must be even, as each half of the parsing network's units gives one of its two distances.
         num_hidden_layers (`int`, defaults to 2): Layers of the reading network.
-        num_slots (`int`, defaults to 15): How many of the last memories the networks can attend to.
-        lookback (`int`, defaults to 5): How many words before a word the parsing network sees with it.
+        num_slots (`int`, defaults to 15): Number of recent memories that the networks attend to.
+        lookback (`int`, defaults to 5): Number of words before each word that the parsing network reads with it.
         resolution (`float`, defaults to 0.1):
             Width of the range of distances over which a gate goes from open to closed (one over the temperature).
-        hard (`bool`, defaults to `True`): Whether gates are piecewise linear (hard sigmoid) or a sigmoid.
+        hard (`bool`, defaults to `True`): Whether gates use a hard sigmoid (piecewise linear) instead of a sigmoid.
         num_residual_blocks (`int`, defaults to 0): Residual blocks of the predict network.
         output_dropout (`float`, defaults to 0.7):
-            Dropout of the embedded words that the reading network takes in and of what the decoder takes in.
+            Dropout of the inputs of the reading network (the embedded words) and of the decoder.
         input_dropout (`float`, defaults to 0.5):
             Dropout of the inputs of all other maps: in the parsing network, between the layers of the reading
-            network, before the attentions' keys and in the predict network; and of the keys themselves.
+            network, of the key projections and in the predict network. The keys are dropped, too.
         recurrent_dropout (`float`, defaults to 0.5):
-            Dropout of the summarised hidden states, one mask a layer for all steps and all rows of a batch.
+            Dropout of the summarised hidden states. Each layer has one mask for all steps and rows of a batch.
         parsing_network (`bool`, defaults to `True`):
-            Without it all memories are open, as in ordinary attention (the paper's ablation "- Parsing Net"); the
-            model then induces no trees.
+            Whether a parsing network computes the gates. Without it all memories are open, as in ordinary attention,
+            and the model induces no trees (the paper's ablation "- Parsing Net").
         reading_attention (`bool`, defaults to `True`):
-            Without it each layer of the reading network goes on from its newest memory, as an ordinary LSTM does
-            ("- Reading Net Attention").
+            Whether the reading network attends to its memories. Without it each layer continues from its newest
+            memory, like an ordinary LSTM ("- Reading Net Attention").
         prediction_attention (`bool`, defaults to `True`):
-            Without it the predict network sees the newest hidden state alone ("- Predict Net Attention").
+            Whether the predict network attends to the memories. Without it, it reads only the newest hidden state
+            ("- Predict Net Attention").
         initializer_range (`float`, defaults to 0.01): Embeddings are drawn uniformly from `[-range, range]`.
 
     Fields of `RecurrentConfig`, described there: `vocab_size`, `num_softmaxes`, `latent_dropout`,
     `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
 
     Raises:
-        ValueError: if a value is out of its range or two of them contradict each other.
+        ValueError: if a value is out of range or values contradict each other.
     """
 
     model_type = "prpn"
@@ -78,6 +79,6 @@ class PRPNConfig(RecurrentConfig):
             raise ValueError(f"hidden_size must be even, as the parsing network halves it, not {self.hidden_size}")
         if self.parsing_network and not (self.reading_attention or self.prediction_attention):
             raise ValueError(
-                "the gates of the parsing network are for attention, of which there is none here: set "
-                "parsing_network=False, or reading_attention or prediction_attention=True"
+                "the parsing network computes gates for attention: set parsing_network=False, or reading_attention or "
+                "prediction_attention=True"
             )

@@ -9,9 +9,8 @@ class RNNConfig(AWDLSTMConfig):
     r"""
     Configuration of a recurrent language model with the regularisation of the AWD-LSTM (Merity, Keskar & Socher,
     "Regularizing and Optimizing LSTM Language Models", ICLR 2018). The defaults are those of the paper's Penn Treebank
-    model. All but the cell is as in the ON-LSTM, so that the two can be compared. In particular, drop-connect does not
-    rescale what it keeps in training, but multiplies by `1 - weight_dropout` in evaluation (`dropout.drop_connect`);
-    Merity et al. divide by `1 - weight_dropout` in training instead.
+    model. Everything but the cell is as in the ON-LSTM, so that the two can be compared. So drop-connect multiplies by
+    `1 - weight_dropout` in evaluation (`dropout.drop_connect`); Merity et al. divide by it in training instead.
 
     Args:
         cell_type (`str`, defaults to `"lstm"`): `"lstm"`, `"gru"`, or `"rnn"` (tanh).
@@ -27,7 +26,7 @@ class RNNConfig(AWDLSTMConfig):
     `tie_word_embeddings`, `use_cache`, `tokenizer_fingerprint`, `treebank_preprocessing`.
 
     Raises:
-        ValueError: if a value is out of its range or two of them contradict each other.
+        ValueError: if a value is out of range or values contradict each other.
 
     Example:
 

@@ -9,9 +9,9 @@ class TreeLSTMConfig(RecurrentConfig):
     From Tree-Structured Long Short-Term Memory Networks", ACL 2015). The defaults are for logical inference.
 
     Args:
-        vocab_size (`int`, defaults to 10000): Number of words, brackets among them.
+        vocab_size (`int`, defaults to 10000): Number of words, including brackets.
         embedding_size (`int`, defaults to 128): Units of the embeddings.
-        hidden_size (`int`, defaults to 400): Units of a constituent.
+        hidden_size (`int`, defaults to 400): Units of each constituent's hidden state.
         open_bracket_id (`int`, defaults to 0): The token that opens a constituent.
         close_bracket_id (`int`, defaults to 1): The token that closes one.
         input_dropout (`float`, defaults to 0.2): Dropout of the embedded words.
@@ -19,7 +19,7 @@ class TreeLSTMConfig(RecurrentConfig):
         initializer_range (`float`, defaults to 0.1): Embeddings are drawn uniformly from `[-range, range]`.
 
     Raises:
-        ValueError: if a value is out of its range or two of them contradict each other.
+        ValueError: if a value is out of range or values contradict each other.
     """
 
     model_type = "tree_lstm"
@@ -36,7 +36,7 @@ class TreeLSTMConfig(RecurrentConfig):
 
     @property
     def output_size(self) -> int:
-        """Units of what the model without a head makes of a sequence."""
+        """Units of the encoding of a sequence, which the model without a head returns."""
         return self.hidden_size
 
     def __post_init__(self, **kwargs):

@@ -11,10 +11,10 @@ from .state import RecurrentConfig, is_plain, kept_entries, owns_storage, real_t
 
 
 class LockedDropout(nn.Module):
-    """Variational dropout (Gal & Ghahramani 2016): one mask for all steps of a sequence, another for each sequence.
+    """Variational dropout (Gal & Ghahramani 2016): one mask per sequence, shared by all its steps.
 
     Args:
-        probability: how often a unit is set to 0; the rest is divided by `1 - probability`.
+        probability: of setting a unit to 0; kept units are divided by `1 - probability`.
     """
 
     def __init__(self, probability: float):
@@ -32,10 +32,10 @@ class LockedDropout(nn.Module):
 def dropped_words(
     embedding: nn.Embedding, input_ids: torch.Tensor, probability: float, training: bool
 ) -> torch.Tensor:
-    """Embeds `input_ids`, dropping whole words: a dropped word is 0 wherever it stands in the batch.
+    """Embeds `input_ids` and drops whole words: a dropped word is 0 everywhere in the batch.
 
     Returns:
-        The embeddings, `[*input_ids.shape, embedding_size]`; what is kept is divided by `1 - probability`.
+        The embeddings, `[*input_ids.shape, embedding_size]`; kept words are divided by `1 - probability`.
     """
     embeddings = embedding(input_ids)
     if not training or probability == 0:
@@ -48,8 +48,8 @@ def dropped_words(
 def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> torch.Tensor:
     """Drop-connect (Wan et al. 2013) as the authors of the ON-LSTM apply it to the hidden-to-hidden weight.
 
-    In training entries are set to 0 with `probability` (to within 2^-17), without rescaling (call it once per
-    sequence); in evaluation the weight is multiplied by `1 - probability`.
+    In training, sets entries to 0 with `probability` (to within 2^-17) without rescaling; call it once per sequence.
+    In evaluation, multiplies the weight by `1 - probability`.
     """
     if probability == 0:
         return weight
@@ -61,17 +61,17 @@ def drop_connect(weight: torch.Tensor, probability: float, training: bool) -> to
 def bind_projection(
     projection: nn.Module, inputs: torch.Tensor, weight_dropout: float, training: bool
 ) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The function that maps a hidden state to its part of the gates at every step, with drop-connect.
+    """Returns the function that maps a hidden state to its part of the gates at every step, with drop-connect.
 
-    A plain `nn.Linear` is computed in the precision of the states. Any other module is called: one with hooks, an
-    adapter, quantised or offloaded weights. Hooks see each step. Where the module has no weight of its own to drop
-    entries of, drop-connect keeps its expectation in training, too.
+    A plain `nn.Linear` (`is_plain`) runs in the precision of the states. Any other module is called at every step: one
+    with hooks, an adapter, quantised or offloaded weights. If its weight cannot be masked, training scales as
+    evaluation does.
 
     Args:
         projection: maps `[..., H]` to `[..., G]`.
-        inputs: the layer's inputs, whose dtype the projection's inputs have.
-        weight_dropout: probability of an entry of the weight to be dropped.
-        training: whether to draw a mask, or to scale.
+        inputs: the layer's inputs; a module that is not plain gets hidden states of their dtype.
+        weight_dropout: probability of dropping an entry of the weight.
+        training: whether to draw a mask instead of scaling.
     """
     dtype = state_dtype(inputs)
     if is_plain(projection):
@@ -95,17 +95,17 @@ def activation_penalties(
     num_items_in_batch: int | torch.Tensor | None,
     config: RecurrentConfig,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """AR and TAR of Merity et al. (2018): the mean square of the last layer's output, and that of its changes.
+    """Returns AR and TAR of Merity et al. (2018): the mean square of the last layer's output, and of its changes.
 
-    In a stream these are means over tokens and over neighbours. Elsewhere both are sums over the tokens that predict
-    a word, divided by their number: so batches of unlike lengths that are added up give the update of one batch.
+    In a stream these are means over tokens and over pairs of neighbours. Otherwise both are sums over the labelled
+    tokens, divided by their number. So accumulated batches of different lengths give the update of one batch.
 
     Args:
         dropped, raw: `[B, T, H]`, the output after dropout, for AR, and before dropout, for TAR.
         targets, attention_mask: `[B, T]`, -100 where nothing is predicted; 0 at padding, or `None`.
-        is_stream: whether every token predicts a word, those at the ends of rows that of the next chunk.
+        is_stream: whether every token has a label; the label of a row's last token is in the next chunk.
         num_items_in_batch: divides the sums, as for the loss.
-        config: has the weights of both, `activation_regularization` and `temporal_activation_regularization`.
+        config: has their weights, `activation_regularization` and `temporal_activation_regularization`.
     """
     dtype = torch.promote_types(dropped.dtype, torch.float32)
     activations, raw = dropped.to(dtype).square(), raw.to(dtype)

@@ -1,4 +1,4 @@
-"""Heads of the models: the next token's logits and loss, mixtures of softmaxes, classes of sequences and of pairs."""
+"""Heads of the models: next-token prediction, mixtures of softmaxes, classification of sequences and pairs."""
 
 from collections.abc import Callable
 
@@ -15,7 +15,7 @@ except ImportError:
     projected_next_token_loss = None
 
 IGNORED_LABEL = -100
-# A step on a CPU takes longer with more rows, so sequences of similar length run together, in this many groups.
+# On a CPU steps take longer with more rows, so sequences are encoded in this many groups of similar length.
 NUM_LENGTH_GROUPS = 4
 
 
@@ -23,8 +23,8 @@ NUM_LENGTH_GROUPS = 4
 
 
 def kept_positions(tensor: torch.Tensor | None, logits_to_keep: int | torch.Tensor) -> torch.Tensor | None:
-    """The entries of a tensor `[B, T, ...]` at the positions whose logits are computed; `None` for `None`."""
-    # `slice_logits_to_keep` of Transformers does this, but not in the oldest version that is supported.
+    """Returns the entries of `[B, T, ...]` at the positions whose logits are computed; `None` for `None`."""
+    # The oldest supported version of Transformers has no `slice_logits_to_keep`.
     kept = slice(-logits_to_keep, None) if isinstance(logits_to_keep, int) else logits_to_keep
     return None if tensor is None else tensor[:, kept]
 
@@ -35,12 +35,12 @@ def next_token_targets(
     attention_mask: torch.Tensor | None,
     shape: tuple[int, int],
 ) -> torch.Tensor:
-    """The token that should follow each position, -100 where none should: after padding, and at the end.
+    """Returns the label of each position, its next token: -100 at padding and at the end.
 
     Args:
-        labels, shift_labels: the tokens themselves, or those that follow; `shift_labels` replace `labels`.
+        labels, shift_labels: the tokens, or already the next tokens; `shift_labels` override `labels`.
         attention_mask: 0 at padding.
-        shape: `(batch_size, sequence_length)`, that of all of them, or there is a `ValueError`.
+        shape: `(batch_size, sequence_length)`; labels of another shape are a `ValueError`.
     """
     for name, given in (("labels", labels), ("shift_labels", shift_labels)):
         if given is not None and given.shape != shape:
@@ -55,15 +55,15 @@ def next_token_loss(
     logits: torch.Tensor,
     shift_labels: torch.Tensor,
     num_items_in_batch: int | torch.Tensor | None = None,
-    **others,
+    **unused,
 ) -> torch.Tensor:
-    """Mean cross-entropy of predicting the next token, in nats, in float32 at least; NaN if all labels are ignored.
+    """Returns the mean cross-entropy of the next token in nats, in float32 or better; NaN without labels.
 
     Args:
         logits: `[B, T, V]`.
-        shift_labels: `[B, T]`, the token that should follow each position, in the vocabulary; -100 is ignored.
+        shift_labels: `[B, T]`, the next token of each position; -100 is ignored.
         num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
-        others: further arguments of Transformers' loss functions; not used.
+        unused: further arguments of Transformers' loss functions.
     """
     check_vocabulary("labels", shift_labels.where(shift_labels != IGNORED_LABEL, 0), logits.shape[-1])
     labels = shift_labels.reshape(-1).to(logits.device)
@@ -75,24 +75,24 @@ def next_token_loss(
 
 
 class LanguageModelHead:
-    """The decoder of a model that predicts the next word: `lm_head`, and `softmax_mixture` or `None`.
+    """Decoder of a language model: `lm_head`, and `softmax_mixture` or `None`.
 
-    `forward` takes these arguments beside those of the model without the head:
+    `forward` takes these arguments in addition to those of the model without the head:
 
     Args:
-        labels: `(batch_size, sequence_length)`, usually `input_ids` itself: they are shifted here. -100 is ignored,
-            and so is what follows padding.
-        shift_labels: instead of `labels`, labels that are shifted already: entry `t` is the token that should follow
-            token `t`. For streams of text, where the target of a chunk's last token is the next chunk's first.
-        logits_to_keep: compute the logits of the last that many positions only (0: of all); labels are theirs, too.
-        num_items_in_batch: divide the summed loss by this instead of the number of labels (`Trainer` gives it).
-        skip_logits: return no logits, and with the package installed never hold them all, to save memory and time.
+        labels: `(batch_size, sequence_length)`, usually the `input_ids`; they are shifted here. -100 and labels after
+            padding are ignored.
+        shift_labels: shifted labels, instead of `labels`: entry `t` is the next token after token `t`. For streams of
+            text, where the label of a chunk's last token is the next chunk's first token.
+        logits_to_keep: compute the logits of this many last positions only (0: all), with labels for these.
+        num_items_in_batch: divide the summed loss by this instead of the number of labels (`Trainer` passes it).
+        skip_logits: return no logits; with the package installed they are never all in memory, which saves time, too.
 
-    The cross-entropy is that of `loss_function`, which can be set as in any model of Transformers; it is called with
-    both the `labels` and the `shift_labels` made of them.
+    `loss_function` computes the cross-entropy. Users can set it, as in any model of Transformers; it gets both the
+    `labels` and the `shift_labels` made of them.
     """
 
-    # The `loss_function` until a user sets another one.
+    # The default `loss_function`.
     _loss_function = staticmethod(next_token_loss)
     _tied_weights_keys = {"lm_head.weight": "model.embeddings.weight"}
 
@@ -103,7 +103,7 @@ class LanguageModelHead:
         self.lm_head = Linear(config.embedding_size if is_mixture else config.output_size, config.vocab_size)
 
     def logits(self, hidden_states: torch.Tensor) -> torch.Tensor:
-        """Scores of the words, `(batch_size, sequence_length, vocab_size)`, from `last_hidden_state`."""
+        """Returns the scores of the words, `(batch_size, sequence_length, vocab_size)`, from `last_hidden_state`."""
         if self.softmax_mixture is None:
             return self.lm_head(hidden_states)
         return self.softmax_mixture(hidden_states, self.lm_head)
@@ -118,15 +118,15 @@ class LanguageModelHead:
         num_items_in_batch: int | torch.Tensor | None,
         skip_logits: bool,
     ) -> tuple[torch.Tensor | None, torch.Tensor | None, torch.Tensor | None]:
-        """Logits, targets and cross-entropy of the hidden states `[B, T, H]`; `None` in place of what there is not.
+        """Returns logits, labels and cross-entropy of hidden states `[B, T, H]`; `None` for what was not computed.
 
-        Without logits the installed package computes the loss in blocks. Heads that are not plain `nn.Linear`s, and
-        loss functions of the user, need the logits.
+        With `skip_logits` the installed package computes the loss in blocks. A head that is no plain `nn.Linear`, or
+        another loss function, needs all logits.
         """
         hidden_states = kept_positions(hidden_states, logits_to_keep)
         if labels is None and shift_labels is None:
             if skip_logits:
-                raise ValueError("skip_logits leaves only the loss, which needs labels or shift_labels")
+                raise ValueError("skip_logits=True computes only the loss, which needs labels or shift_labels")
             return self.logits(hidden_states), None, None
         mask = kept_positions(attention_mask, logits_to_keep)
         targets = next_token_targets(labels, shift_labels, mask, hidden_states.shape[:2])
@@ -168,12 +168,12 @@ class SoftmaxMixture(nn.Module):
         self.latent_dropout = nn.Dropout1d(config.latent_dropout)  # one mask for all steps of a sequence
 
     def components(self, hidden_states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Inputs of the head `[B, T, K, E]`, and log priors `[B, T, K]` in float32 at least, of states `[B, T, H]`."""
+        """Returns head inputs `[B, T, K, E]` and log priors `[B, T, K]` (float32 or better) of states `[B, T, H]`."""
         latents = self.latent_dropout(self.latent_projection(hidden_states).tanh().transpose(1, 2)).transpose(1, 2)
         return latents.unflatten(-1, (self.num_softmaxes, -1)), _log_softmax(self.prior_projection(hidden_states))
 
     def forward(self, hidden_states: torch.Tensor, head: nn.Module) -> torch.Tensor:
-        """Log probabilities of all words, `[B, T, V]` in float32 at least, of states `[B, T, H]`, by the head."""
+        """Returns the log probabilities of all words, `[B, T, V]` in float32 or better, from states `[B, T, H]`."""
         latents, log_priors = self.components(hidden_states)
         mixed = None
         for latent, log_prior in zip(latents.unbind(-2), log_priors.unbind(-1), strict=True):
@@ -190,19 +190,20 @@ def _log_softmax(scores: torch.Tensor) -> torch.Tensor:
 
 
 class SequenceClassifier:
-    """Classes of single sequences: `score`, a linear map of the output of `model` at the last real token.
+    """Classifier of single sequences: `score`, a linear map of the output of `model` at the last real token.
 
     `forward` takes these arguments:
 
     Args:
         input_ids, attention_mask, inputs_embeds: as for the model without the head.
-        token_type_ids: `(batch_size, sequence_length)`, all 0, where the tokenizer gives them.
+        token_type_ids: `(batch_size, sequence_length)`, all 0; some tokenizers return them.
         input_ids_pair: refused, as these models read single sequences.
-        labels: by `config.problem_type`, which is found out when it is `None`, the classes `(batch_size,)`, for
-            `"multi_label_classification"` 0 or 1 of each class `(batch_size, num_labels)`, for `"regression"` numbers
-            `(batch_size,)` or `(batch_size, num_labels)`.
+        labels: depend on `config.problem_type` (inferred if `None`):
+            - `"single_label_classification"`: the classes, `(batch_size,)`;
+            - `"multi_label_classification"`: 0 or 1 for each class, `(batch_size, num_labels)`;
+            - `"regression"`: numbers, `(batch_size,)` or `(batch_size, num_labels)`.
         kwargs: further arguments of the model without the head, and `return_dict`: whether to return a
-            `SequenceClassifierOutput` (default) or a tuple of what is not `None`.
+            `SequenceClassifierOutput` (default) or a tuple without `None`s.
 
     Raises:
         ValueError: if the inputs are a pair, or missing, empty, outside the vocabulary, or do not fit together.
@@ -215,16 +216,16 @@ class SequenceClassifier:
 def refuse_pair(
     model: PreTrainedModel, input_ids_pair: torch.LongTensor | None, token_type_ids: torch.LongTensor | None
 ) -> None:
-    """Raises a `ValueError` if a model of single sequences is given two, apart or joined with their types."""
+    """Raises a `ValueError` if a model of single sequences gets a pair, as two inputs or joined."""
     if input_ids_pair is not None or (token_type_ids is not None and token_type_ids.any()):
         raise ValueError(
-            f"{type(model).__name__} classifies single sequences, and this is a pair: the classes named "
-            "ForSequencePairClassification compare two"
+            f"{type(model).__name__} classifies single sequences, and this is a pair: use a class named "
+            "ForSequencePairClassification"
         )
 
 
 def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-    """Hidden states `[B, H]` at the last real token of each row of `[B, T, H]`."""
+    """Returns the hidden states `[B, H]` at the last real token of each row of `[B, T, H]`."""
     if attention_mask is None:
         return hidden_states[:, -1]
     real = real_tokens(attention_mask, hidden_states.shape[:2], hidden_states.device)
@@ -233,7 +234,7 @@ def last_real_outputs(hidden_states: torch.Tensor, attention_mask: torch.Tensor 
 
 
 def class_loss(model: PreTrainedModel, labels: torch.Tensor, logits: torch.Tensor) -> torch.Tensor:
-    """The loss that `config.problem_type` names, of logits `[B, num_labels]`; classes may be of any integer type."""
+    """Returns the loss for `config.problem_type` of logits `[B, num_labels]`; classes may have any integer dtype."""
     labels = labels if labels.is_floating_point() else labels.long()
     return model.loss_function(labels=labels, pooled_logits=logits.float(), config=model.config)
 
@@ -251,7 +252,7 @@ class PairClassifier(nn.Module):
     def __init__(self, size: int, config: RecurrentConfig):
         if config.problem_type not in (None, "single_label_classification") or config.num_labels < 2:
             raise ValueError(
-                "a classifier of pairs gives each pair one of two labels or more, and cannot do "
+                "a classifier of pairs gives each pair one of two labels or more, not "
                 f"problem_type={config.problem_type!r} with num_labels={config.num_labels}"
             )
         super().__init__()
@@ -265,16 +266,16 @@ class PairClassifier(nn.Module):
         return self.output(self.dropout(F.elu(self.hidden(self.dropout(features)))))
 
 
-def classification_loss(labels: torch.Tensor, pooled_logits: torch.Tensor, **others) -> torch.Tensor:
+def classification_loss(labels: torch.Tensor, pooled_logits: torch.Tensor, **unused) -> torch.Tensor:
     """Mean cross-entropy of labels `[B]` and logits `[B, num_labels]`; takes the arguments of Transformers' losses."""
     return F.cross_entropy(pooled_logits.float(), labels.long())
 
 
 class SequencePairClassifier:
-    """Classes of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them.
+    """Classifier of pairs: `model` encodes both sequences, and `classifier`, a `PairClassifier`, compares them.
 
     `forward` takes the arguments of `stacked_sides`, `labels`, and `return_dict`: whether to return a
-    `SequenceClassifierOutput` (default) or a tuple. The loss is that of `loss_function`, which can be set.
+    `SequenceClassifierOutput` (default) or a tuple. `loss_function` computes the loss; users can set it.
     """
 
     takes_pairs = True
@@ -288,10 +289,10 @@ def stacked_sides(
     attention_mask_pair: torch.Tensor | None,
     token_type_ids: torch.LongTensor | None,
 ) -> tuple[torch.LongTensor, torch.Tensor | None]:
-    """Ids and masks of both sides of pairs below each other, `[2 * B, T]`; no mask where nothing is padded.
+    """Stacks the ids and masks of both sides of pairs to `[2 * B, T]`; the mask is `None` without padding.
 
     Args:
-        input_ids, attention_mask: `[B, T]`, the first sequence of every pair, or both with `token_type_ids`.
+        input_ids, attention_mask: `[B, T]`, the first sequence of each pair; with `token_type_ids` both, joined.
         input_ids_pair, attention_mask_pair: `[B, T']`, the second sequences.
         token_type_ids: `[B, T]`, 0 at the tokens of the first sequence and 1 at those of the second.
 
@@ -303,7 +304,7 @@ def stacked_sides(
             input_ids, attention_mask, token_type_ids
         )
     if input_ids is None or input_ids_pair is None:
-        raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or both joined, token_type_ids")
+        raise ValueError("a pair has two sides: give input_ids and input_ids_pair, or joined pairs and token_type_ids")
     if input_ids.dim() != 2 or input_ids_pair.dim() != 2 or input_ids.shape[0] != input_ids_pair.shape[0]:
         raise ValueError(
             "input_ids and input_ids_pair must be [batch_size, sequence_length] with the same batch_size, not "
@@ -325,7 +326,7 @@ def stacked_sides(
 def _split_sides(
     input_ids: torch.LongTensor, attention_mask: torch.Tensor | None, token_type_ids: torch.LongTensor
 ) -> list[tuple[torch.LongTensor, torch.Tensor]]:
-    """Ids and masks of both sides of joined pairs, padded on the right."""
+    """Returns ids and masks of both sides of joined pairs, padded on the right."""
     mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
     if not input_ids.shape == mask.shape == token_type_ids.shape:
         raise ValueError(
@@ -350,7 +351,7 @@ def encode_by_length(
     input_ids: torch.LongTensor,
     attention_mask: torch.Tensor | None,
 ) -> torch.Tensor:
-    """Encodings `[N, H]` of sequences `[N, T]` by a function of ids and mask, on a CPU in groups of similar length."""
+    """Encodes sequences `[N, T]` to `[N, H]` by a function of ids and mask; on a CPU in groups of similar length."""
     if attention_mask is None or input_ids.device.type != "cpu" or torch.compiler.is_compiling():
         return encode(input_ids, attention_mask)
     attention_mask = real_tokens(attention_mask, input_ids.shape, input_ids.device)
@@ -358,7 +359,7 @@ def encode_by_length(
     encodings = []
     for rows in order.chunk(NUM_LENGTH_GROUPS):
         mask = attention_mask[rows]
-        # Columns that are padding in all these rows are left out, and the mask where no padding is left.
+        # Drops columns without real tokens, and the mask if no padding is left.
         used = mask.any(dim=0)
         used[:1] |= ~used.any()
         mask = mask[:, used]

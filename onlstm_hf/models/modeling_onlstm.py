@@ -48,7 +48,7 @@ try:  # the installed package's `parse` has more options, and pictures
 except ImportError:
     from .parsing import ParsingMixin
 
-try:  # the installed package computes the same faster, see `ONLSTMLayer.forward`
+try:  # fast paths of the installed package, see `ONLSTMLayer.forward`
     from onlstm_hf.fast.onlstm import operator as fast
 except ImportError:
     fast = None
@@ -63,7 +63,7 @@ def cumax(logits: torch.Tensor) -> torch.Tensor:
 
 
 def ordered_neurons_step(gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Runs with `--implementation reference`, and wherever no fast path fits: one step, equations 7 to 14.
+    """Computes one step, equations 7 to 14, with `--implementation reference` or if no fast path fits.
 
     Args:
         gates: `[B, 2 * C + 4 * H]`, the affine map of input and previous hidden state, before the nonlinearities:
@@ -118,7 +118,7 @@ def ordered_neurons(
     mask: torch.Tensor | None = None,
     loop: Callable = loop,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The recurrence: one step after the other, differentiated by autograd.
+    """Runs the recurrence step by step, differentiated by autograd.
 
     Args:
         input_gates: `[T, B, 2 * C + 4 * H]`, the affine map of the inputs.
@@ -148,7 +148,7 @@ def ordered_neurons(
 class ONLSTMLayer(nn.Module):
     """One layer of ordered neurons, with drop-connect on its hidden-to-hidden weight."""
 
-    # The names that `set_implementation` knows; the fast paths are there with the installed package.
+    # Names for `set_implementation`; fast paths need the installed package.
     implementations = ("auto", *LOOPS, *(fast.PATHS if fast else ()))
     implementation = "auto"
 
@@ -186,7 +186,7 @@ class ONLSTMLayer(nn.Module):
     def run_fast(
         self, inputs: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor, mask: torch.Tensor | None, path: str
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """`ordered_neurons` by a fast path, which reads the weight once and folds drop-connect into it."""
+        """Computes `ordered_neurons` by a fast path, which reads the weight once and applies drop-connect to it."""
         weight, kept, scale = self.recurrent_projection.weight, None, 1 - self.weight_dropout
         if self.training:
             kept = kept_entries(weight.shape, self.weight_dropout, weight.device) if self.weight_dropout > 0 else None
@@ -196,7 +196,7 @@ class ONLSTMLayer(nn.Module):
         return fast.ordered_neurons(gates, weight, hidden, cell, mask, path, scale, kept)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Hidden and cell state before the first token: zeros, on the default device."""
+        """Returns the hidden and cell state before the first token: zeros, on the default device."""
         dtype = getattr(self.recurrent_projection.weight, "dtype", torch.float32)  # packed weights have none
         dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
         hidden = torch.zeros(batch_size, self.size, dtype=dtype)
@@ -220,11 +220,11 @@ class ONLSTMModelOutput(ModelOutput):
             The embedded input, then the output of every layer before dropout, each
             `(batch_size, sequence_length, size)`.
         raw_last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, layer_sizes[-1])`, *optional*, returned in training mode):
-            Output of the last layer before the output dropout, which the temporal activation penalty looks at.
+            Output of the last layer before the output dropout; the input of the temporal activation penalty.
         forget_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
             Syntactic distances in [0, 1]: one minus the mean of the master forget gate. 0 at padding.
         input_distances (`torch.FloatTensor` of shape `(num_hidden_layers, batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
-            The same from the master input gate: its mean. 0 at padding.
+            Mean of the master input gate, in [0, 1]. 0 at padding.
     """  # noqa: E501
 
     last_hidden_state: torch.FloatTensor | None = None
@@ -244,12 +244,12 @@ class ONLSTMCausalLMOutput(ModelOutput):
         loss (`torch.FloatTensor` of shape `()`, *optional*, returned when `labels` or `shift_labels` are given):
             Mean cross-entropy in nats, in training mode plus both penalties.
         logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
+            Scores of the next token before the softmax; with a mixture of softmaxes, log probabilities.
         state, hidden_states, forget_distances, input_distances: see `ONLSTMModelOutput`.
         cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss):
             The loss without the penalties.
         activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
-            Alpha times the mean square of the last layer's dropped output (AR).
+            Alpha times the mean square of the last layer's output after dropout (AR).
         temporal_activation_penalty (`torch.FloatTensor` of shape `()`, *optional*, returned with the loss in training mode):
             Beta times the mean squared change of the last layer's output between steps (TAR).
     """  # noqa: E501
@@ -277,7 +277,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
     """The embedding and the stack of layers with locked dropout around them, without a head."""
 
     auto_class_name = "AutoModel"
-    layer_class: type[nn.Module] = ONLSTMLayer  # another cell names its own here
+    layer_class: type[nn.Module] = ONLSTMLayer  # models with another cell override it
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
@@ -293,7 +293,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
         self.post_init()
 
     def initial_state(self, batch_size: int) -> RecurrentState:
-        """The state before the first token, on the default device."""
+        """Returns the state before the first token, on the default device."""
         return RecurrentState(tuple(layer.initial_state(batch_size) for layer in self.layers))
 
     @can_return_tuple
@@ -312,15 +312,15 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
-                leaves the state as it is.
-            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
-            state: where to go on from; zeros when not given.
-            use_cache: whether to return the state; `config.use_cache` when not given.
+            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
+                does not change the state.
+            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; word dropout is not applied.
+            state: the state before the first token; zeros by default.
+            use_cache: whether to return the state; `config.use_cache` by default.
             output_hidden_states: whether to return the output of every layer.
             output_distances: whether to return the syntactic distances of every layer.
             num_layers: run only that many layers, lowest first; the others keep their state.
-            kwargs: `return_dict`, whether to return an `ONLSTMModelOutput` (default) or a tuple of what is not `None`.
+            kwargs: `return_dict`, whether to return an `ONLSTMModelOutput` (default) or a tuple without `None`s.
 
         Raises:
             ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
@@ -338,7 +338,7 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
         mask = None if real is None else real.t()
         state = check_state(state, self.initial_state(inputs_embeds.shape[0]), inputs_embeds.device)
 
-        # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
+        # Each layer reads the returned tensor itself, so that users can ask for its gradient.
         hidden_states, layer_outputs = [inputs_embeds], []
         num_layers = len(self.layers) if num_layers is None else num_layers
         if num_layers not in range(1, len(self.layers) + 1):
@@ -372,10 +372,10 @@ class ONLSTMModel(ONLSTMPreTrainedModel):
 
 
 class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, RecurrentGenerationMixin):
-    """An ON-LSTM that predicts the next word, and shows the constituency tree that it found on the way."""
+    """An ON-LSTM language model, which also induces constituency trees."""
 
     auto_class_name = "AutoModelForCausalLM"
-    model_class: type[ONLSTMModel] = ONLSTMModel  # another cell names its own here
+    model_class: type[ONLSTMModel] = ONLSTMModel  # models with another cell override it
 
     def __init__(self, config: ONLSTMConfig):
         super().__init__(config)
@@ -403,9 +403,9 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
             input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `ONLSTMModel`.
             labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
             kwargs: further arguments of `ONLSTMModel`, and `return_dict`: whether to return an `ONLSTMCausalLMOutput`
-                (default) or a tuple of what is not `None`.
+                (default) or a tuple without `None`s.
         """
-        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
@@ -441,17 +441,17 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
         state: RecurrentState | None = None,
         layer: int | None | Sequence[int | None] = None,
     ) -> tuple[torch.Tensor, RecurrentState]:
-        """The forget distances of one layer or of several, which `parse` builds trees from.
+        """Returns the forget distances of one layer or several, from which `parse` builds trees.
 
         Args:
             input_ids: `(batch_size, sequence_length)`.
             attention_mask: the same shape, 0 at padding.
-            state: where to go on from.
-            layer: which layer, counted from 0, or a sequence of them; `config.parse_layer` for `None`.
+            state: the state before the first token.
+            layer: one layer, counted from 0, or a sequence of layers; `None` is `config.parse_layer`.
 
         Returns:
-            The distances, `(batch_size, sequence_length)` of one layer and `(layers, batch_size, sequence_length)` of
-            several, and the state to go on from. The layers above are not run, and their state stays as it was.
+            The distances, `(batch_size, sequence_length)` for one layer, `(layers, batch_size, sequence_length)` for
+            several; and the new state. Layers above the highest requested one do not run and keep their state.
         """
         is_one = not isinstance(layer, Sequence)
         layers = [self.config.parse_layer if one is None else one for one in ([layer] if is_one else layer)]
@@ -466,12 +466,12 @@ class ONLSTMForCausalLM(LanguageModelHead, ParsingMixin, ONLSTMPreTrainedModel, 
 
     @staticmethod
     def distances_by_layer(output: ONLSTMCausalLMOutput) -> torch.Tensor:
-        """Distances that trees are built from, `(layers, batch_size, length)`; needs `output_distances=True`."""
+        """Returns the distances that define trees, `(layers, batch_size, length)`; needs `output_distances=True`."""
         return output.forget_distances
 
 
 class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrainedModel):
-    """An ON-LSTM that reads both sequences of a pair, and a classifier that compares the outputs at their ends."""
+    """An ON-LSTM that reads both sequences of a pair, and a classifier that compares their last outputs."""
 
     auto_class_name = "AutoModelForSequenceClassification"
 
@@ -482,7 +482,7 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
         self.post_init()
 
     def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """The last outputs `[N, H]` of sequences `[N, T]`. Padding leaves them as they are."""
+        """Returns the outputs `[N, H]` at the last real token of each sequence `[N, T]`."""
         outputs = self.model(input_ids, attention_mask, use_cache=False, return_dict=True)
         return outputs.last_hidden_state[:, -1]
 
@@ -510,7 +510,7 @@ class ONLSTMForSequencePairClassification(SequencePairClassifier, ONLSTMPreTrain
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
-# Below the classifier of pairs: the code of a checkpoint names the last class of each Auto class.
+# Below the classifier of pairs, as the code of a checkpoint names the last class of each Auto class.
 class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel):
     """An ON-LSTM that reads one sequence, and a linear map that classifies the output at its last real token."""
 
@@ -533,11 +533,7 @@ class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel)
         labels: torch.Tensor | None = None,
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            labels: the classes `(batch_size,)`, 0 or 1 of each class `(batch_size, num_labels)`, or numbers, by
-                `config.problem_type`. For this and the other arguments see `SequenceClassifier`.
-        """
+        """Takes the arguments of `SequenceClassifier`."""
         refuse_pair(self, input_ids_pair, token_type_ids)
         if input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
@@ -548,5 +544,5 @@ class ONLSTMForSequenceClassification(SequenceClassifier, ONLSTMPreTrainedModel)
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
-# Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
+# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["ONLSTMForCausalLM"] = "ONLSTMForCausalLM"

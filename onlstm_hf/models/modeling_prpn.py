@@ -1,8 +1,8 @@
 """PyTorch PRPN: a language model with a parsing, a reading and a predict network.
 
 Shen, Lin, Huang & Courville, "Neural Language Modeling by Jointly Learning Syntax and Lexicon" (ICLR 2018). With `B`
-rows, `T` steps, `S` memory slots and `H` units, a tape `[B, S + T, H]` begins with the `S` memories before the first
-step and has one more for each step, oldest first: step `t` sees the window `[:, t : t + S]`.
+rows, `T` steps, `S` memory slots and `H` units, a tape `[B, S + T, H]` holds the `S` memories before the first step,
+then one memory per step. Step `t` sees the window `[:, t : t + S]`.
 """
 
 import math
@@ -42,7 +42,7 @@ try:  # the installed package's `parse` has more options, and pictures
 except ImportError:
     from .parsing import ParsingMixin
 
-try:  # the installed package computes the same faster, see `ReadingLayer.forward`
+try:  # fast paths of the installed package, see `ReadingLayer.forward`
     from onlstm_hf.fast.prpn import operator as fast
 except ImportError:
     fast = None
@@ -57,17 +57,17 @@ STEPS_PER_BLOCK = 64
 
 
 def memory_gates(distances: torch.Tensor, past_distances: torch.Tensor, resolution: float, hard: bool) -> torch.Tensor:
-    """Gates of the last `S` memories (the paper's section "Modeling Syntactic Structure").
+    """Returns the gates of the last `S` memories (the paper's section "Modeling Syntactic Structure").
 
-    A memory is open as far as no word after it has a larger distance than this one: `alpha_j` compares the distances
-    of this word and word `j`, and the gate of memory `i` is the product of `alpha_j` over the words after it.
+    A memory closes when a word after it has a larger distance than this word: `alpha_j` compares the distances of this
+    word and word `j`, and the gate of memory `i` is the product of `alpha_j` over the words after it.
 
     Args:
-        distances: `[B, T]`, of each word (or those expected of the next word).
-        past_distances: `[B, T, S]`, of the words after each memory, newest first: entry `s` belongs to the word after
-            memory `s`. Infinite where there is no such memory.
-        resolution: `alpha` falls from 1 to 0 where word `j` has a distance that is by this larger than ours.
-        hard: whether it falls linearly, or as a sigmoid.
+        distances: `[B, T]`, of each word (or expected for the next word).
+        past_distances: `[B, T, S]`, of the words after each memory, newest first: entry `s` is that of the word after
+            memory `s`; infinite for memories before the start of the text.
+        resolution: `alpha` falls from 1 to 0 as the distance of word `j` exceeds this word's by up to this amount.
+        hard: whether it falls linearly instead of as a sigmoid.
 
     Returns:
         `[B, T, S]`, newest memory first.
@@ -84,8 +84,8 @@ def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
         scores: `[..., S]`, key times memory.
         gates: `[..., S]`, in [0, 1], how far each slot is open.
     """
-    # Dividing all terms by the largest does not cancel here, as it does in an ordinary softmax: the epsilon in the sum
-    # counts where the gates are all but closed, and then the gradient goes through the largest score, too.
+    # Unlike in an ordinary softmax, subtracting the largest score does not cancel: the epsilon matters when the gates
+    # are nearly closed, and the gradient then also flows through the largest score.
     gated = (scores - scores.amax(dim=-1, keepdim=True)).exp() * gates
     return gated / (gated.sum(dim=-1, keepdim=True) + ATTENTION_EPSILON)
 
@@ -93,25 +93,24 @@ def attend(scores: torch.Tensor, gates: torch.Tensor) -> torch.Tensor:
 def attend_to_windows(
     keys: torch.Tensor, tape: torch.Tensor, gates: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Attention of every step to the memories of its window, for steps whose keys do not wait for each other.
+    """Computes the attention of every step to its window, when the keys of all steps are known.
 
     Args:
         keys: `[B, T, H]`.
-        tape: `[B, S + T, H]`, whose last memory no step looks at, or `[B, S + T - 1, H]` without that one.
+        tape: `[B, S + T, H]`, or `[B, S + T - 1, H]` without the last memory, which no step reads.
         gates: `[B, T, S]`, oldest memory first.
 
     Returns:
         The summaries `[B, T, H]`, and the attentions `[B, T, S]`.
     """
     num_slots, length = gates.shape[-1], keys.shape[1]
-    if isinstance(length, int) and length > STEPS_PER_BLOCK:  # a compiler's symbol for the length has no blocks
+    if isinstance(length, int) and length > STEPS_PER_BLOCK:  # not for a symbolic length in compiled code
         blocks = []
         for start in range(0, length, STEPS_PER_BLOCK):
             end = start + STEPS_PER_BLOCK
             blocks.append(attend_to_windows(keys[:, start:end], tape[:, start : end + num_slots], gates[:, start:end]))
         return tuple(torch.cat(parts, dim=1) for parts in zip(*blocks, strict=True))
-    # Cutting the windows out of the tape would be slower than scoring all pairs of a step and a memory, of which only
-    # a band is used.
+    # Scoring all pairs of a step and a memory, and using a band of them, is faster than cutting out the windows.
     memories = tape[:, : length + num_slots - 1]
     band = torch.arange(num_slots, device=keys.device) + torch.arange(length, device=keys.device)[:, None]
     band = band.expand(keys.shape[0], -1, -1)
@@ -126,7 +125,7 @@ def attend_to_windows(
 
 @dataclass
 class PRPNState(ModelState):
-    """Everything that a PRPN needs to go on from where it stopped.
+    """State of a PRPN between two tokens.
 
     Attributes:
         lookback: `[B, lookback, E]`, the last words' embeddings before dropout; 0 before the start of the text.
@@ -156,13 +155,13 @@ class PRPNModelOutput(ModelOutput):
         last_hidden_state (`torch.FloatTensor` of shape `(batch_size, sequence_length, embedding_size)`):
             Output of the predict network, after the output dropout; the input of the head.
         state (`PRPNState`, *optional*, returned when `use_cache=True`):
-            What the model knows after the last real token of every row, to go on from.
+            State after the last real token of every row.
         hidden_states (`tuple(torch.FloatTensor)`, *optional*, returned when `output_hidden_states=True`):
             The embedded input, then the output of every layer of the reading network, each
             `(batch_size, sequence_length, size)`.
         attentions (`tuple(torch.FloatTensor)`, *optional*, returned when `output_attentions=True`):
-            Attention to the memories of every layer of the reading network, then of the predict network (as far as
-            they have one), each `(batch_size, sequence_length, num_slots)`, newest memory first. 0 at padding.
+            Attention to the memories, by every layer of the reading network, then by the predict network (if they have
+            attention), each `(batch_size, sequence_length, num_slots)`, newest memory first. 0 at padding.
         distances (`torch.FloatTensor` of shape `(batch_size, sequence_length)`, *optional*, returned when `output_distances=True`):
             Syntactic distances in [0, 1]. 0 at padding.
         memory_gates (`torch.FloatTensor` of shape `(2, batch_size, sequence_length, num_slots)`, *optional*, returned when `output_distances=True`):
@@ -187,7 +186,7 @@ class PRPNCausalLMOutput(ModelOutput):
         loss, cross_entropy (`torch.FloatTensor` of shape `()`, *optional*, returned when labels are given):
             Mean cross-entropy in nats.
         logits (`torch.FloatTensor` of shape `(batch_size, sequence_length, vocab_size)`, *optional*, returned unless `skip_logits=True`):
-            Scores of the next token before the softmax; its log probabilities where several softmaxes are mixed.
+            Scores of the next token before the softmax; with a mixture of softmaxes, log probabilities.
         state, hidden_states, attentions, distances, memory_gates: see `PRPNModelOutput`.
     """  # noqa: E501
 
@@ -205,7 +204,7 @@ class PRPNCausalLMOutput(ModelOutput):
 
 
 class ElementDropout(nn.Module):
-    """Ordinary dropout, another mask for every step."""
+    """Ordinary dropout, with a new mask for every step."""
 
     def __init__(self, probability: float):
         super().__init__()
@@ -217,16 +216,16 @@ class ElementDropout(nn.Module):
         return inputs if mask is None else inputs * mask.to(inputs.dtype)
 
     def mask(self, shape: Sequence[int], device: torch.device) -> torch.Tensor | None:
-        """Factors for a tensor of that shape, `None` where nothing is dropped."""
+        """Returns factors for a tensor of that shape, or `None` if nothing is dropped."""
         if not self.training or self.probability == 0:
             return None
         return kept_entries(shape, self.probability, device, torch.float32).div_(1 - self.probability)
 
 
 class DeviationNorm(nn.Module):
-    """Layer normalisation as the authors of the PRPN have it: by the unbiased standard deviation, plus a constant.
+    """Layer normalisation of the PRPN's authors: divides by the unbiased standard deviation plus a constant.
 
-    `torch.nn.LayerNorm` adds the constant to the variance. The difference shows where values are nearly equal.
+    `torch.nn.LayerNorm` adds the constant to the variance. The two differ when values are nearly equal.
     """
 
     def __init__(self, size: int):
@@ -243,9 +242,9 @@ class DeviationNorm(nn.Module):
 
 
 class MaskedBatchNorm(nn.Module):
-    """Normalises each channel by its mean and variance over the real positions of the whole batch, of all processes.
+    """Batch normalisation over the real positions of the batch, in all processes.
 
-    In evaluation these are running means of training's, so that rows do not depend on each other.
+    Evaluation uses running averages of the training statistics, so that rows do not depend on each other.
     """
 
     momentum, epsilon = 0.1, 1e-5
@@ -274,7 +273,7 @@ class MaskedBatchNorm(nn.Module):
         return torch.addcmul((bias - mean * scale).view(shape), values, scale.view(shape)).to(inputs.dtype)
 
     def _statistics(self, values: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and biased variance `[C]` over the real positions of all processes, which the running means follow."""
+        """Returns mean and biased variance `[C]` over all processes, and updates the running averages."""
         dimensions = [dimension for dimension in range(values.dim()) if dimension != 1]
         real = torch.ones_like(values[:, :1]) if mask is None else mask.unsqueeze(1).to(values.dtype)
         count = _sum_over_processes(real.sum()).clamp(min=1)
@@ -293,7 +292,7 @@ def _is_distributed() -> bool:
 
 
 def _sum_over_processes(values: torch.Tensor) -> torch.Tensor:
-    """The sum of all processes' values; its gradient is the sum of theirs."""
+    """Returns the sum over all processes; the backward pass sums the gradients."""
     if not _is_distributed():
         return values
     from torch.distributed.nn.functional import all_reduce
@@ -302,7 +301,7 @@ def _sum_over_processes(values: torch.Tensor) -> torch.Tensor:
 
 
 class Padding:
-    """Padding of a batch: moves it to the end of every row, where it changes nothing, and back again.
+    """Moves the padding of a batch to the end of every row, where it changes nothing, and back.
 
     Args:
         mask: `[B, T]` booleans, `False` at padding, or `None`. The attribute `mask` has the padding at the end.
@@ -314,39 +313,39 @@ class Padding:
             num_real, num_padding = mask.cumsum(dim=1), mask.logical_not().cumsum(dim=1)
             self.newest = (num_real - 1).clamp(min=0)
             self.lengths = num_real[:, -1]
-            # Targets of all entries, counted and not sorted: not every exporter knows stable sorting.
+            # Counting gives the target of each entry. Not every exporter supports stable sorting.
             targets = torch.where(mask, num_real, self.lengths.unsqueeze(1) + num_padding) - 1
             places = torch.arange(mask.shape[1], device=mask.device).expand_as(mask)
             self.order = torch.zeros_like(targets).scatter(1, targets, places)
             self.mask = mask.gather(1, self.order)
 
     def to_end(self, tensor: torch.Tensor) -> torch.Tensor:
-        """`[B, T, ...]` with the padding at the end."""
-        return tensor if self.mask is None else _taken(tensor, self.order)
+        """Returns `[B, T, ...]` with the padding at the end."""
+        return tensor if self.mask is None else _gather(tensor, self.order)
 
-    def back(self, tensor: torch.Tensor) -> torch.Tensor:
-        """`[B, T, ...]` with every token's entry where it was.
+    def restore(self, tensor: torch.Tensor) -> torch.Tensor:
+        """Returns `[B, T, ...]` with every token's entry at its original position.
 
-        Padding has the entry of the last real token before it, so that the last position has what follows the row.
+        Padding repeats the entry of the last real token before it, so the last position has the row's last entry.
         """
-        return tensor if self.mask is None else _taken(tensor, self.newest)
+        return tensor if self.mask is None else _gather(tensor, self.newest)
 
     def restore_zeroed(self, tensor: torch.Tensor) -> torch.Tensor:
-        """The same, with 0 at padding."""
+        """Does the same, with 0 at padding."""
         if self.mask is None:
             return tensor
         mask = self.given_mask.view(*self.given_mask.shape, *(1,) * (tensor.dim() - 2))
-        return self.back(tensor) * mask
+        return self.restore(tensor) * mask
 
     def last(self, tape: torch.Tensor, size: int) -> torch.Tensor:
-        """The last `size` real entries of each row of a tape `[B, size + T, ...]` that has its padding at the end."""
+        """Returns the last `size` real entries of each row of a tape `[B, size + T, ...]` with padding at the end."""
         if self.mask is None:
             return tape[:, tape.shape[1] - size :]
-        return _taken(tape, self.lengths.unsqueeze(1) + torch.arange(size, device=tape.device))
+        return _gather(tape, self.lengths.unsqueeze(1) + torch.arange(size, device=tape.device))
 
 
-def _taken(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-    """Entries `[B, N, ...]` of `tensor` `[B, T, ...]` at `indices` `[B, N]`."""
+def _gather(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+    """Returns entries `[B, N, ...]` of `tensor` `[B, T, ...]` at `indices` `[B, N]`."""
     return tensor.gather(1, indices.view(*indices.shape, *(1,) * (tensor.dim() - 2)).expand(-1, -1, *tensor.shape[2:]))
 
 
@@ -354,7 +353,7 @@ def _taken(tensor: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
 
 
 def bind_projection(projection: nn.Module, inputs: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The function that applies a projection at every step, in the precision of the states where it is plain."""
+    """Returns the function that applies a projection at every step; a plain one in the precision of the states."""
     dtype = state_dtype(inputs)
     if not is_plain(projection):
         return lambda hidden: projection(hidden.to(inputs.dtype)).to(dtype)
@@ -363,17 +362,17 @@ def bind_projection(projection: nn.Module, inputs: torch.Tensor) -> Callable[[to
 
 
 class PreciseConv1d(nn.Conv1d):
-    """`nn.Conv1d` in the precision of its inputs, whatever that of its weights."""
+    """`nn.Conv1d` that computes in the precision of its inputs."""
 
     def _conv_forward(self, inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
         return super()._conv_forward(inputs, weight.to(inputs.dtype), bias.to(inputs.dtype))
 
 
 class ParsingNetwork(nn.Module):
-    """Reads the syntactic distances off a word and the words before it (the paper's section "Parsing Network").
+    """Computes syntactic distances from a word and the words before it (the paper's section "Parsing Network").
 
-    Two layers of convolution give two distances a step, each from its half of the units: `d_t`, that of the word, and
-    `d'_{t+1}`, what the distance of the next word is expected to be.
+    Two convolutions give two distances per step, each from one half of the units: the word's own `d_t`, and the
+    expected distance of the next word, `d'_{t+1}`.
     """
 
     def __init__(self, config: PRPNConfig):
@@ -386,15 +385,15 @@ class ParsingNetwork(nn.Module):
     def forward(
         self, embeddings: torch.Tensor, lookback: torch.Tensor, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Distances `d_t` and `d'_{t+1}`, each `[B, T]`, in float32 or better.
+        """Returns the distances `d_t` and `d'_{t+1}`, each `[B, T]`, in float32 or better.
 
         Args:
-            embeddings, lookback: `[B, T, E]`, and `[B, lookback, E]`, those of the words before them.
+            embeddings, lookback: `[B, T, E]` of the words, and `[B, lookback, E]` of the words before them.
             mask: `[B, T]` booleans, `False` at padding, or `None`.
         """
         inputs = self.dropout(torch.cat([lookback.to(embeddings.dtype), embeddings], dim=1)).transpose(1, 2)
         features = self.convolution(inputs)
-        # Gates are differences of distances over a small resolution: half precision would be too coarse.
+        # Gates divide differences of distances by a small resolution: half precision would be too coarse.
         features = self.norm(features.to(torch.promote_types(features.dtype, torch.float32)), mask).relu()
         with torch.autocast(features.device.type, enabled=False):
             distances = self.distance_convolution(self.dropout(features)).sigmoid()
@@ -407,7 +406,7 @@ class ReadingLayerOutput(NamedTuple):
     Attributes:
         hidden_tape: `[B, S + T, H]`, the given hidden states and those of every step, oldest first.
         cell_tape: the same for the cell states.
-        attentions: `[B, T, S]`, how much each step takes of each memory of its window. Not differentiable.
+        attentions: `[B, T, S]`, attention of each step to the memories of its window, without gradient.
     """
 
     hidden_tape: torch.Tensor
@@ -421,9 +420,9 @@ class ReadingLayerOutput(NamedTuple):
 
 
 class ReadingLayer(nn.Module):
-    """One layer of the reading network: an LSTM that goes on from what it attends to among its memories."""
+    """One layer of the reading network: an LSTM whose previous state is its attention to past states."""
 
-    # The names that `set_implementation` knows; the fast paths are there with the installed package.
+    # Names for `set_implementation`; fast paths need the installed package.
     implementations = ("auto", *LOOPS, *(fast.PATHS if fast else ()))
     implementation = "auto"
 
@@ -463,7 +462,7 @@ class ReadingLayer(nn.Module):
             )
             key_inputs = self.key_dropout(inputs)
         else:
-            # Without attention every step reads the newest memory alone, whatever its key is.
+            # Without attention every step reads only the newest memory, whatever its key.
             gates = F.pad(torch.ones_like(gates[..., :1]), (gates.shape[-1] - 1, 0))
             key_inputs = inputs[..., :0]
         tensors = (tensor.to(dtype) for tensor in (gates, hidden_memories, cell_memories))
@@ -478,12 +477,12 @@ class ReadingLayer(nn.Module):
     def read_step(
         self, input_gates: torch.Tensor, recurrent_gates: torch.Tensor, summary_cell: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Runs with `--implementation reference`, and wherever no fast path fits: one step of the LSTM.
+        """Computes one step of the LSTM, with `--implementation reference` or if no fast path fits.
 
         Args:
             input_gates: `[B, 4 * H]`, the normalised map of the layer's input: input, forget, candidate, output gate.
-            recurrent_gates: `[B, 4 * H]`, the map of the hidden states of the memories, weighted by the attention.
-            summary_cell: `[B, H]`, the cell states of the memories, likewise.
+            recurrent_gates: `[B, 4 * H]`, the projection of the memories' hidden states, weighted by attention.
+            summary_cell: `[B, H]`, the memories' cell states, weighted by attention.
 
         Returns:
             The new hidden and cell state, `[B, H]` each.
@@ -504,15 +503,16 @@ class ReadingLayer(nn.Module):
         key_keep: torch.Tensor | None,
         summary_keep: torch.Tensor | None,
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The recurrence: one step after the other, differentiated by autograd; the fields of a `ReadingLayerOutput`.
+        """Runs the recurrence step by step, differentiated by autograd; returns the fields of a `ReadingLayerOutput`.
 
-        These are the authors' operations in their order: in float32, where matrix products add up alike, bit by bit.
+        The operations and their order are those of the authors. In float32 results are bitwise equal where matrix
+        products add up in the same order.
 
         Args:
             input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input.
-            key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
+            key_inputs: `[B, T, I]`, the layer's input, as input of the key projection.
             gates, hidden_memories, cell_memories: see `forward`.
-            newest_keep, key_keep: `[B, T, H]`, dropout masks of the newest hidden state in the key, and of the key.
+            newest_keep, key_keep: `[B, T, H]`, dropout masks of the key projection's hidden state, and of the key.
             summary_keep: `[H]`, dropout mask of the summarised hidden state, one for all steps and rows.
         """
         recurrent_gates = bind_projection(self.recurrent_projection, key_inputs)
@@ -550,18 +550,18 @@ class ReadingLayer(nn.Module):
         return hiddens, cells, attentions.flip(-1).detach()
 
     def run_fast(
-        self, path: str, input_gates: torch.Tensor, key_inputs: torch.Tensor, *others: torch.Tensor | None
+        self, path: str, input_gates: torch.Tensor, key_inputs: torch.Tensor, *arguments: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """`run_loop` by a fast path, which reads all weights once."""
+        """Computes `run_loop` by a fast path, which reads all weights once."""
         key_map = input_gates.new_zeros(self.size, self.size), input_gates.new_zeros(self.size)
         if self.has_attention:
             key_map = self.key_projection.weight, self.key_projection.bias
         modules = self.recurrent_projection, self.recurrent_norm, self.cell_norm
         weights = *key_map, *(tensor for module in modules for tensor in (module.weight, module.bias))
-        return fast.read_sequence(input_gates, key_inputs, weights, *others, path)
+        return fast.read_sequence(input_gates, key_inputs, weights, *arguments, path)
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Hidden and cell states of the memories before the first step: zeros, on the default device."""
+        """Returns hidden and cell states of the memories before the first step: zeros, on the default device."""
         zeros = torch.zeros(batch_size, self.num_slots, self.size, dtype=self.cell_norm.weight.dtype)
         return zeros, zeros.clone()
 
@@ -582,7 +582,7 @@ class ResidualBlock(nn.Module):
 
 
 class PredictNetwork(nn.Module):
-    """Looks back once more, with the gates expected of the next word (the paper's section "Predict Network")."""
+    """Attends to the memories once more, with the next word's expected gates (the section "Predict Network")."""
 
     def __init__(self, config: PRPNConfig):
         super().__init__()
@@ -625,7 +625,7 @@ class PredictNetwork(nn.Module):
 
 
 class PRPNPreTrainedModel(RecurrentPreTrainedModel):
-    """Initialisation and what else all PRPN models share."""
+    """Loading, saving and initialisation of all PRPN models."""
 
     config: PRPNConfig
     config_class = PRPNConfig
@@ -663,7 +663,7 @@ class PRPNModel(PRPNPreTrainedModel):
         self.post_init()
 
     def initial_state(self, batch_size: int) -> PRPNState:
-        """The state before the first token."""
+        """Returns the state before the first token, on the default device."""
         config, dtype = self.config, self.embeddings.weight.dtype
         lookback = config.lookback if config.parsing_network else 0
         return PRPNState(
@@ -688,15 +688,15 @@ class PRPNModel(PRPNPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
-                leaves the state as it is and does not count in batch normalisation.
+            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
+                does not change the state or count in batch normalisation.
             inputs_embeds: `(batch_size, sequence_length, embedding_size)`.
-            state: where to go on from; the initial state when not given.
-            use_cache: whether to return the state; `config.use_cache` when not given.
+            state: the state before the first token; the initial state by default.
+            use_cache: whether to return the state; `config.use_cache` by default.
             output_hidden_states: whether to return the output of every layer.
             output_attentions: whether to return the attentions of the reading and the predict network.
             output_distances: whether to return the syntactic distances and the gates.
-            kwargs: `return_dict`, whether to return a `PRPNModelOutput` (default) or a tuple of what is not `None`.
+            kwargs: `return_dict`, whether to return a `PRPNModelOutput` (default) or a tuple without `None`s.
 
         Raises:
             ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
@@ -713,7 +713,7 @@ class PRPNModel(PRPNPreTrainedModel):
         batch_size, length = embeddings.shape[:2]
         padding = Padding(real_tokens(attention_mask, (batch_size, length), embeddings.device))
         state = check_state(state, self.initial_state(batch_size), embeddings.device)
-        # The networks read the very tensors that are returned, so that one can ask for their gradients.
+        # The networks read the returned tensors themselves, so that users can ask for their gradients.
         hidden_states = [embeddings]
         hidden = embeddings = padding.to_end(embeddings)
 
@@ -723,7 +723,7 @@ class PRPNModel(PRPNPreTrainedModel):
             output = layer(hidden, *layer_state, reading_gates)
             hidden, tape = output.outputs.to(embeddings.dtype), output.hidden_tape
             if output_hidden_states:
-                hidden_states.append(padding.back(hidden))
+                hidden_states.append(padding.restore(hidden))
                 hidden = padding.to_end(hidden_states[-1])
                 tape = torch.cat([tape[:, : config.num_slots], hidden.to(tape.dtype)], dim=1)
             if use_cache:
@@ -752,7 +752,7 @@ class PRPNModel(PRPNPreTrainedModel):
         if output_attentions:
             attentions = tuple(padding.restore_zeroed(attention).flip(-1) for attention in attentions)
         return PRPNModelOutput(
-            last_hidden_state=padding.back(last_hidden_state),
+            last_hidden_state=padding.restore(last_hidden_state),
             state=new_state,
             hidden_states=tuple(hidden_states) if output_hidden_states else None,
             attentions=attentions if output_attentions else None,
@@ -763,11 +763,11 @@ class PRPNModel(PRPNPreTrainedModel):
     def find_structure(
         self, embeddings: torch.Tensor, state: PRPNState, mask: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Runs the parsing network on `embeddings` `[B, T, E]`, and opens the memories to the other two networks.
+        """Runs the parsing network on `embeddings` `[B, T, E]` and computes the gates of the other two networks.
 
         Returns:
-            `[B, S + T]`, the syntactic distances of the state, then those of the words; and how far each memory is
-            open to the reading network and to the predict network, `[B, T, S]` each, oldest first.
+            The syntactic distances of the state, then of the words, `[B, S + T]`; and the memory gates of the reading
+            network and of the predict network, `[B, T, S]` each, oldest first.
         """
         config = self.config
         if self.parsing_network is None:
@@ -789,7 +789,7 @@ class PRPNModel(PRPNPreTrainedModel):
 
 
 class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, RecurrentGenerationMixin):
-    """A PRPN that predicts the next word, and shows the constituency tree that it found on the way."""
+    """A PRPN language model, which also induces constituency trees."""
 
     auto_class_name = "AutoModelForCausalLM"
 
@@ -819,9 +819,9 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
             input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `PRPNModel`.
             labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
             kwargs: further arguments of `PRPNModel`, and `return_dict`: whether to return a `PRPNCausalLMOutput`
-                (default) or a tuple of what is not `None`.
+                (default) or a tuple without `None`s.
         """
-        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
@@ -849,8 +849,8 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         """Returns the constituency trees that the model induces; arguments as for `ParsingMixin.parse`, and:
 
         Args:
-            hard: make the trees of the gates at infinite temperature, the `branching_bias` `"ranges"`: a word's gate
-                is open to the words back to the last one with a larger distance (the paper's appendix).
+            hard: build the trees from the gates at infinite temperature, the `branching_bias` `"ranges"`: a word's
+                gate is open back to the last word with a larger distance (the paper's appendix).
         """
         if hard and options.setdefault("branching_bias", "ranges") != "ranges":
             raise ValueError(
@@ -865,9 +865,9 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
         state: PRPNState | ParsingState | None = None,
         layer: int | None = None,
     ) -> tuple[torch.Tensor, ParsingState]:
-        """The distances that `parse` builds trees from, `[B, T]`, 0 at padding, and the state to go on from.
+        """Returns the distances from which `parse` builds trees, `[B, T]`, 0 at padding, and the new state.
 
-        Only the parsing network is run. A given `layer`, and a model without that network, are a `ValueError`.
+        Runs the parsing network alone. Raises a `ValueError` if there is none, or if a `layer` is given.
         """
         model = self.model
         if model.parsing_network is None:
@@ -886,7 +886,7 @@ class PRPNForCausalLM(LanguageModelHead, ParsingMixin, PRPNPreTrainedModel, Recu
 
     @staticmethod
     def distances_by_layer(output: PRPNCausalLMOutput) -> torch.Tensor:
-        """Distances that trees are built from, `(1, batch_size, length)`; needs `output_distances=True`."""
+        """Returns the distances that define trees, `(1, batch_size, length)`; needs `output_distances=True`."""
         return output.distances.unsqueeze(0)
 
 
@@ -912,11 +912,7 @@ class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
         labels: torch.Tensor | None = None,
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            labels: the classes `(batch_size,)`, 0 or 1 of each class `(batch_size, num_labels)`, or numbers, by
-                `config.problem_type`. For this and the other arguments see `SequenceClassifier`.
-        """
+        """Takes the arguments of `SequenceClassifier`."""
         refuse_pair(self, input_ids_pair, token_type_ids)
         if input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
@@ -929,5 +925,5 @@ class PRPNForSequenceClassification(SequenceClassifier, PRPNPreTrainedModel):
         )
 
 
-# Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
+# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["PRPNForCausalLM"] = "PRPNForCausalLM"

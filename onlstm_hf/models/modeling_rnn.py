@@ -1,7 +1,7 @@
 """PyTorch LSTM, GRU and simple recurrent network, regularised as the AWD-LSTM (Merity, Keskar & Socher 2018).
 
-They are the baselines of the ON-LSTM: everything but the cell is as there. `"auto"` runs the kernels of PyTorch
-(cuDNN on a GPU, oneDNN for the LSTM on a CPU).
+They are the baselines of the ON-LSTM, from which only the cell differs. `"auto"` runs the kernels of PyTorch (cuDNN on
+a GPU, oneDNN for the LSTM on a CPU).
 """
 
 from collections.abc import Callable
@@ -48,7 +48,7 @@ from .state import (
 SATURATION = 1e4
 
 
-# The equations. They run with `--implementation reference`, and wherever PyTorch's kernels do not fit.
+# The equations. They run with `--implementation reference`, and where PyTorch's kernels cannot run.
 
 
 def lstm_step(
@@ -79,7 +79,7 @@ def rnn_step(
     return ((input_gates + recurrent_gates).tanh(),)
 
 
-# For each cell its step, how many gates it has, and PyTorch's kernel for a whole sequence.
+# For each cell: its step, its number of gates, and PyTorch's kernel for a whole sequence.
 CELLS = {
     "lstm": (lstm_step, 4, torch.lstm),
     "gru": (gru_step, 3, torch.gru),
@@ -102,8 +102,8 @@ class RNNLayerOutput(NamedTuple):
 class RNNLayer(nn.Module):
     """One recurrent layer, with drop-connect on its hidden-to-hidden weight.
 
-    The rows of the two projections are the gates as in `torch.nn.LSTM` and `torch.nn.GRU`. With `"auto"` PyTorch's
-    kernels run where both projections are plain.
+    The rows of both projections are the gates in the order of `torch.nn.LSTM` and `torch.nn.GRU`. With `"auto"`
+    PyTorch's kernels run if both projections are plain (`is_plain`).
     """
 
     implementations = ("auto", *LOOPS)
@@ -126,7 +126,7 @@ class RNNLayer(nn.Module):
     def run_loop(
         self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None, loop: Callable
     ) -> RNNLayerOutput:
-        """The recurrence: one step after the other, differentiated by autograd."""
+        """Runs the recurrence step by step, differentiated by autograd."""
         cell_step, _, _ = CELLS[self.cell_type]
         dtype = state_dtype(inputs)
         recurrent = bind_projection(self.recurrent_projection, inputs, self.weight_dropout, self.training)
@@ -145,10 +145,10 @@ class RNNLayer(nn.Module):
         return RNNLayerOutput(outputs, (outputs[-1], *state[1:]))
 
     def run_kernel(self, inputs: torch.Tensor, state: list[torch.Tensor], mask: torch.Tensor | None) -> RNNLayerOutput:
-        """The same by PyTorch's kernels, which know no mask.
+        """Runs the recurrence by PyTorch's kernels, which take no mask.
 
-        Within each row the real tokens are moved to the front, where padding cannot reach them; the hidden state of a
-        position is then that after as many real tokens as have been seen.
+        Each row's real tokens are moved to the front, where padding cannot affect them. Each position then gets the
+        hidden state after the real tokens up to that position.
         """
         weight, bias = self.input_projection.weight, self.input_projection.bias
         if mask is None:
@@ -156,7 +156,7 @@ class RNNLayer(nn.Module):
         order = mask.int().argsort(dim=0, descending=True, stable=True)
         inputs = inputs.take_along_dim(order.unsqueeze(-1), dim=0)
         if self.cell_type == "lstm":
-            # One more input that is 1 at padding closes the input gate and opens the forget gate there.
+            # An extra input, 1 at padding, closes the input gate and opens the forget gate there.
             padding = (~mask).take_along_dim(order, dim=0).unsqueeze(-1)
             inputs = torch.cat([inputs.where(~padding, 0), padding.to(inputs.dtype)], dim=-1)
             signs = weight.new_tensor([-1.0, 1.0, 0.0, 0.0]).repeat_interleave(self.size)
@@ -169,7 +169,7 @@ class RNNLayer(nn.Module):
     def call_kernel(
         self, inputs: torch.Tensor, state: list[torch.Tensor], input_weight: torch.Tensor, input_bias: torch.Tensor
     ) -> RNNLayerOutput:
-        """The whole sequence without padding, in the precision of autocast where that is on."""
+        """Runs a sequence without padding, in the precision of autocast if that is on."""
         device_type, dtype = inputs.device.type, input_weight.dtype
         precision = nullcontext()
         if torch.is_autocast_enabled(device_type):
@@ -182,14 +182,14 @@ class RNNLayer(nn.Module):
             weights = in_one_buffer(weights)
         state = [tensor.to(dtype).unsqueeze(0) for tensor in state]
         _, _, kernel = CELLS[self.cell_type]
-        # The options: with biases, one layer, no dropout between layers, training, one direction, time first.
+        # With biases, one layer, no dropout between layers, training, one direction, time first.
         options = (True, 1, 0.0, self.training, False, False)
         with precision:
             outputs, _, *cell = kernel(inputs, *([state] if len(state) > 1 else state), weights, *options)
         return RNNLayerOutput(outputs, (outputs[-1], *(tensor.squeeze(0) for tensor in cell)))
 
     def initial_state(self, batch_size: int) -> tuple[torch.Tensor, ...]:
-        """Hidden (and cell) state before the first token: zeros, on the default device."""
+        """Returns the hidden (and cell) state before the first token: zeros, on the default device."""
         dtype = getattr(self.recurrent_projection.weight, "dtype", torch.float32)  # packed weights have none
         dtype = dtype if dtype.is_floating_point else torch.get_default_dtype()
         zeros = torch.zeros(batch_size, self.size, dtype=dtype)
@@ -200,7 +200,7 @@ class RNNLayer(nn.Module):
 
 
 def in_one_buffer(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-    """The tensors one behind the other in memory: cuDNN takes weights like that without a copy and a warning."""
+    """Moves tensors into one buffer: cuDNN then takes weights without a copy and a warning."""
     buffer = torch.cat([tensor.flatten() for tensor in tensors])
     parts = buffer.split([tensor.numel() for tensor in tensors])
     return [part.view_as(tensor) for part, tensor in zip(parts, tensors, strict=True)]
@@ -236,7 +236,7 @@ class RNNCausalLMOutput(ModelOutput):
     Args:
         loss: mean cross-entropy in nats, in training mode plus both penalties.
         logits (returned unless `skip_logits=True`): `(batch_size, sequence_length, vocab_size)`, scores of the next
-            token before the softmax; its log probabilities where several softmaxes are mixed.
+            token before the softmax; with a mixture of softmaxes, log probabilities.
         state, hidden_states: see `RNNModelOutput`.
         cross_entropy: the loss without the penalties.
         activation_penalty, temporal_activation_penalty (returned in training mode): AR and TAR, times their weights.
@@ -278,12 +278,12 @@ class RNNModel(RNNPreTrainedModel):
         self.post_init()
 
     def initial_state(self, batch_size: int) -> RecurrentState:
-        """The state before the first token, on the default device."""
+        """Returns the state before the first token, on the default device."""
         return RecurrentState(tuple(layer.initial_state(batch_size) for layer in self.layers))
 
     @torch.no_grad()
     def _init_weights(self, module: nn.Module) -> None:
-        """As Merity et al.: all weights and biases of a layer within the inverse square root of its size."""
+        """Draws weights and biases uniformly within the inverse square root of the layer's size (Merity et al.)."""
         if not isinstance(module, nn.Linear):
             return super()._init_weights(module)
         _, num_gates, _ = CELLS[self.config.cell_type]
@@ -305,13 +305,13 @@ class RNNModel(RNNPreTrainedModel):
         r"""
         Args:
             input_ids: `(batch_size, sequence_length)`, exactly one of this and `inputs_embeds`.
-            attention_mask: `(batch_size, sequence_length)`, 1 for real tokens and 0 for padding on either side, which
-                leaves the state as it is.
-            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; no whole words are dropped from it.
-            state: where to go on from; zeros when not given.
-            use_cache: whether to return the state; `config.use_cache` when not given.
+            attention_mask: `(batch_size, sequence_length)`, 1 at real tokens and 0 at padding on either side, which
+                does not change the state.
+            inputs_embeds: `(batch_size, sequence_length, embedding_size)`; word dropout is not applied.
+            state: the state before the first token; zeros by default.
+            use_cache: whether to return the state; `config.use_cache` by default.
             output_hidden_states: whether to return the output of every layer.
-            kwargs: `return_dict`, whether to return an `RNNModelOutput` (default) or a tuple of what is not `None`.
+            kwargs: `return_dict`, whether to return an `RNNModelOutput` (default) or a tuple without `None`s.
 
         Raises:
             ValueError: if the inputs are missing, empty, outside the vocabulary, or do not fit together, or an
@@ -329,7 +329,7 @@ class RNNModel(RNNPreTrainedModel):
         mask = None if real is None else real.t()
         state = check_state(state, self.initial_state(inputs_embeds.shape[0]), inputs_embeds.device)
 
-        # Each layer reads the very tensor that is returned, so that one can ask for its gradient.
+        # Each layer reads the returned tensor itself, so that users can ask for its gradient.
         hidden_states, layer_outputs = [inputs_embeds], []
         for layer, layer_state in zip(self.layers, state.layers, strict=True):
             dropout = self.hidden_dropout if layer_outputs else self.input_dropout
@@ -350,7 +350,7 @@ class RNNModel(RNNPreTrainedModel):
 
 
 class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationMixin):
-    """A recurrent network that predicts the next word. It induces no trees: `parse` says so."""
+    """A recurrent language model. It induces no trees: `parse` raises an error."""
 
     auto_class_name = "AutoModelForCausalLM"
 
@@ -380,9 +380,9 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
             input_ids, attention_mask, inputs_embeds, state, use_cache, output_hidden_states: see `RNNModel`.
             labels, shift_labels, logits_to_keep, num_items_in_batch, skip_logits: see `LanguageModelHead`.
             kwargs: further arguments of `RNNModel`, and `return_dict`: whether to return an `RNNCausalLMOutput`
-                (default) or a tuple of what is not `None`.
+                (default) or a tuple without `None`s.
         """
-        # Not in the signature, because `Trainer` evaluates only batches that have every argument named "label".
+        # Not in the signature: `Trainer` would evaluate only batches that have every argument named like "label".
         shift_labels = kwargs.pop("shift_labels", None)
         kwargs |= {"use_cache": use_cache, "output_hidden_states": output_hidden_states, "return_dict": True}
         outputs = self.model(input_ids, attention_mask, inputs_embeds, state=state, **kwargs)
@@ -410,7 +410,7 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
         )
 
     def parse(self, *args, **kwargs):
-        """Raises a `ValueError`: nothing in these networks says where constituents begin and end."""
+        """Raises a `ValueError`, as these networks have no syntactic distances."""
         raise ValueError(
             f'this model induces no trees: a recurrent network of cell_type "{self.config.cell_type}" has no '
             "syntactic distances; parse with an ON-LSTM or a PRPN"
@@ -420,7 +420,7 @@ class RNNForCausalLM(LanguageModelHead, RNNPreTrainedModel, RecurrentGenerationM
 
 
 class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedModel):
-    """A recurrent network that reads both sequences of a pair, and a classifier of the outputs at their ends."""
+    """A recurrent network that reads both sequences of a pair, and a classifier of their last outputs."""
 
     auto_class_name = "AutoModelForSequenceClassification"
 
@@ -431,7 +431,7 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
         self.post_init()
 
     def encode(self, input_ids: torch.LongTensor, attention_mask: torch.Tensor | None) -> torch.Tensor:
-        """The last outputs `[N, H]` of sequences `[N, T]`. Padding leaves them as they are."""
+        """Returns the outputs `[N, H]` at the last real token of each sequence `[N, T]`."""
         outputs = self.model(input_ids, attention_mask, use_cache=False, return_dict=True)
         return outputs.last_hidden_state[:, -1]
 
@@ -459,9 +459,9 @@ class RNNForSequencePairClassification(SequencePairClassifier, RNNPreTrainedMode
         return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
-# Below the classifier of pairs: the code of a checkpoint names the last class of each Auto class.
+# Below the classifier of pairs, as the code of a checkpoint names the last class of each Auto class.
 class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
-    """A recurrent network that reads one sequence, and a linear map of the output at its last real token."""
+    """A recurrent network that reads one sequence, and a linear classifier of the output at its last real token."""
 
     auto_class_name = "AutoModelForSequenceClassification"
 
@@ -482,11 +482,7 @@ class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
         labels: torch.Tensor | None = None,
         **kwargs,
     ) -> SequenceClassifierOutput | tuple:
-        r"""
-        Args:
-            labels: the classes `(batch_size,)`, 0 or 1 of each class `(batch_size, num_labels)`, or numbers, by
-                `config.problem_type`. For this and the other arguments see `SequenceClassifier`.
-        """
+        """Takes the arguments of `SequenceClassifier`."""
         refuse_pair(self, input_ids_pair, token_type_ids)
         if input_ids is not None:
             self.warn_if_padding_and_no_attention_mask(input_ids, attention_mask)
@@ -497,5 +493,5 @@ class RNNForSequenceClassification(SequenceClassifier, RNNPreTrainedModel):
         return SequenceClassifierOutput(loss=loss, logits=logits, hidden_states=outputs.hidden_states)
 
 
-# Tells `Trainer`, which smooths labels, and pipelines that labels are shifted here and that text can be generated.
+# `Trainer` then shifts the labels when it smooths them, and pipelines generate text with the model.
 MODEL_FOR_CAUSAL_LM_MAPPING_NAMES["RNNForCausalLM"] = "RNNForCausalLM"

@@ -1,6 +1,6 @@
-"""`parse()` where the package `onlstm_hf` is not installed: sentences in, constituency trees out.
+"""`parse()` without the package `onlstm_hf`: sentences in, constituency trees out.
 
-With the package installed its own `parse` runs, which gives the same trees and has more options, and pictures.
+The `parse` of the installed package replaces it. That gives the same trees and has more options, and pictures.
 """
 
 import re
@@ -14,7 +14,7 @@ from tokenizers import PreTokenizedString
 from torch.nn.utils.rnn import pad_sequence
 from transformers import Pipeline, PreTrainedTokenizerBase
 
-# A number in a text, for which a normalizer wrote N.
+# A number in a text that a normalizer replaced by N.
 _NUMBER = re.compile(r"\.?\d+(?:(?:\\?/|[-–.,:])\d+)*\.?$")
 
 
@@ -24,14 +24,14 @@ class Tree:
 
     words: tuple[str, ...]
     distances: tuple[float, ...]
-    constituents: tuple[tuple[int, int], ...]  # half-open pairs of places of words, by start, the longer of two first
+    constituents: tuple[tuple[int, int], ...]  # half-open word spans, by start, then longest first
 
     def spans(self) -> list[tuple[int, int]]:
-        """The constituents, the whole sentence included."""
+        """Returns the constituents, including the whole sentence."""
         return list(self.constituents)
 
     def to_bracket(self) -> str:
-        """The tree as one line of text, `(the (old cat))`; brackets in words are written as in the Penn Treebank."""
+        """Returns the tree as text, `(the (old cat))`; brackets in words are escaped as in the Penn Treebank."""
         words = [word.replace("(", "-LRB-").replace(")", "-RRB-") for word in self.words]
         if len(words) < 2:
             return f"({''.join(words)})"
@@ -40,14 +40,14 @@ class Tree:
         return " ".join(words)
 
     def __getattr__(self, name: str):
-        """Names the package, which has `to_svg`, `compare` and more: they do not travel with a checkpoint."""
+        """Raises an error that names the package, which has `to_svg`, `compare` and more."""
         raise AttributeError(f"no {name} without onlstm_hf: install its wheel, or `pip install .` in a checkout")
 
     __str__ = to_bracket
 
 
 def tree_from_distances(distances: Sequence[float], words: Sequence[str], branching_bias: str = "right") -> Tree:
-    """Splits a sentence at its largest syntactic distance, the first of equal ones, and each part in the same way.
+    """Splits a sentence at its largest syntactic distance (the first in a tie), and its parts likewise.
 
     The `branching_bias` is `"right"`, the papers' rule `[before i, [i, after i]]`, or `"none"`, `[before i, from i]`.
     """
@@ -67,10 +67,10 @@ def tree_from_distances(distances: Sequence[float], words: Sequence[str], branch
 def encode_sentence(
     tokenizer: PreTrainedTokenizerBase, sentence: str
 ) -> tuple[list[tuple[int, int]], list[list[int]]]:
-    """The place of each word in a sentence, and the token ids of each word.
+    """Returns the offsets and the token ids of each word in a sentence.
 
-    The words are those of the tokenizer's own rule where it has one (it was built by the package), else those between
-    white space. A token belongs to the word that it begins in; a word without any gets the unknown token.
+    The tokenizer's own rule finds the words if the package built it; otherwise they are split at whitespace. A token
+    belongs to the word in which it begins. A word without tokens gets the unknown token.
     """
     backend, offsets, previous_end = tokenizer.backend_tokenizer, [], 0
     if type(backend.model).__name__ == "WordLevel" or getattr(backend.model, "continuing_subword_prefix", None):
@@ -88,8 +88,8 @@ def encode_sentence(
         offsets = [match.span() for match in re.finditer(r"\S+", sentence)]
     encoding = tokenizer(sentence, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
     ends, tokens = [end for _, end in offsets], [[] for _ in offsets]
-    of_tokens = zip(encoding["input_ids"], encoding["offset_mapping"], strict=True) if offsets else ()
-    for token, (start, end) in of_tokens:
+    token_offsets = zip(encoding["input_ids"], encoding["offset_mapping"], strict=True) if offsets else ()
+    for token, (start, end) in token_offsets:
         start += len(sentence[start:end]) - len(sentence[start:end].lstrip())  # a space belongs to the next word
         tokens[min(bisect_right(ends, start), len(ends) - 1)].append(token)
     return offsets, [ids or [tokenizer.unk_token_id] for ids in tokens]
@@ -109,27 +109,27 @@ class ParsingMixin:
         layer: int | None = None,
         branching_bias: str = "right",
         batch_size: int = 64,
-        **others,
+        **options,
     ) -> Tree | list[Tree]:
-        """Returns the constituency trees that the model induces, of one sentence or of several.
+        """Returns the constituency trees that the model induces for one sentence or several.
 
-        A sentence is read after one `<eos>`, as at the start of a line of the training text. The distance of a word is
-        that of its first token.
+        Each sentence follows one `<eos>`, as at the start of a line of the training text. A word's distance is that of
+        its first token.
 
         Args:
-            sentences: a string, or any number of them.
-            tokenizer: that of the checkpoint, a fast one.
+            sentences: a string, or several.
+            tokenizer: the checkpoint's fast tokenizer.
             layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default.
             branching_bias: see `tree_from_distances`.
-            batch_size: sentences in one pass through the model.
+            batch_size: sentences per forward pass.
         """
         if isinstance(sentences, str):
-            return self.parse([sentences], tokenizer, layer=layer, branching_bias=branching_bias, **others)[0]
+            return self.parse([sentences], tokenizer, layer=layer, branching_bias=branching_bias, **options)[0]
         in_training, trees, sentences = {module for module in self.modules() if module.training}, {}, list(sentences)
-        if others or not all(isinstance(sentence, str) for sentence in sentences):
+        if options or not all(isinstance(sentence, str) for sentence in sentences):
             raise ValueError(
                 "without onlstm_hf parsing takes strings and the options layer, branching_bias and batch_size, not "
-                f"{', '.join(others) or 'lists of words or ids'}: install its wheel, or `pip install .` in a checkout"
+                f"{', '.join(options) or 'lists of words or ids'}: install its wheel, or `pip install .` in a checkout"
             )
         encoded = [encode_sentence(tokenizer, sentence) for sentence in sentences]
         ids = [[tokenizer.eos_token_id, *chain.from_iterable(tokens)] for _, tokens in encoded]
@@ -152,7 +152,7 @@ class ParsingMixin:
 
 
 class ConstituencyParsingPipeline(Pipeline):
-    """`pipeline("constituency-parsing")`: for each sentence the record of its tree, as the package gives it."""
+    """`pipeline("constituency-parsing")`: gives the record of each sentence's tree, as the package does."""
 
     _load_tokenizer = True
 

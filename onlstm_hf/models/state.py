@@ -1,4 +1,4 @@
-"""Parts that all models share beside their equations: configuration, state, loop over time, generation."""
+"""Shared parts of all models: configuration, state, loop over time, generation."""
 
 import os
 import re
@@ -29,30 +29,30 @@ except ImportError:
 
 class RecurrentConfig(PreTrainedConfig):
     r"""
-    Fields of every configuration, and checks of their values. A subclass adds its own.
+    Base class of the configurations: shared fields, and checks of all values.
 
     Args:
         vocab_size (`int`, defaults to 10000): Number of words.
         num_softmaxes (`int`, defaults to 1):
-            Softmaxes that are mixed to the probabilities of the next word (Yang et al., "Breaking the Softmax
-            Bottleneck", ICLR 2018); the head then reads a last layer of any size.
-        latent_dropout (`float`, defaults to 0.29): Locked dropout of what these softmaxes are computed from.
+            Softmaxes in the mixture that predicts the next word (Yang et al., "Breaking the Softmax Bottleneck", ICLR
+            2018). With several, the last layer may have any size.
+        latent_dropout (`float`, defaults to 0.29): Locked dropout of the latent states of these softmaxes.
         tie_word_embeddings (`bool`, defaults to `True`): Whether the decoder's weight is the embedding.
         use_cache (`bool`, defaults to `True`): Whether the model returns its state.
         tokenizer_fingerprint (`str`, *optional*):
-            That of the model's tokenizer (`utils/tokenizer_check.py`), so that another one does not go unnoticed.
+            Fingerprint of the model's tokenizer, which reveals another tokenizer (`utils/tokenizer_check.py`).
         treebank_preprocessing (`dict`, *optional*):
-            How treebanks are read that score the model (`trees/treebank.py`); by default as in the papers.
+            How evaluation reads treebanks (`trees/treebank.py`); by default as in the papers.
 
     Raises:
         ValueError: if a value is out of its range.
     """
 
-    # Fields, of this class or a subclass, that are checked for their range.
+    # Fields whose ranges are checked; subclasses extend these tuples.
     positive_integers = ("vocab_size", "embedding_size", "hidden_size", "num_hidden_layers", "num_softmaxes")
     probabilities = ("latent_dropout",)
     not_negative = ("initializer_range",)
-    # The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one.
+    # Layer, counted from 0, whose distances define the trees; `None` if there is no choice.
     parse_layer: ClassVar[int | None] = None
     # Outputs that `Trainer` leaves out of its predictions.
     keys_to_ignore_at_inference = ["state", "cross_entropy"]
@@ -101,9 +101,9 @@ class RecurrentConfig(PreTrainedConfig):
 
     @classmethod
     def from_dict(cls, config_dict, **kwargs):
-        """As in Transformers, but refuses the configuration of another type of model.
+        """Extends the base class: refuses the configuration of another type of model.
 
-        Arguments of `from_pretrained` replace the file's values before these are checked.
+        Arguments of `from_pretrained` override the file's values before the checks.
         """
         model_type = config_dict.get("model_type", cls.model_type)
         if model_type != cls.model_type:
@@ -117,9 +117,9 @@ class RecurrentConfig(PreTrainedConfig):
 
 
 class ModelState:
-    """Base of the states: dataclasses of tensors and of tuples, lists and dicts of tensors, all of them batch first.
+    """Base class of the states: dataclasses of tensors and of tuples, lists and dicts of tensors, batch first.
 
-    `generate` carries and reorders a state, a training loop detaches it between the chunks of a stream.
+    `generate` passes on and reorders a state; training detaches it between the chunks of a stream.
     """
 
     # `generate` treats the state as a cache: it cannot be cropped, and its steps are not compiled.
@@ -128,7 +128,7 @@ class ModelState:
 
     def __init_subclass__(cls, **kwargs):
         super().__init_subclass__(**kwargs)
-        # torch.compile, torch.export and FSDP look inside. The name tells apart the copies that checkpoints carry.
+        # For torch.compile, torch.export and FSDP. The module name distinguishes the copies in checkpoints.
         pytree.register_pytree_node(
             cls,
             lambda state: ([getattr(state, field.name) for field in fields(state)], None),
@@ -139,7 +139,7 @@ class ModelState:
                 None,
             ),
         )
-        # `torch.load` may read a saved state from a file that it does not trust otherwise.
+        # Lets `torch.load` read a saved state with `weights_only=True`.
         torch.serialization.add_safe_globals([cls])
 
     @property
@@ -147,31 +147,31 @@ class ModelState:
         return pytree.tree_leaves(self)[0].shape[0]
 
     def __getitem__(self, row: int) -> "ModelState":
-        """The state of one row of the batch, as a batch of one: pipelines take the outputs of a batch apart."""
+        """Returns the state of one row as a batch of one; pipelines split the outputs of a batch."""
         return self.map(lambda tensor: tensor[row].unsqueeze(0))
 
     def map(self, function: Callable[[torch.Tensor], torch.Tensor]) -> "ModelState":
-        """A new state with `function` applied to every tensor."""
+        """Returns a new state with `function` applied to every tensor."""
         return pytree.tree_map(function, self)
 
     def detach(self) -> "ModelState":
-        """The same values, cut off from the graph that computed them."""
+        """Returns the state without its autograd graph."""
         return self.map(torch.Tensor.detach)
 
     def to(self, *args, **kwargs) -> "ModelState":
-        """The state on another device or in another dtype; arguments as for `torch.Tensor.to`."""
+        """Returns the state on another device or in another dtype; arguments as for `torch.Tensor.to`."""
         return self.map(lambda tensor: tensor.to(*args, **kwargs))
 
     def index_select(self, indices: torch.LongTensor) -> "ModelState":
-        """The states of the given rows of the batch, in the given order."""
+        """Returns the states of the given rows of the batch, in the given order."""
         return self.map(lambda tensor: tensor.index_select(0, indices.to(tensor.device)))
 
     def repeat_interleave(self, repeats: int) -> "ModelState":
-        """Every row `repeats` times, copies next to each other, as `generate` expands a batch."""
+        """Repeats every row `repeats` times, copies next to each other, as `generate` expands a batch."""
         return self.map(lambda tensor: tensor.repeat_interleave(repeats, dim=0))
 
     def reorder_cache(self, beam_idx: torch.LongTensor) -> None:
-        """Selects rows in place, as beam search asks of every cache."""
+        """Selects rows in place, for beam search."""
         selected = self.index_select(beam_idx)
         for field in fields(self):
             setattr(self, field.name, getattr(selected, field.name))
@@ -179,7 +179,7 @@ class ModelState:
 
 @dataclass
 class RecurrentState(ModelState):
-    """The tensors that a stack of recurrent layers needs to go on from where it stopped.
+    """State of a stack of recurrent layers between two tokens.
 
     Attributes:
         layers: for each layer, lowest first, its tensors, such as the hidden state `[B, H]` and the cell state.
@@ -192,7 +192,7 @@ class RecurrentState(ModelState):
 
 
 def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
-    """Calls `state, outputs = step(state, entries)` for each step of some sequences.
+    """Calls `state, outputs = step(state, entries)` for each step of the sequences.
 
     `sequences` are `[T, ...]` each; one that is `None` (not the first) gives `None` to every step.
 
@@ -208,29 +208,29 @@ def loop(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...
 
 
 def scan(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
-    """Computes `loop`, as one operator of a graph that the installed package exports."""
+    """Computes `loop`; in compiled and exported graphs as one operator, if the package is installed."""
     is_exported = scan_operator is not None and torch.compiler.is_compiling()
     return (scan_operator if is_exported else loop)(step, state, sequences)
 
 
-# Names of implementations that run the equations as they are written.
+# Implementations that run the equations as they are written.
 LOOPS = {"reference": loop, "scan": scan}
 
 
 def state_dtype(tensor: torch.Tensor) -> torch.dtype:
-    """The dtype of states and gates for inputs of the tensor's dtype: float64 for float64, else float32."""
+    """Returns the dtype of states and gates: float64 for float64 inputs, else float32."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
 
 
 def is_plain(*modules: nn.Module) -> bool:
-    """Returns whether each module is an affine map that only applies its weight, parametrised or not, and its bias."""
+    """Returns whether each module is an `nn.Linear` with dense weights, parametrised or not, and without hooks."""
     return has_no_hooks(*modules) and all(
         type_before_parametrizations(one) in (nn.Linear, Linear) and owns_storage(one.weight) for one in modules
     )
 
 
 def has_no_hooks(*modules: nn.Module) -> bool:
-    """Returns whether no hook listens to the modules, and no other `forward` stands in place of theirs."""
+    """Returns whether the modules have no hooks and no replaced `forward`."""
     return all(
         "forward" not in vars(module)
         and not (module._forward_hooks or module._forward_pre_hooks)
@@ -240,7 +240,7 @@ def has_no_hooks(*modules: nn.Module) -> bool:
 
 
 def owns_storage(tensor: torch.Tensor) -> bool:
-    """Returns whether a tensor holds its numbers itself, unlike quantised and offloaded weights."""
+    """Returns whether a tensor stores its values itself, unlike quantised and offloaded weights."""
     return not hasattr(type(tensor), "__tensor_flatten__") and tensor.device.type != "meta"
 
 
@@ -257,11 +257,11 @@ class RecurrentPreTrainedModel(PreTrainedModel):
     base_model_prefix = "model"
     main_input_name = "input_ids"
     _input_embed_layer = "embeddings"
-    supports_gradient_checkpointing = False  # fast paths keep no graph over time, of which it would spare a part
+    supports_gradient_checkpointing = False  # fast paths keep no graph over time anyway
     _is_stateful = True  # tells `generate` that the state cannot be rolled back
 
     def save_pretrained(self, save_directory: str | os.PathLike, *arguments, **options) -> None:
-        """As in Transformers. The installed package saves the code of the model, too, so that it loads without it."""
+        """Saves the model and, if the package is installed, the code that loads it without the package."""
         save = super().save_pretrained
         if save_with_code is None:
             return save(save_directory, *arguments, **options)
@@ -269,19 +269,19 @@ class RecurrentPreTrainedModel(PreTrainedModel):
 
     @property
     def parse_layer(self) -> int | None:
-        """The layer, counted from 0, whose distances make the trees; `None` where there is no choice of one."""
+        """Layer, counted from 0, whose distances define the trees; `None` if there is no choice."""
         return self.config.parse_layer
 
     def set_implementation(self, implementation: str) -> None:
-        """Chooses how the model is computed. The results stay the same, up to rounding.
+        """Chooses how the model is computed. Results are equal up to rounding.
 
         Args:
-            implementation: `"auto"`, the fastest way that fits each input; `"reference"`, the equations of this
+            implementation: `"auto"`, the fastest path that supports each input; `"reference"`, the equations in the
                 model's file, differentiated by autograd; `"scan"`, the same with the loop as one operator, for export;
-                or a fast path of the package (`"native"`, `"triton"`), which leaves modules without it at `"auto"`.
+                or a fast path (`"native"`, `"triton"`). Modules without that path use `"auto"`.
 
         Raises:
-            ValueError: if no module of this model can be computed so.
+            ValueError: if no module of this model has the implementation.
         """
         modules = [module for module in self.modules() if hasattr(module, "implementations")]
         names = chain.from_iterable(module.implementations for module in modules)
@@ -306,7 +306,7 @@ class RecurrentPreTrainedModel(PreTrainedModel):
                 init.uniform_(module.bias, -bound, bound)
 
 
-# Checks of what a model without a head is given
+# Checks of inputs
 
 
 def check_inputs(embeddings: nn.Embedding, input_ids: torch.Tensor | None, inputs_embeds: torch.Tensor | None) -> None:
@@ -327,7 +327,7 @@ def check_inputs(embeddings: nn.Embedding, input_ids: torch.Tensor | None, input
 
 
 def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
-    """Raises a `ValueError` for ids outside the vocabulary: on a CPU, outside compiled code, where a look is cheap."""
+    """Raises a `ValueError` for ids outside the vocabulary. Does nothing on a GPU, which would wait, or compiled."""
     if ids.device.type != "cpu" or torch.compiler.is_compiling():
         return
     outside = ids[(ids < 0) | (ids >= vocab_size)]
@@ -341,7 +341,7 @@ def check_vocabulary(name: str, ids: torch.Tensor, vocab_size: int) -> None:
 def real_tokens(
     attention_mask: torch.Tensor | None, shape: tuple[int, int], device: torch.device
 ) -> torch.Tensor | None:
-    """The mask as booleans `[B, T]`, `False` at padding; a `ValueError` if it does not fit the input."""
+    """Returns the mask as booleans `[B, T]`, `False` at padding; raises a `ValueError` if it is invalid."""
     if attention_mask is None:
         return None
     if tuple(attention_mask.shape) != tuple(shape):
@@ -359,7 +359,7 @@ def real_tokens(
 
 
 def check_state(state: ModelState | None, initial: ModelState, device: torch.device) -> ModelState:
-    """The given state, or the initial one for `None`, on the device; a `ValueError` if its shapes do not fit."""
+    """Returns the state (`initial` for `None`) on the device; raises a `ValueError` if its shapes are wrong."""
     state = initial if state is None else state
     expected, found = ([tuple(tensor.shape) for tensor in pytree.tree_leaves(one)] for one in (initial, state))
     if found != expected:
@@ -370,17 +370,17 @@ def check_state(state: ModelState | None, initial: ModelState, device: torch.dev
 
 
 def refuse_unknown(model: nn.Module, arguments: dict) -> None:
-    """Raises a `ValueError` for arguments of `forward` that are given and that the model does not know.
+    """Raises a `ValueError` for unknown arguments of `forward`.
 
-    Tools pass `None`, and `False` for `output_attentions`, to every model.
+    Allows `None`, and `output_attentions=False`, which tools pass to every model.
     """
     unknown = [name for name, value in arguments.items() if value is not None]
     if arguments.get("output_attentions") is False:
         unknown.remove("output_attentions")
     if unknown:
         raise ValueError(
-            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has neither positions nor "
-            "attention, and `state` says what came before"
+            f"{type(model).__name__} takes no argument {', '.join(unknown)}: it has no position ids or key-value "
+            "cache; give earlier context as `state`"
         )
 
 
@@ -388,23 +388,23 @@ def refuse_unknown(model: nn.Module, arguments: dict) -> None:
 
 
 class RecurrentGenerationMixin(GenerationMixin):
-    """`generate` with the `state` in the place of a cache of keys and values.
+    """`generate` with the `state` as its cache.
 
-    Its name has to contain `GenerationMixin`: else Transformers makes a class of its own for remote code, which can be
-    neither pickled nor saved.
+    The name must contain `GenerationMixin`: otherwise Transformers creates a new class for remote code, which cannot
+    be pickled or saved.
     """
 
     @classmethod
     def _supports_default_dynamic_cache(cls) -> bool:
         return False
 
-    # `generate` looks for the name `inputs_embeds` here to know that it may be given.
+    # `generate` accepts `inputs_embeds` only if this signature names it.
     def prepare_inputs_for_generation(self, input_ids, inputs_embeds=None, **kwargs):
-        """The inputs of one call of `generate`: the tokens that the state has not seen, and their part of the mask."""
+        """Returns the inputs of one step: the tokens that the state has not seen, and their part of the mask."""
         method = vars(self).get("prepare_inputs_for_generation")
         if getattr(method, "__self__", self) is not self:
-            # PEFT's learned prompts replace this method and call it. As they know no cache but that of attention, they
-            # put the prompt before the tokens of every call, so that each must read all of the text.
+            # PEFT's learned prompts replace this method and call it. They know only attention caches and prepend the
+            # prompt in every call, so every call rereads the text.
             kwargs |= {"state": None, "next_sequence_length": None}
         inputs = super().prepare_inputs_for_generation(input_ids, inputs_embeds=inputs_embeds, **kwargs)
         tokens = inputs["input_ids"] if inputs.get("input_ids") is not None else inputs["inputs_embeds"]
@@ -413,14 +413,14 @@ class RecurrentGenerationMixin(GenerationMixin):
         return inputs
 
     def _maybe_initialize_input_ids_for_generation(self, inputs, bos_token_id, model_kwargs):
-        """As in Transformers, where no inputs are given; and a prompt without tokens is `bos_token_id`, too."""
+        """Extends the base class: a prompt without tokens, too, becomes `bos_token_id`."""
         if inputs is not None and inputs.shape[1] == 0 and not {"inputs_embeds", "state"} & model_kwargs.keys():
             model_kwargs["attention_mask"] = torch.ones(len(inputs), 1, dtype=torch.long, device=inputs.device)
             inputs = None
         return super()._maybe_initialize_input_ids_for_generation(inputs, bos_token_id, model_kwargs)
 
     def _update_model_kwargs_for_generation(self, outputs, model_kwargs, *args, **kwargs):
-        # From 5.24 on Transformers hands on by itself only what is called `cache`.
+        # Transformers 5.24 and later itself passes on only a `cache`.
         if "state" in outputs:
             model_kwargs["state"] = outputs.state
         return super()._update_model_kwargs_for_generation(outputs, model_kwargs, *args, **kwargs)

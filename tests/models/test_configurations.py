@@ -153,7 +153,7 @@ def test_a_file_whose_sizes_contradict_is_read_as_before_with_a_warning(unusual_
     with caplog.at_level("WARNING", "onlstm_hf"):
         config = ONLSTMConfig.from_dict(fields)
     assert (config.hidden_size, config.layer_sizes) == (8, [8, 16])
-    assert caplog.messages == ["hidden_size=1150 is not used, as layer_sizes=[8, 16] say otherwise"]
+    assert caplog.messages == ["hidden_size=1150 is ignored, as it contradicts layer_sizes=[8, 16]"]
     assert ONLSTMConfig(**config.to_dict()).to_dict() == config.to_dict()
 
 

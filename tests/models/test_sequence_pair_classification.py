@@ -104,7 +104,7 @@ def test_a_loss_function_of_the_user_takes_the_place_of_the_own_one(model, sides
 )
 def test_a_problem_that_is_no_choice_of_one_label_is_refused(model, options):
     config = type(model.config)(**{**model.config.to_dict(), **options})
-    with pytest.raises(ValueError, match="gives each pair one of two labels or more, and cannot do problem_type="):
+    with pytest.raises(ValueError, match="gives each pair one of two labels or more, not problem_type="):
         type(model)(config)
 
 
