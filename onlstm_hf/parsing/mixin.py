@@ -1,4 +1,4 @@
-"""`parse()`: from sentences to the trees that a language model induces."""
+"""`parse()`: the constituency trees of sentences that a language model induces."""
 
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,14 +35,14 @@ from .sentences import (
 
 logger = get_logger(__name__)
 
-# Sentences are encoded and sorted by length one window after the other, so that memory is bounded on any input.
+# Sentences are encoded and sorted by length window by window, so that memory is bounded on any input.
 BATCHES_PER_WINDOW = 64
 
 
 class ParsingMixin:
     """Adds `parse` to a model with `syntactic_distances(input_ids, attention_mask, state, layer, ...)`.
 
-    `distances_by_layer(output)` are the distances in an output of the model that also has logits.
+    `distances_by_layer(output)` returns the distances in a model output, which also has the logits.
     """
 
     induces_trees = True
@@ -59,50 +59,47 @@ class ParsingMixin:
         batch_size: int = 64,
         max_length: int | None = None,
         progress: bool | None = None,
-        **others,
+        **unknown_options,
     ) -> InducedTree | list[InducedTree]:
         """Returns the constituency trees that the model induces.
 
-        A sentence is read after one `<eos>` (where the model or the tokenizer has one), as at the start of a line of
-        the training text. Its words' syntactic distances become a binary tree by `tree_from_distances`. With a subword
-        tokenizer a word's distance is that of its first subword: the distance before a token says how much is closed
-        there, and inside a word nothing is.
+        Each sentence follows one `<eos>` (if the model or the tokenizer has one), as at the start of a line of the
+        training text. `tree_from_distances` builds a binary tree from the words' syntactic distances. With a subword
+        tokenizer, a word's distance is that of its first subword, as no constituent ends inside a word.
 
         Args:
-            sentences: one sentence, as a string or as token ids (a list or a tensor); or any number of sentences, each
-                a string, a list of words, or token ids (a list, or a row of a padded tensor). A list of strings is a
-                list of sentences; for one sentence that is split into words give a list with one list. A generator is
-                read as the work goes on. `<bos>`, `<eos>` and padding at either end of token ids are left out.
+            sentences: one sentence, as a string or as token ids (a list or a tensor); or several sentences, each a
+                string, a list of words, or token ids (a list, or a row of a padded tensor). A list of strings is
+                always a list of sentences; put the words of one sentence in a nested list. A generator is read lazily.
+                `<bos>`, `<eos>` and padding at both ends of token ids are removed.
             tokenizer: needed for strings and words; with token ids it only names the tokens.
             layer: layer whose distances are used, counted from 0; the configuration's `parse_layer` by default. A PRPN
-                has the same distances for all layers, and takes none.
+                takes none, as its layers share their distances.
             branching_bias: `"right"`, the papers' rule, `"none"` or `"ranges"` (see `tree_from_distances`).
-            punctuation: marks between the words of a string. `"drop"`, the papers' protocol, leaves them out;
-                `"attach"` hangs them on the tree as treebanks do (`attach_marks`); `"cue"` leaves them out, but first
-                raises the distance of each word that one stands before (`raise_at_marks`). A list of words, and token
-                ids, have no marks: each word is a leaf.
+            punctuation: how to treat punctuation marks in a string. `"drop"`, the papers' protocol, removes them;
+                `"attach"` attaches them to the tree as treebanks do (`attach_marks`); `"cue"` removes them, but raises
+                the distance of each word after a mark (`raise_at_marks`). In lists of words and token ids, every item
+                is a leaf.
             units: what the leaves are: `"words"`, or `"tokens"` for the tokenizer's own (sub)words. The leaves of a
                 sentence given as token ids are always its tokens.
-            batch_size: sentences in one pass through the model. Long sentences get smaller batches.
-            max_length: at most this many tokens of a sentence go through the model at a time, and the next ones go on
-                from the state that these left behind, so that the trees do not depend on it: it only bounds memory.
-                `MAX_TOKENS_PER_BATCH` by default.
-            progress: show a progress bar; by default on a terminal, on jobs of more than two seconds. `False` is for
-                programs with reports of their own, and leaves out the warnings of unknown words and of strings with
-                several sentences, too.
-            others: refused, with the names of the options that there are.
+            batch_size: sentences per forward pass. Long sentences get smaller batches.
+            max_length: how many tokens of a sentence the model reads at a time; the next ones continue from its state.
+                This bounds memory and does not change the trees. `MAX_TOKENS_PER_BATCH` by default.
+            progress: whether to show a progress bar; by default on a terminal, for jobs of more than two seconds.
+                `False` also turns off the warnings of unknown words and of strings with several sentences.
+            unknown_options: refused; the error names the supported options.
 
         Returns:
-            An `InducedTree` for one sentence, a `TreeList` in the input's order for many.
+            An `InducedTree` for one sentence, a `TreeList` in the input's order for several.
 
         Raises:
-            ValueError: if the input, an option or the tokenizer does not fit, or the model computes NaN.
+            ValueError: if the input, an option or the tokenizer is invalid, or the model computes NaN.
         """
         is_table = isinstance(sentences, Mapping) or hasattr(sentences, "columns")
         if is_table or not isinstance(sentences, Iterable):
             raise ValueError(
                 "sentences must be a string, token ids or a list of sentences, not a "
-                f"{type(sentences).__name__} (of a tokenizer's output give the input_ids, of a table a column)"
+                f"{type(sentences).__name__} (give a tokenizer's input_ids, or a column of a table)"
             )
 
         is_single = is_one_sentence(sentences)
@@ -116,7 +113,7 @@ class ParsingMixin:
             batch_size=batch_size,
             max_length=max_length,
             progress=progress,
-            **others,
+            **unknown_options,
         )
         return trees[0] if is_single else TreeList(trees)
 
@@ -130,14 +127,14 @@ class ParsingMixin:
         punctuation: str = "drop",
         **options,
     ) -> list[list[InducedTree]]:
-        """The trees that each of some layers gives, for which the model reads the sentences once.
+        """Returns the trees of several layers; the model reads the sentences once.
 
         Args:
             sentences, tokenizer, branching_bias, punctuation: see `parse`.
             layers, options: see `sentence_distances`.
 
         Returns:
-            For each of the layers the trees of the sentences.
+            For each layer, the trees of the sentences.
         """
         tree_from_distances([], [], branching_bias)  # refuses an unknown bias before anything is read
         check_punctuation(punctuation)
@@ -156,19 +153,17 @@ class ParsingMixin:
         layers: Sequence[int | None] = (None,),
         **options,
     ) -> Iterator[tuple[list[str], list[list[float]]]]:
-        """Yields the distances that the trees of some layers are made from, one sentence after the other.
+        """Yields the distances that define the trees of several layers, sentence by sentence.
 
-        The model reads every sentence once, and a window of sentences at a time, so that memory is bounded for any
-        number of them.
+        The model reads every sentence once, in windows of sentences, so that memory is bounded for any number of them.
 
         Args:
             sentences, tokenizer: see `parse`, also for the errors.
-            layers: counted from 0; `None` is the one of the configuration, or that of a model with the same distances
-                for all layers.
+            layers: counted from 0; `None` is the configuration's `parse_layer`, or for a PRPN its only distances.
             options: `units`, `batch_size`, `max_length` and `progress` of `parse`.
 
         Yields:
-            The units of a sentence (its words or tokens), and for each of the layers the distance of each unit.
+            The units of a sentence (its words or tokens), and for each layer the distance of each unit.
         """
         for sentence, distances in self._read_sentences(sentences, tokenizer, layers, **options):
             yield sentence.units, distances
@@ -183,10 +178,10 @@ class ParsingMixin:
         batch_size: int = 64,
         max_length: int | None = None,
         progress: bool | None = None,
-        **others,
+        **unknown_options,
     ) -> Iterator[tuple[SentenceUnits, list[list[float]]]]:
-        """`sentence_distances`, with all that is known of a sentence."""
-        refuse_unknown_options(self, others, parse_options(type(self)))
+        """Yields `SentenceUnits`, and their distances as `sentence_distances` does."""
+        refuse_unknown_options(self, unknown_options, parse_options(type(self)))
         if not layers:
             raise ValueError("layers is empty: name at least one layer")
         for layer in layers:
@@ -214,7 +209,7 @@ class ParsingMixin:
                     _warn_of_unknown_words(window, tokenizer)
                     _warn_of_several_sentences(window)
                 distances: dict[int, list[list[float]]] = {}
-                with evaluation_mode(self):  # not while a sentence is yielded: the mode is that of the whole thread
+                with evaluation_mode(self):  # not around `yield`: the mode holds for the whole thread
                     for batch in batches(window, batch_size):
                         rows = [window[index] for index in batch]
                         batch_distances = self._unit_distances(rows, start_ids, max_length, layers)
@@ -232,11 +227,11 @@ class ParsingMixin:
         title: str | None = None,
         **options,
     ) -> str:
-        """The figure of the papers: a sentence's tree, and below it the distances that every layer gives its words.
+        """Draws the papers' figure: a sentence's tree, and below it the distances of its words in every layer.
 
         Args:
             sentence, tokenizer, options: see `parse`.
-            layer: the layer that makes the tree; the configuration's `parse_layer` by default.
+            layer: the layer of the tree; the configuration's `parse_layer` by default.
             title: heading of the figure.
 
         Returns:
@@ -254,7 +249,7 @@ class ParsingMixin:
         layer: int | None = None,
         **options,
     ) -> tuple[list[InducedTree], dict[str, list[InducedTree]]]:
-        """The trees of one layer, and those of every layer with its name for a figure.
+        """Returns the trees of one layer, and those of every layer by its name in a figure.
 
         Args:
             sentences, tokenizer, options: see `parse`.
@@ -270,12 +265,11 @@ class ParsingMixin:
         """Returns the entry of one layer, and the entries of all layers by the layer's name in a figure.
 
         Args:
-            layer: the layer that makes the tree; the configuration's `parse_layer` by default.
-            by_layer: anything for each layer; one thing for a model with the same distances for all layers, such as a
-                PRPN.
+            layer: the layer of the tree; the configuration's `parse_layer` by default.
+            by_layer: one entry for each layer; a single entry if all layers share their distances, as in a PRPN.
 
         Raises:
-            ValueError: if there is no such layer.
+            ValueError: if the layer does not exist.
         """
         if self.parse_layer is None:
             if layer is not None:
@@ -324,11 +318,11 @@ class ParsingMixin:
         return SentenceUnits(token_names(input_ids, tokenizer), input_ids, places, unknown)
 
     def _strip_special_tokens(self, ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[int]:
-        """The ids without special tokens and padding before the first and after the last word."""
+        """Removes special tokens and padding before the first and after the last word."""
         owners = (self.config, tokenizer)
-        edges = {token for owner in owners for kind in ("bos", "eos", "pad") for token in token_ids(owner, kind)}
-        inside = [position for position, token in enumerate(ids) if token not in edges]
-        return ids[inside[0] : inside[-1] + 1] if inside else []
+        special = {token for owner in owners for kind in ("bos", "eos", "pad") for token in token_ids(owner, kind)}
+        positions = [position for position, token in enumerate(ids) if token not in special]
+        return ids[positions[0] : positions[-1] + 1] if positions else []
 
     def _unit_distances(
         self,
@@ -337,7 +331,7 @@ class ParsingMixin:
         max_length: int,
         layers: Sequence[int | None],
     ) -> list[list[list[float]]]:
-        """For each sentence of a batch and each of the layers the distance of each unit."""
+        """Returns the distances of the units, for each sentence of a batch and each layer."""
         if not any(sentence.input_ids for sentence in batch):
             return [[[] for _ in layers] for _ in batch]
         rows = [torch.tensor(start_ids + sentence.input_ids, dtype=torch.long) for sentence in batch]
@@ -346,7 +340,7 @@ class ParsingMixin:
 
         pieces, state = [], None
         layer = layers[0] if len(layers) == 1 else layers
-        if self.device.type != "meta":  # offloaded weights say nothing, and are brought to where they are needed
+        if self.device.type != "meta":  # the placeholder device of offloaded weights
             input_ids, attention_mask = input_ids.to(self.device), attention_mask.to(self.device)
         for ids, mask in zip(input_ids.split(max_length, dim=1), attention_mask.split(max_length, dim=1), strict=True):
             distances, state = self.syntactic_distances(ids, attention_mask=mask, state=state, layer=layer)
@@ -362,14 +356,14 @@ class ParsingMixin:
 
 
 def parse_options(model_class: type) -> list[str]:
-    """The names of the options of `parse`, where a class may add its own to those of the next."""
+    """Returns the names of the options of `parse`, including those that subclasses add."""
     methods = [vars(base)["parse"] for base in model_class.__mro__ if "parse" in vars(base)]
     parameters = [parameter for method in methods for parameter in inspect.signature(method).parameters.values()]
     return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
 def refuse_unknown_options(model: PreTrainedModel, options: Iterable[str], known: Sequence[str]) -> None:
-    """Raises a `ValueError` for an option that is not one of parsing with this model."""
+    """Raises a `ValueError` for an unknown option of `parse`."""
     for name in options:
         if name not in known:
             raise ValueError(
@@ -378,21 +372,21 @@ def refuse_unknown_options(model: PreTrainedModel, options: Iterable[str], known
 
 
 def _warn_of_several_sentences(strings: Sequence[SentenceUnits]) -> None:
-    """Says, once in a process, that many strings are texts of several sentences."""
+    """Warns once per process if many strings have several sentences."""
     texts = [read.text for read in strings if read.text is not None]
     if count_several(texts) > MAX_SEVERAL * len(texts):
         logger.warning_once(
-            "A string that has several sentences is read as one, and gets one tree: "
+            "A string with several sentences is read as one sentence and gets one tree: "
             'pipeline("constituency-parsing", model=..., split_sentences=True) parses each of them'
         )
 
 
 def _warn_of_unknown_words(sentences: Sequence[SentenceUnits], tokenizer: PreTrainedTokenizerBase | None) -> None:
-    """Says, once in a process, that most tokens are unknown: text in another language than the model's, mostly."""
+    """Warns once per process if most tokens are out of vocabulary, as in text of another language."""
     unknown = None if tokenizer is None else tokenizer.unk_token_id
     tokens = [token for sentence in sentences for token in sentence.input_ids]
     if unknown is not None and 2 * tokens.count(unknown) > len(tokens):
         logger.warning_once(
-            "Most words here are unknown to the model, which reads its unknown token in their place: the trees say "
-            "little. Is this the language, and the spelling, of the text that the model was trained on?"
+            "Most words are unknown to the model and replaced by its unknown token, so the trees say little. Does the "
+            "text have the language and the spelling of the model's training text?"
         )

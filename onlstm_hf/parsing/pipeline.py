@@ -1,4 +1,4 @@
-"""`pipeline("constituency-parsing")`: from raw sentences to plain records of the trees that a model induces."""
+"""`pipeline("constituency-parsing")`: turns raw sentences into records of the trees that a model induces."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sized
@@ -16,7 +16,7 @@ from .mixin import parse_options, refuse_unknown_options
 logger = get_logger(__name__)
 
 CONSTITUENCY_PARSING = "constituency-parsing"
-# Options of `parse` that the pipeline sets itself.
+# Options of `parse` that the pipeline sets.
 OWN_OPTIONS = ("batch_size", "progress", "units")
 
 
@@ -31,17 +31,16 @@ class ConstituencyParsingPipeline(Pipeline):
 
     ```
 
-    A string gives one record. A list, or another sequence such as a column of a dataset, gives a list of them; a
-    generator, another iterator or a `torch.utils.data.Dataset` gives them one by one while it is read. A record is a
-    dictionary of plain values, which JSON can hold: `text`, `words`, `offsets`, `unknown`, `brackets`, `spans` and
-    `distances`, as `InducedTree.to_record` says.
+    A string gives one record. A list, or another sequence such as a column of a dataset, gives a list of records. A
+    generator, another iterator or a `torch.utils.data.Dataset` gives records lazily. A record is a JSON-compatible
+    dictionary: `text`, `words`, `offsets`, `unknown`, `brackets`, `spans` and `distances` (`InducedTree.to_record`).
 
-    With `split_sentences` (`True`, or a language code such as `"de"`) a string is a text of any number of sentences,
-    and gives a list of records. Each has `start`, too, where its sentence begins in the string. Without it a string
-    counts as one sentence, and a warning says which string has several.
+    With `split_sentences` (`True`, or a language code such as `"de"`) a string is split into sentences and gives a
+    list of records. Each also has `start`, the position of its sentence in the string. Without it a string counts as
+    one sentence, and a warning names each string that has several.
 
-    Options, here or in a call: `batch_size` (64; it changes the speed alone) and those of the model's `parse`, which
-    are `layer`, `branching_bias`, `punctuation`, `max_length`, and what only some models have, such as `hard`.
+    Options, here or in a call: `batch_size` (64; it only changes the speed) and those of the model's `parse`: `layer`,
+    `branching_bias`, `punctuation`, `max_length`, and options of some models, such as `hard`.
 
     Raises:
         ValueError: if the model induces no trees or lacks an option, or the input is no text.
@@ -58,7 +57,7 @@ class ConstituencyParsingPipeline(Pipeline):
         super().__init__(model, *args, batch_size=batch_size, **kwargs)
 
     def __call__(self, inputs: str | Iterable[str], **options) -> dict | list[dict] | Iterator[dict]:
-        """See the class. Options that are given here hold for this call."""
+        """See the class. Options given here apply to this call."""
         if isinstance(inputs, Mapping) or not isinstance(inputs, Iterable | Dataset):
             raise ValueError(f"{CONSTITUENCY_PARSING} needs a sentence or several, not a {type(inputs).__name__}")
         if not isinstance(inputs, str | Dataset | GeneratorType):
@@ -66,7 +65,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return super().__call__(inputs, **options) if inputs != [] else []
 
     def save_pretrained(self, save_directory: str | os.PathLike, **options) -> None:
-        """Saves the model, which names this pipeline, brings its code and knows its tokenizer, and the tokenizer."""
+        """Saves the model with its code, this pipeline's name and the tokenizer's fingerprint; and the tokenizer."""
         self.model.config.tokenizer_fingerprint = tokenizer_fingerprint(self.tokenizer)
         self.model.save_pretrained(save_directory, **options)
         self.tokenizer.save_pretrained(save_directory, **options)
@@ -85,13 +84,13 @@ class ConstituencyParsingPipeline(Pipeline):
         forward_params: dict,
         postprocess_params: dict,
     ) -> Iterator[dict]:
-        """The records, a batch at a time. No workers and no padding are needed: `parse` does what there is to do."""
+        """Yields the records, parsed batch by batch. `parse` pads, so no workers and no collation are needed."""
         texts, num_read = iter(inputs), 0
         while batch := [self.preprocess(text, **preprocess_params) for text in islice(texts, batch_size)]:
             for number, text in enumerate(batch, start=num_read + 1):
                 if not text["is_split"] and text["num_sentences"] > 1:
                     logger.warning(
-                        f"text {number} has {text['num_sentences']} sentences, and gets one tree: "
+                        f"text {number} has {text['num_sentences']} sentences, but gets one tree: "
                         "split_sentences=True parses each of them"
                     )
             num_read += len(batch)
@@ -101,7 +100,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return next(self.get_iterator([inputs], 0, 1, preprocess_params, forward_params, postprocess_params))
 
     def preprocess(self, text: str, split_sentences: bool | str = False) -> dict:
-        """A text with the places of its sentences, or the one of all of it where they are to be one."""
+        """Returns a text with the spans of its sentences, or one span of all of it without `split_sentences`."""
         if not isinstance(text, str):
             raise ValueError(f"{CONSTITUENCY_PARSING} needs sentences that are strings, not {type(text).__name__}")
         places = sentence_splitter(split_sentences if isinstance(split_sentences, str) else "en")(text)
@@ -117,7 +116,7 @@ class ConstituencyParsingPipeline(Pipeline):
         return [text | {"trees": list(islice(trees, len(text["places"])))} for text in batch]
 
     def postprocess(self, text: dict) -> dict | list[dict]:
-        """The record of a text, or those of its sentences."""
+        """Returns the record of a text, or with `split_sentences` those of its sentences."""
         records = [
             tree.to_record(text["text"][start:end]) | ({"start": start} if text["is_split"] else {})
             for (start, end), tree in zip(text["places"], text["trees"], strict=True)

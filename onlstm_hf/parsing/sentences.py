@@ -1,4 +1,4 @@
-"""Sentences as models read them, put together in windows and batches."""
+"""Sentences as models read them, grouped in windows and batches."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from ..utils.iteration import windows
 
 logger = get_logger(__name__)
 T = TypeVar("T")
-# Characters in a row of Chinese, Japanese, Thai, Lao, Khmer or Burmese: ten, or four that are a text with its marks.
+# Chinese, Japanese, Thai, Lao, Khmer or Burmese: ten characters in a row, or a whole text of at least four.
 _UNSPACED = "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]"
 _UNSEGMENTED = rf"{_UNSPACED}{{10}}|^\W*{_UNSPACED}{{4,}}\W*$"
 
@@ -30,11 +30,11 @@ class SentenceUnits(NamedTuple):
 
     Attributes:
         units: its words or tokens.
-        input_ids: of its tokens.
-        unit_of_token: the unit of each token.
-        unknown: for each unit whether it has the unknown token; `None` without a tokenizer.
-        text: the sentence, if it was a text.
-        offsets: the place of each unit in the text.
+        input_ids: the ids of its tokens.
+        unit_of_token: the index of each token's unit.
+        unknown: whether each unit contains the unknown token; `None` without a tokenizer.
+        text: the sentence, if it was given as a string.
+        offsets: the start and end of each unit in the text.
     """
 
     units: list[str]
@@ -46,12 +46,12 @@ class SentenceUnits(NamedTuple):
 
 
 def read_text(tokenizer: PreTrainedTokenizerBase, text: str) -> SentenceUnits:
-    """The words of a text as the tokenizer tells them: every way from a text to a tree begins here."""
+    """Returns the words of a text by the tokenizer's rule. Every parse of a text starts here."""
     words, input_ids, word_of_token, offsets = encode_sentence(tokenizer, text)
     if re.search(_UNSEGMENTED, text):
         logger.warning_once(
-            "A text of a language that is written without spaces counts as one word: segment it into words first, "
-            "with a space between them"
+            "A text in a language that is written without spaces counts as one word: first segment it into words "
+            "separated by spaces"
         )
     return SentenceUnits(
         words, input_ids, word_of_token, unknown_words(tokenizer, input_ids, word_of_token), text, offsets
@@ -61,7 +61,7 @@ def read_text(tokenizer: PreTrainedTokenizerBase, text: str) -> SentenceUnits:
 def build_tree(
     sentence: SentenceUnits, distances: list[float], branching_bias: str = "right", punctuation: str = "drop"
 ) -> InducedTree:
-    """The tree of a sentence with the distances of its units; see `parse`."""
+    """Builds the tree of a sentence from the distances of its units; see `parse`."""
     if punctuation == "cue" and sentence.offsets is not None:
         distances = raise_at_marks(distances, words_after_marks(sentence.text, sentence.offsets))
     tree = tree_from_distances(distances, sentence.units, branching_bias)
@@ -76,7 +76,7 @@ def build_tree(
 
 
 def first_of_each_unit(values: Sequence[T], unit_of_token: Sequence[int]) -> list[T]:
-    """The value of the first token of every unit. Values beyond the last token are those of padding."""
+    """Returns the value of the first token of every unit. Ignores values of padding, after the last token."""
     previous_units = [None, *unit_of_token]
     return [
         value for value, unit, previous in zip(values, unit_of_token, previous_units, strict=False) if unit != previous
@@ -84,7 +84,7 @@ def first_of_each_unit(values: Sequence[T], unit_of_token: Sequence[int]) -> lis
 
 
 def token_ids(owner: PreTrainedConfig | PreTrainedTokenizerBase | None, kind: str) -> list[int]:
-    """The ids of a kind of special token (`"eos"`) of a configuration or tokenizer: none, one, or several."""
+    """Returns the ids, possibly none or several, of a special token (`"eos"`) of a configuration or tokenizer."""
     value = getattr(owner, f"{kind}_token_id", None)
     if value is None:
         return []
@@ -92,7 +92,7 @@ def token_ids(owner: PreTrainedConfig | PreTrainedTokenizerBase | None, kind: st
 
 
 def token_names(ids: list[int], tokenizer: PreTrainedTokenizerBase | None) -> list[str]:
-    """The tokenizer's names; the number where there is no tokenizer, or it is smaller than the model's vocabulary."""
+    """Returns the names of tokens; their ids without a tokenizer, or beyond its vocabulary."""
     names = [None] * len(ids) if tokenizer is None else tokenizer.convert_ids_to_tokens(ids)
     return [str(token) if name is None else name for token, name in zip(ids, names, strict=True)]
 
@@ -108,12 +108,12 @@ def is_one_sentence(sentences) -> bool:
 
 
 def sentence_windows(sentences: Iterable[SentenceUnits], size: int) -> Iterator[list[SentenceUnits]]:
-    """Neighbouring sentences, at most `size` of them and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
+    """Yields windows of at most `size` sentences and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
     return windows(sentences, size, lambda sentence: len(sentence.input_ids), MAX_TOKENS_PER_WINDOW)
 
 
 def batches(window: list[SentenceUnits], batch_size: int) -> Iterator[list[int]]:
-    """Indices of sentences of similar length, at most `MAX_TOKENS_PER_BATCH` tokens with their padding."""
+    """Yields indices of sentences of similar length, with at most `MAX_TOKENS_PER_BATCH` tokens and padding."""
     batch: list[int] = []
     for index in sorted(range(len(window)), key=lambda i: len(window[i].input_ids)):
         length = len(window[index].input_ids)
