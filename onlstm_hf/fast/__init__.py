@@ -1,5 +1,5 @@
-"""Paths that compute what the models compute, only faster: kernels, their contracts, and the choice among them.
+"""Fast paths of the models' computations: kernels, their contracts, and the choice among them.
 
-The files of models travel with checkpoints and this folder does not: a layer imports from it inside `try`. So a
-function that a layer calls keeps its arguments and results; one that needs others gets another name.
+Checkpoints carry the files of models but not this folder, so layers import from it inside `try`. Functions that layers
+call must keep their arguments and results, as older checkpoints call them; a changed function needs a new name.
 """

@@ -1,4 +1,4 @@
-"""One line on the compiled operators that this CPU has."""
+"""Describes the compiled operators for this CPU in one line."""
 
 import contextlib
 import ctypes
@@ -9,13 +9,13 @@ from .recurrence.library_search import find_library
 
 OPERATORS = {"ON-LSTM": "onlstm", "PRPN": "prpn"}
 FAST_PATH_IS_MISSING = (
-    "on CPUs: step by step; the compiled operators, which are two to three times as fast, are not installed or do not "
-    "run here (they are built with the package where there is a C++ compiler)"
+    "on CPUs: step by step; the compiled operators, which are two to three times as fast, are not installed or cannot "
+    "run here (installing the package builds them if there is a C++ compiler)"
 )
 
 
 def describe_paths() -> str:
-    """One line: the instruction set of each model's compiled operator on this CPU, or that it has none."""
+    """Returns one line with the instruction set of each model's compiled operator, or that it has none."""
     _load_openmp_of_pytorch()
     found = {model: find_library(operator) for model, operator in OPERATORS.items()}
     names = {model: library.instruction_set for model, library in found.items() if library}
@@ -26,7 +26,7 @@ def describe_paths() -> str:
 
 
 def _load_openmp_of_pytorch() -> None:
-    """Loads PyTorch's OpenMP, which the operators use; a system may have no other."""
+    """Loads PyTorch's OpenMP, which the operators use; the system may have none."""
     torch = importlib.util.find_spec("torch")
     for folder in torch.submodule_search_locations if torch else ():
         for path in Path(folder, "lib").glob("libgomp*.so*"):

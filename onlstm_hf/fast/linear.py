@@ -1,7 +1,7 @@
-"""Products of matrices and affine maps by the fastest of the libraries that PyTorch brings.
+"""Matrix products and affine maps by the fastest library that PyTorch includes.
 
-In float32 on a CPU that is oneDNN, which TorchInductor calls as well: `torch.matmul` takes MKL, which on some CPUs
-(AMD's) reaches only two thirds of its speed. Everywhere else, and in compiled code, PyTorch decides.
+In float32 on a CPU that is oneDNN, which TorchInductor uses, too. `torch.matmul` uses MKL, which reaches only two
+thirds of oneDNN's speed on some CPUs (AMD's). Everywhere else, and in compiled code, PyTorch chooses.
 """
 
 import torch
@@ -10,19 +10,19 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
 
 _ONEDNN = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
-# oneDNN wants the left matrix by rows. From how many rows and columns on it pays to copy one that is not, and how many
-# rows at a time, so that the copies are small beside the product.
-_WORTH_A_COPY = 512
+# oneDNN needs a row-major left matrix. A transposed one is copied if all dimensions have at least this size ...
+_MIN_SIZE_TO_COPY = 512
+# ... in blocks of this many rows, so that the copies are small compared to the product.
 _ROWS_PER_COPY = 512
 
 
-# By the number of threads whether oneDNN's products are right: they lack parts where the system grants fewer, as the
-# environment variable OMP_THREAD_LIMIT makes it do.
+# For each number of threads, whether oneDNN's products are correct. They are incomplete if the system grants fewer
+# threads, for example because of OMP_THREAD_LIMIT.
 _PRODUCTS_ARE_RIGHT: dict[int, bool] = {}
 
 
 def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """`left @ right` of two matrices, `[M, K]` and `[K, N]` to `[M, N]`."""
+    """Returns `left @ right` of two matrices, `[M, K]` and `[K, N]` to `[M, N]`."""
     if not uses_onednn(left, right):
         return left @ right
     return _Product.apply(left, right) if _is_differentiated(left, right) else _product(left, right)
@@ -31,25 +31,25 @@ def matmul(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 def linear(
     inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, implementation: str = "auto"
 ) -> torch.Tensor:
-    """`F.linear`: `inputs` `[..., in]`, `weight` `[out, in]`, `bias` `[out]` to `[..., out]`.
+    """Computes `F.linear`: `inputs` `[..., in]`, `weight` `[out, in]`, `bias` `[out]` to `[..., out]`.
 
-    With `"reference"` as the implementation it is that function itself.
+    The implementation `"reference"` calls `F.linear` itself.
     """
     tensors = [inputs, weight] if bias is None else [inputs, weight, bias]
     if implementation == "reference" or not uses_onednn(*tensors):
         return F.linear(inputs, weight, bias)
     if not _is_differentiated(*tensors):
         return _linear(inputs, weight, bias)
-    # By rows: of more dimensions oneDNN gives a view, and a view that a Function returns cannot be changed in place.
+    # With more dimensions oneDNN returns a view, and a view from a Function cannot be changed in place.
     rows = _Linear.apply(inputs.reshape(-1, inputs.shape[-1]), weight, bias)
     return rows.view(*inputs.shape[:-1], -1)
 
 
 class Linear(nn.Linear):
-    """`nn.Linear` by the function `linear`.
+    """`nn.Linear` that calls `linear`.
 
     Attributes:
-        implementation: "reference" for PyTorch's own function.
+        implementation: `"reference"` for PyTorch's own function.
     """
 
     implementations = ("auto", "reference")
@@ -60,7 +60,7 @@ class Linear(nn.Linear):
 
 
 def uses_onednn(*tensors: torch.Tensor) -> bool:
-    """Returns whether the functions of this file give products of these tensors to oneDNN."""
+    """Returns whether the functions of this file use oneDNN for these tensors."""
     return (
         _ONEDNN is not None
         and not torch.compiler.is_compiling()
@@ -78,7 +78,7 @@ def uses_onednn(*tensors: torch.Tensor) -> bool:
 
 
 def _products_are_right(num_threads: int) -> bool:
-    """Returns whether oneDNN's products are right with so many threads, which are those of PyTorch now."""
+    """Returns whether oneDNN's products are correct with PyTorch's current number of threads."""
     if num_threads not in _PRODUCTS_ARE_RIGHT:
         with _disable_current_modes(), torch.inference_mode():
             left, right = torch.linspace(0, 1, 256 * 512).view(2, 256, 256)
@@ -123,7 +123,7 @@ class _Linear(torch.autograd.Function):
 
 
 def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None) -> torch.Tensor:
-    # oneDNN would compute the product entry by entry for a weight that is a part of another one.
+    # oneDNN would compute the product entry by entry for a slice of a larger weight.
     if not (weight.is_contiguous() or weight.t().is_contiguous()):
         weight = weight.contiguous()
     return _ONEDNN(inputs.contiguous(), weight, bias, "none", [], "")
@@ -132,8 +132,8 @@ def _linear(inputs: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | Non
 def _product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     if left.is_contiguous():
         return _linear(left, right.t())
-    # The gradient of a weight: the left matrix is a transposed one.
-    if min(*left.shape, right.shape[1]) < _WORTH_A_COPY:
+    # The gradient of a weight has a transposed left matrix.
+    if min(*left.shape, right.shape[1]) < _MIN_SIZE_TO_COPY:
         return left @ right
     product = left.new_empty(left.shape[0], right.shape[1])
     for part, rows in zip(product.split(_ROWS_PER_COPY), left.split(_ROWS_PER_COPY), strict=True):

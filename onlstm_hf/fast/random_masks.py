@@ -9,10 +9,10 @@ import torch
 def kept_entries(
     shape: Sequence[int], probability: float, device: torch.device, dtype: torch.dtype = torch.bool
 ) -> torch.Tensor:
-    """Booleans of any shape, each false with `probability` (to within 2^-17), or zeros and ones of another dtype.
+    """Returns booleans, each false with `probability` (to within 2^-17), or zeros and ones of another dtype.
 
-    For millions of entries `bernoulli_` takes as long on a CPU as many steps of a recurrence. Sixteen random bits are
-    enough for each, and eight for probabilities such as 0.5.
+    For millions of entries, `bernoulli_` takes as long on a CPU as many steps of a recurrence. Sixteen random bits per
+    entry suffice, or eight for probabilities such as 0.5.
     """
     count = math.prod(shape)
     num_bits, word = (8, torch.int8) if (probability * 256).is_integer() else (16, torch.int16)

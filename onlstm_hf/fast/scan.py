@@ -8,13 +8,13 @@ from torch.utils import _pytree as pytree
 
 
 def scan_operator(step: Callable, state: tuple, sequences: tuple[torch.Tensor | None, ...]) -> tuple[tuple, tuple]:
-    """Calls `state, outputs = step(state, entries)` for each step of some sequences, in a graph of any length.
+    """Calls `state, outputs = step(state, entries)` for each step of the sequences, in a graph of any length.
 
-    It is for graphs alone: elsewhere the operator would compile the step for every shape, and its gradient fails
-    (PyTorch 2.13) after so many shapes that sizes become symbols.
+    Use it only in graphs. Elsewhere the operator compiles the step for every shape. Its gradient fails (PyTorch 2.13)
+    once several shapes have made sizes symbolic.
 
     Args:
-        step: computes one step from the state before it and the entries of the sequences at that step.
+        step: computes one step from the previous state and the entries of the sequences at that step.
         state: tensors, before the first step.
         sequences: `[T, ...]` each. One that is `None` gives `None` to every step.
 

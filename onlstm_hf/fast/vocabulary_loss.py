@@ -1,4 +1,4 @@
-"""Cross-entropy over a vocabulary without ever holding all logits."""
+"""Cross-entropy over a vocabulary without all logits in memory."""
 
 import torch
 from torch.autograd.function import once_differentiable
@@ -6,9 +6,9 @@ from torch.autograd.function import once_differentiable
 from .linear import linear, matmul
 
 IGNORED_LABEL = -100
-# A product that makes logits reads and writes the whole gradient of the weight; its block has at least half its size.
+# Each block of logits reads and writes the whole gradient of the weight, so a block has at least half its size.
 _BYTES_PER_PRODUCT = 1 << 23
-# A GPU has memory for larger blocks, and waits for Python between them.
+# On a GPU blocks are larger, as it has the memory and waits for Python between blocks.
 _BYTES_PER_PRODUCT_ON_GPU = 1 << 26
 
 
@@ -20,20 +20,20 @@ def projected_next_token_loss(
     num_items_in_batch: int | torch.Tensor | None = None,
     log_priors: torch.Tensor | None = None,
 ) -> torch.Tensor:
-    """Mean cross-entropy of `logits = hidden_states @ weight.T + bias`, of which only a block exists at any time.
+    """Returns the mean cross-entropy of `logits = hidden_states @ weight.T + bias`, computed in blocks.
 
-    With `log_priors` it is that of a mixture: the probability of a token is the sum of those in the softmax of each
-    component, weighted by the priors.
+    With `log_priors` it is that of a mixture: a token's probability is the sum of its probabilities in the softmax of
+    each component, weighted by the priors.
 
-    The gradients are computed together with the loss, block by block, and at most scaled in the backward pass: nothing
-    is computed twice, and nothing as large as the logits is kept (as in the Liger kernels of Hsu et al. 2024). On a
-    CPU positions without a label, as padding has none, take no time.
+    The gradients are computed with the loss, block by block, and only scaled in the backward pass. So nothing is
+    computed twice or kept at the size of the logits (as in the Liger kernels of Hsu et al. 2024). On a CPU, positions
+    without a label, such as padding, take no time.
 
     Args:
         hidden_states: `[B, T, H]`, and `[B, T, K, H]` for a mixture of `K` components.
-        weight: `[V, H]`. Under autocast the products are in its dtype.
+        weight: `[V, H]`. Under autocast the products are in autocast's dtype.
         bias: `[V]`.
-        shift_labels: `[B, T]`, the token that should follow each position, below `V`; -100 is ignored.
+        shift_labels: `[B, T]`, the next token of each position, below `V`; -100 is ignored.
         num_items_in_batch: divides the sum; by default the number of labels that are not ignored.
         log_priors: `[B, T, K]`, natural logarithms of the weights of a mixture.
     """
@@ -58,10 +58,10 @@ def projected_next_token_loss(
 
 
 class _ProjectedCrossEntropy(torch.autograd.Function):
-    """The mean from what the logits are the product of, and its gradients, which are computed on the way.
+    """Computes the mean cross-entropy, and in the same pass its gradients.
 
     `hidden_states` are `[N, K, H]` and `log_priors` `[N, K]`. The gradient of a component's cross-entropy is its
-    responsibility for the label: its share of the label's probability, which is 1 where there is no other component.
+    responsibility for the label: its share of the label's probability, which is 1 for a single component.
     """
 
     @staticmethod
@@ -96,7 +96,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
             if differentiate:
                 responsibilities = (joint - log_likelihood).exp() * real[rows]
                 grad_priors[rows] = -responsibilities
-                # The gradient of a sum is between -1 and 1: no half precision loses it.
+                # The gradient of the sum, unlike that of the mean, is large enough for half precision.
                 grad_logits = log_probabilities.exp_()
                 grad_logits.scatter_add_(-1, targets[rows], minus_one.expand_as(targets[rows]))
                 grad_logits = grad_logits.mul_(responsibilities.unsqueeze(-1)).flatten(0, 1)
@@ -107,9 +107,9 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
                     grad_weight.addmm_(grad_logits.t(), inputs)
                 else:
                     grad_weight += grad_logits.t() @ inputs
-            log_probabilities = grad_logits = None  # not beside the logits of the next block
+            log_probabilities = grad_logits = None  # frees memory for the next block
         num_items = torch.as_tensor(num_items)
-        divisor = num_items.where(num_items != 0, 1)  # the mean of nothing is NaN, but its gradient 0
+        divisor = num_items.where(num_items != 0, 1)  # a mean without labels is NaN, but its gradient is 0
         if differentiate:
             grad_weight /= divisor
             grad_bias /= divisor
@@ -122,7 +122,7 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
     def backward(ctx, grad_output: torch.Tensor):
         grad_hidden, grad_priors, grad_weight, grad_bias, divisor = ctx.saved_tensors
         grad_hidden, grad_priors = (grad * (grad_output / divisor) for grad in (grad_hidden, grad_priors))
-        # `loss.backward()` scales nothing, and needs no copy of the weight's gradient; a GPU would wait for the look.
+        # `loss.backward()` has the factor 1, which saves a copy of the weight's gradient. A GPU would have to wait.
         if grad_output.device.type != "cpu" or torch.compiler.is_compiling() or grad_output != 1:
             grad_weight, grad_bias = grad_weight * grad_output, grad_bias * grad_output
         grad_weight, grad_bias = grad_weight.to(ctx.weight_dtype), grad_bias.to(ctx.weight_dtype)
@@ -130,8 +130,8 @@ class _ProjectedCrossEntropy(torch.autograd.Function):
 
 
 def _row_blocks(num_rows: int, row_size: int, entries_per_block: int) -> list[slice]:
-    """Blocks of rows as large as each other, of no more entries than that (but of one row at least)."""
+    """Returns equal blocks of at least one row, with at most `entries_per_block` entries otherwise."""
     num_blocks = max(1, -(-num_rows // max(1, entries_per_block // row_size)))
     size = -(-num_rows // num_blocks)
-    # By numbers of blocks and not of rows: compiled code is another for each number that `range` is given.
+    # `range` over blocks, as compiled code is specialised to the arguments of `range`.
     return [slice(number * size, (number + 1) * size) for number in range(num_blocks)]

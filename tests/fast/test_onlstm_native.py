@@ -178,7 +178,7 @@ def test_nan_stays_in_its_row(instruction_set):
 
 @built
 def test_auto_takes_this_path_where_it_pays():
-    problem = make_problem(native.SHORTEST, 2, 3, 4, torch.float32)
+    problem = make_problem(native.MIN_LENGTH, 2, 3, 4, torch.float32)
     assert choose_path(module._PATHS, "auto", problem.input_gates) == "native"
     assert choose_path(module._PATHS, "auto", problem.input_gates[:1]) is None
     assert choose_path(module._PATHS, "auto", problem.input_gates[:, :0]) is None

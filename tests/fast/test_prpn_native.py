@@ -110,7 +110,7 @@ def test_memories_that_need_no_gradient_change_no_other_gradient():
 
 
 @built
-@pytest.mark.parametrize("length", [native.SHORTEST - 1, native.SHORTEST])
+@pytest.mark.parametrize("length", [native.MIN_LENGTH - 1, native.MIN_LENGTH])
 def test_auto_takes_it_from_a_few_steps_on(length, monkeypatch):
     lengths = []
 
@@ -122,7 +122,7 @@ def test_auto_takes_it_from_a_few_steps_on(length, monkeypatch):
     monkeypatch.setattr(OPERATOR, "call", call)
     tensors, _ = arguments(2, length, 3, 4, dtype=torch.float32)
     read_sequence(*tensors)
-    assert lengths == ([length] if length >= native.SHORTEST else [])
+    assert lengths == ([length] if length >= native.MIN_LENGTH else [])
 
 
 def test_what_it_cannot_do_is_refused_with_the_reason(monkeypatch):

@@ -68,7 +68,7 @@ def test_a_recording_that_fails_is_warned_of_once_and_the_steps_are_launched_one
     recurrence = Recurrence(range(200))
     recorder = GraphRecorder()
     graphs = StepGraphs(recurrence.run_steps, torch.device("cpu"), recorder)
-    with pytest.warns(RuntimeWarning, match="launched by itself: operation not permitted") as warned:
+    with pytest.warns(RuntimeWarning, match="launched one by one: operation not permitted") as warned:
         graphs.run(100)
         graphs.run(50)
         other = Recurrence(range(64))

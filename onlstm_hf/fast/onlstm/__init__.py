@@ -1,1 +1,1 @@
-"""The recurrence of the ON-LSTM: its equations, the operator, and its fast paths."""
+"""The recurrence of the ON-LSTM: its operator and fast paths."""

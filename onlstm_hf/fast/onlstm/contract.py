@@ -1,7 +1,7 @@
 """Arguments and results of the fast paths of the ordered-neurons recurrence (see `FastPath`).
 
-With `T` steps, `B` rows, `C` chunks of `K` units (`H = C * K`) and `G = 2 * C + 4 * H` gates. Sequences (input gates,
-outputs and their gradients) are bfloat16 or of the same dtype as the rest, which is float32 or float64.
+Shapes have `T` steps, `B` rows, `C` chunks of `K` units (`H = C * K`) and `G = 2 * C + 4 * H` gates. Sequences (input
+gates, outputs and their gradients) are bfloat16 or have the dtype of all other tensors, float32 or float64.
 """
 
 from typing import NamedTuple
@@ -13,12 +13,12 @@ class Inputs(NamedTuple):
     """Inputs of the recurrence.
 
     Attributes:
-        input_gates: `[T, B, G]`, the affine map of the layer's input, with both biases in it.
+        input_gates: `[T, B, G]`, the affine map of the layer's input, including both biases.
         recurrent_weight: `[G, H]`, the map of the previous hidden state.
-        recurrent_mask: `[G, H]` booleans, `False` where drop-connect leaves out an entry of the weight, or `None`.
+        recurrent_mask: `[G, H]` booleans, `False` where drop-connect drops an entry of the weight, or `None`.
         hidden: `[B, H]`, the hidden state before the first step.
         cell: `[B, C, K]`, the cell state before the first step.
-        mask: `[T, B]` booleans, `False` where a step leaves the state as it is, or `None`.
+        mask: `[T, B]` booleans, `False` where a step does not change the state, or `None`.
     """
 
     input_gates: torch.Tensor
@@ -30,7 +30,7 @@ class Inputs(NamedTuple):
 
     @property
     def kept_weight(self) -> torch.Tensor:
-        """The weight without the entries that drop-connect leaves out, for paths that do not read the mask."""
+        """Returns the weight without its dropped entries, for paths that do not read the mask."""
         return self.recurrent_weight if self.recurrent_mask is None else self.recurrent_weight * self.recurrent_mask
 
 
@@ -38,7 +38,7 @@ class Options(NamedTuple):
     """Options of the computation.
 
     Attributes:
-        recurrent_scale: factor of the recurrent weight.
+        recurrent_scale: factor for the recurrent weight.
         product_in_bfloat16: whether the products with the recurrent weight are in bfloat16.
         save_for_backward: whether there will be a backward pass.
     """
@@ -49,15 +49,15 @@ class Options(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """The results, which are the first three, and what else the backward pass needs.
+    """The three results, and what else the backward pass needs.
 
     Attributes:
         outputs: `[T, B, H]`, the hidden states.
         last_cell: `[B, C, K]`.
         distances: `[T, B, 2]`, the means over chunks of the master input and the master forget gate.
-        cells: `[T, B, H]`, the cell states before each step. This and what follows has `T = 0` unless
-            `save_for_backward`.
-        softmaxes: `[T, B, 2, C]`, behind the two master gates.
+        cells: `[T, B, H]`, the cell states before each step. Without `save_for_backward` this field and the following
+            ones have `T = 0`.
+        softmaxes: `[T, B, 2, C]`, the softmaxes of both master gates, before the cumulative sums.
         activations: `[T, B, 4, H]`, candidate, input, forget and output gate after their nonlinearities.
     """
 
@@ -70,7 +70,7 @@ class Trace(NamedTuple):
 
     @classmethod
     def empty(cls, inputs: Inputs, options: Options) -> "Trace":
-        """Tensors of the right shapes and dtypes, which a path then fills."""
+        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
         (length, batch_size, _), (_, num_chunks, chunk_size) = inputs.input_gates.shape, inputs.cell.shape
         saved_length, size = length if options.save_for_backward else 0, num_chunks * chunk_size
         return cls(
@@ -84,7 +84,7 @@ class Trace(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    """Results of the backward pass through the steps; the weight's gradient is one product after it.
+    """Gradients that the backward pass through the steps returns. The weight's gradient is one product afterwards.
 
     Attributes:
         input_gates: `[T, B, G]`.
@@ -98,7 +98,7 @@ class Gradients(NamedTuple):
 
     @classmethod
     def empty(cls, trace: Trace, inputs: Inputs) -> "Gradients":
-        """Tensors of the right shapes and dtypes, which a path then fills."""
+        """Returns empty tensors of the right shapes and dtypes, for a path to fill."""
         num_gates, size = inputs.recurrent_weight.shape
         return cls(
             trace.outputs.new_empty(*trace.outputs.shape[:2], num_gates),

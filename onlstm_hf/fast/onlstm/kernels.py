@@ -1,10 +1,10 @@
-"""Triton kernels of the ordered-neurons recurrence: all of a step but its matrix product, forward and backward.
+"""Triton kernels of the ordered-neurons recurrence: each step except its matrix product, forward and backward.
 
-Importing this module fails where Triton is not installed. `triton.py` beside it runs the kernels.
+Importing this module fails without Triton. `triton.py` runs the kernels.
 
-A step finds the tensors of its sequence through a table of int64 values on the device: first the time step that a
-series of launches starts with, then an address, or 0, for each tensor. So launches that were recorded once serve any
-tensors. `forward_step` and `backward_step` list their tables; sequences are float32 or bfloat16, all else is float32.
+A step finds its sequence's tensors through a table of int64 values on the device: the first time step of a series of
+launches, then the address of each tensor or 0. So recorded launches work for any tensors. `forward_step` and
+`backward_step` list their tables. Sequences are float32 or bfloat16, everything else is float32.
 """
 
 import torch
@@ -17,9 +17,9 @@ TABLE_SIZE = 10
 
 
 def write_table(table: torch.Tensor, step: int, tensors: list[torch.Tensor | int | None]) -> None:
-    """Fills a table with a time step and the addresses of contiguous tensors (and numbers as they are).
+    """Fills a table with a time step and the addresses of contiguous tensors; numbers are stored unchanged.
 
-    The values travel with the launch: no memory of the host has to outlive it, and nothing waits for a copy.
+    The values are arguments of the launch, so no host memory must outlive it and nothing waits for a copy.
     """
     values = [step] + [entry.data_ptr() if isinstance(entry, torch.Tensor) else entry or 0 for entry in tensors]
     _write_table_kernel[(1,)](table, *values, *[0] * (TABLE_SIZE - len(values)))
@@ -38,12 +38,12 @@ def forward_step(
 
     Args:
         table: step, then input gates `[T, B, G]`, outputs `[T, B, H]`, means over chunks of the master gates
-            `[T, B, 2]`; where they are to be saved, cell states before each step `[T, B, H]`, softmaxes of the master
-            gates `[T, B, 2, C]`, activated gates `[T, B, 4, H]`; and a mask `[T, B]` or none.
+            `[T, B, 2]`; if saved for the backward pass, cell states before each step `[T, B, H]`, softmaxes of the
+            master gates `[T, B, 2, C]`, activated gates `[T, B, 4, H]`; and a mask `[T, B]` or none.
         gates: `[B, >= G]`, the product.
-        hidden: `[B, >= H]`, where the hidden state goes for the next product, in the product's dtype.
-        carried: `[2 (cell, hidden), 2 (even, odd steps), B, H]`, the state; a step reads it at its own place and
-            writes it at the other, for threads of a program may read what others of it have already written.
+        hidden: `[B, >= H]`, receives the hidden state for the next product, in the product's dtype.
+        carried: `[2 (cell, hidden), 2 (even, odd steps), B, H]`, the state. A step reads its own half and writes the
+            other, because a program's threads may still read what others have already written.
     """
     batch_size, size = carried.shape[2:]
     row, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
@@ -68,11 +68,11 @@ def backward_step(
     Args:
         table: step, then the gradients (or none) of outputs `[T, B, H]` and of the master gates' means `[T, B, 2]`;
             what the forward pass saved: cell states, softmaxes and activated gates; the cell state after the last step
-            `[B, H]`, the number `T`; the mask, or none; and where the gradient of the input gates goes `[T, B, G]`.
-        gates: `[B, >= G]`, where that gradient goes for the product, in the product's dtype.
-        hidden: `[B, >= H]`, the gradient of this step's hidden state that came out of the next step's product.
-        carried: as in `forward_step` the gradients of the cell state and, at padding, of the hidden state; a step
-            writes them at its own place and reads them at the other.
+            `[B, H]`, the number `T`; the mask, or none; and the output, the gradient of the input gates `[T, B, G]`.
+        gates: `[B, >= G]`, receives that gradient for the product, in the product's dtype.
+        hidden: `[B, >= H]`, the gradient of this step's hidden state from the next step's product.
+        carried: as in `forward_step`, the gradients of the cell state and, at padding, of the hidden state. A step
+            reads the other half and writes its own.
     """
     batch_size, size = carried.shape[2:]
     chunks, units = triton.next_power_of_2(num_chunks), triton.next_power_of_2(size // num_chunks)
@@ -99,14 +99,14 @@ def _write_table_kernel(table, v0, v1, v2, v3, v4, v5, v6, v7, v8, v9):
 
 @triton.jit
 def _is_real(address, index):
-    """Returns whether the step `index` of the flattened mask is not padding; there may be no mask."""
+    """Returns whether entry `index` of the flattened mask is a real token; always true without a mask."""
     return tl.load(address.to(tl.pointer_type(tl.int8)) + index, mask=address != 0, other=1) != 0
 
 
 @triton.jit
 def _cumax(input_logits, hidden_logits, first, num_chunks: tl.constexpr, ROW: tl.constexpr, CHUNKS: tl.constexpr):
-    """From the logits of a whole row: softmax and cumulative softmax of `CHUNKS` chunks from the `first` one on, and
-    the mean of the cumulative softmax over the row."""
+    """Returns softmax and cumulative softmax of `CHUNKS` chunks from the `first` one on, and the row's mean of the
+    cumulative softmax, from the logits of the whole row."""
     row = tl.arange(0, ROW)
     logits = tl.load(input_logits + row, mask=row < num_chunks, other=float("-inf")).to(tl.float32)
     logits += tl.load(hidden_logits + row, mask=row < num_chunks, other=0.0).to(tl.float32)
@@ -114,7 +114,7 @@ def _cumax(input_logits, hidden_logits, first, num_chunks: tl.constexpr, ROW: tl
     exponentials = tl.exp(logits - highest)
     total = tl.sum(exponentials, axis=0)
     before = tl.sum(tl.where(row < first, exponentials, 0.0), axis=0)
-    # The exponential of a chunk is part of the cumulative sums of that chunk and all later ones.
+    # A chunk's exponential is part of the cumulative sums of this chunk and all later ones.
     mean = tl.sum(exponentials * (num_chunks - row), axis=0) / (total * num_chunks)
 
     chunks = first + tl.arange(0, CHUNKS)
@@ -128,10 +128,10 @@ def _cumax(input_logits, hidden_logits, first, num_chunks: tl.constexpr, ROW: tl
 def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pitch, hidden_pitch,
                     NUM_CHUNKS: tl.constexpr, CHUNK_SIZE: tl.constexpr, SEQUENCE: tl.constexpr, ROW: tl.constexpr,
                     CHUNKS: tl.constexpr, UNITS: tl.constexpr):  # fmt: skip
-    """A block of chunks of one row.
+    """Computes a block of chunks of one row.
 
-    A row alone would leave most of the GPU idle at the batch sizes of language models, so its chunks are divided over
-    programs. Each sums up the master gates' exponentials of the whole row, which are few, and so needs no other.
+    One program per row would leave most of the GPU idle at the batch sizes of language models, so a row's chunks are
+    divided among programs. Each program sums the master gates' few exponentials of the whole row by itself.
     """
     SIZE: tl.constexpr = NUM_CHUNKS * CHUNK_SIZE
     NUM_GATES: tl.constexpr = 2 * NUM_CHUNKS + 4 * SIZE
@@ -203,11 +203,10 @@ def _forward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pit
 def _backward_kernel(table, gates, hidden, carried, offset, batch_size, gates_pitch, hidden_pitch,
                      NUM_CHUNKS: tl.constexpr, CHUNK_SIZE: tl.constexpr, SEQUENCE: tl.constexpr, CHUNKS: tl.constexpr,
                      UNITS: tl.constexpr):  # fmt: skip
-    """One row, as the gradients of its master gates are summed up over all later chunks.
+    """Computes one row, because gradients of its master gates are sums over all later chunks.
 
-    Dividing the row would take a second kernel, or an atomic counter and sums that the last program reads again.
-    Either costs about as long as one multiprocessor needs to read and write a row of a thousand units
-    (docs/speed.md).
+    Dividing the row would need a second kernel, or an atomic counter and partial sums that the last program reads.
+    Either takes about as long as one multiprocessor needs to read and write a row of a thousand units (docs/speed.md).
     """
     SIZE: tl.constexpr = NUM_CHUNKS * CHUNK_SIZE
     NUM_GATES: tl.constexpr = 2 * NUM_CHUNKS + 4 * SIZE

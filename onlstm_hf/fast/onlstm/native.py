@@ -1,4 +1,4 @@
-"""The ordered-neurons recurrence by the compiled CPU operator (`csrc/onlstm.cpp`)."""
+"""The compiled CPU operator of the ordered-neurons recurrence (`csrc/onlstm.cpp`) as a fast path."""
 
 import ctypes
 
@@ -9,8 +9,8 @@ from ..recurrence.native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, Trace
 
 OPERATOR = NativeOperator("onlstm", interface=2)
-# Packing the weight pays from this many steps on.
-SHORTEST = 4
+# Packing the weight is worthwhile from this many steps.
+MIN_LENGTH = 4
 
 
 class _Sizes(ctypes.Structure):
@@ -56,5 +56,5 @@ def _sizes(trace: Trace, options: Options) -> _Sizes:
 
 
 PATH = FastPath(
-    forward, backward, OPERATOR.unsupported_reason, is_worthwhile=lambda sequence: len(sequence) >= SHORTEST
+    forward, backward, OPERATOR.unsupported_reason, is_worthwhile=lambda sequence: len(sequence) >= MIN_LENGTH
 )

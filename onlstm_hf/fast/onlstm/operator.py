@@ -1,6 +1,6 @@
 """The ordered-neurons recurrence of Shen, Tan, Sordoni & Courville (ICLR 2019), section 4.
 
-`ordered_neurons` is the one entrance. Behind it stand paths with a hand-derived backward pass, a file each, which are
+`ordered_neurons` is the only entry point. Its fast paths, one file each, have a hand-derived backward pass and are
 tested against the equations in `models/modeling_onlstm.py`. All tensors are time first. With `C` chunks of `K` units
 each (`H = C * K`), the `G = 2 * C + 4 * H` gate columns are, in this order: master input gate (`C`), master forget
 gate (`C`), cell candidate (`H`), input gate (`H`), forget gate (`H`), output gate (`H`).
@@ -14,9 +14,9 @@ from .contract import Gradients, Inputs, Options, Trace
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
-# `"auto"` takes the first one that fits, so the fastest stands first.
+# Fastest first, as `"auto"` takes the first suitable one.
 _PATHS = {"triton": TRITON, "native": NATIVE}
-# Rows of a gradient that are masked at a time: on a CPU PyTorch first copies the booleans to numbers.
+# Rows of a gradient to mask at a time, because PyTorch converts the booleans to numbers on a CPU.
 _ROWS_OF_MASK = 1024
 
 
@@ -39,15 +39,15 @@ def ordered_neurons(
     Args:
         input_gates, recurrent_weight, hidden, cell, mask, recurrent_mask: see `Inputs` in `contract.py`.
         path: `"native"`, the compiled CPU operator, or `"triton"`, kernels and recorded CUDA graphs on a GPU;
-            `RECURRENCE.choose` names one that fits.
-        recurrent_scale: factor of `recurrent_weight`; like the mask it is folded into it once per sequence.
+            `RECURRENCE.choose` returns a suitable one.
+        recurrent_scale: factor for `recurrent_weight`; like the mask, it is applied once per sequence.
 
     Returns:
-        The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in the precision that it was computed in, and
-        the means over chunks of the master input and the master forget gate, `[T, B, 2]`.
+        The hidden states `[T, B, H]`, the last cell state `[B, C, K]` in the precision of the computation, and the
+        means over chunks of the master input and the master forget gate, `[T, B, 2]`.
 
     Raises:
-        ValueError: if the shapes do not fit together.
+        ValueError: if the shapes are inconsistent.
     """
     _check_shapes(Inputs(input_gates, recurrent_weight, recurrent_mask, hidden, cell, mask))
     input_dtype, dtype = input_gates.dtype, torch.promote_types(input_gates.dtype, torch.float32)
@@ -61,7 +61,7 @@ def ordered_neurons(
 
 
 def _check_shapes(inputs: Inputs) -> None:
-    """The compiled operator is given addresses alone, and would read beyond the end of smaller tensors."""
+    """Checks shapes, as the compiled operator gets only addresses and would read past the end of smaller tensors."""
     (length, batch_size, num_gates), (_, num_chunks, chunk_size) = inputs.input_gates.shape, inputs.cell.shape
     size = num_chunks * chunk_size
     weight = num_gates, size
@@ -73,11 +73,11 @@ def _check_shapes(inputs: Inputs) -> None:
 
 
 class _OrderedNeurons(Recurrence):
-    """The operator behind `ordered_neurons`."""
+    """The operator of `ordered_neurons`."""
 
     name = "ordered_neurons"
     Inputs, Options, Trace = Inputs, Options, Trace
-    # A fast path may replay CUDA graphs of its own, which cannot be part of one that the compiler records.
+    # A fast path may replay its own CUDA graphs, which cannot be part of a graph that the compiler records.
     tags = (torch.Tag.cudagraph_unsafe,)
 
     def empty_trace(self, inputs: Inputs, options: Options) -> Trace:
@@ -105,7 +105,7 @@ class _OrderedNeurons(Recurrence):
 def _weight_gradient(
     grad_gates: torch.Tensor, outputs: torch.Tensor, inputs: Inputs, options: Options
 ) -> torch.Tensor:
-    """Gradient of the recurrent weight, `[G, H]`: one product over all steps."""
+    """Returns the gradient of the recurrent weight, `[G, H]`: one product over all steps."""
     dtype = inputs.recurrent_weight.dtype
     product_dtype = torch.bfloat16 if options.product_in_bfloat16 else dtype
     previous = torch.cat([inputs.hidden.unsqueeze(0).to(outputs.dtype), outputs[:-1]])

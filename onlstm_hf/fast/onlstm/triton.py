@@ -1,7 +1,7 @@
-"""The ordered-neurons recurrence on a GPU: one matrix product and one Triton kernel a step, replayed as CUDA graphs.
+"""The ordered-neurons recurrence on a GPU: one matrix product and one Triton kernel per step, replayed as CUDA graphs.
 
-The product with the recurrent weight stays with the matrix library, on tensor cores in bfloat16 and where float32 may
-use them; the kernels of `kernels.py` do everything else of a step, in float32.
+The matrix library computes the product with the recurrent weight, on tensor cores in bfloat16 and if float32 may use
+them. The kernels of `kernels.py` compute the rest of a step in float32.
 """
 
 from collections.abc import Callable
@@ -18,15 +18,14 @@ try:
 except ImportError:  # Triton is not installed
     forward_step = None
 
-# Shorter sequences, one-token decoding above all, gain nothing from a copy of the weight and from recorded steps.
+# Shorter sequences, mainly one-token decoding, gain nothing from a cached weight and recorded steps.
 MIN_KEPT_LENGTH = 4
-# Rows are padded to a multiple of this many entries: tensor cores read fastest where every row starts at a multiple of
-# 16 bytes.
+# Rows are padded to a multiple of this many entries, as tensor cores are fastest if rows are aligned to 16 bytes.
 PITCH = 16
 
 
 def unsupported_reason(sequence: torch.Tensor) -> str | None:
-    """Why this path cannot run on such tensors, if it cannot."""
+    """Returns why this path cannot run on a layer's input, or `None` if it can."""
     return gpu_unsupported_reason(sequence, has_triton=forward_step is not None)
 
 
@@ -34,13 +33,12 @@ class _Workspace:
     """The buffers that the steps of one recurrence share, and the launches of its steps.
 
     Attributes:
-        weight: `[G, H]`, the scaled recurrent weight in the dtype of the product; to be set.
-        hidden: `[B, H]`: going forward the hidden state that is multiplied with the weight, backward the gradient that
-            comes out of its product.
-        gates: `[B, G]`: forward what comes out of the product, backward the gradient that goes in.
-        table, carried: what else a step reads and hands on (see `forward_step` and `backward_step`).
+        weight: `[G, H]`, the scaled recurrent weight in the dtype of the product; the caller sets it.
+        hidden: `[B, H]`: in the forward pass the product's input (the hidden state), in the backward pass its result.
+        gates: `[B, G]`: in the forward pass the product's result, in the backward pass its input (the gradient).
+        table, carried: other inputs and outputs of a step (see `forward_step` and `backward_step`).
 
-    The first three may have more columns (and the weight rows), of zeros.
+    The first three may be padded with columns (the weight also with rows) of zeros.
     """
 
     def __init__(self, device, batch_size, num_chunks, chunk_size, product_dtype, sequence_dtype, pitch=1):
@@ -73,7 +71,7 @@ KEPT = KeptBuffers()
 def _workspace(
     length: int, trace: Trace, inputs: Inputs, options: Options
 ) -> tuple[_Workspace, Callable[[int], None], Callable[[int], None]]:
-    """A workspace that holds the weight, and the functions that run a number of its steps forward and backward."""
+    """Returns a workspace with the weight, and the functions that run a number of steps forward and backward."""
     device, product_dtype = trace.outputs.device, torch.bfloat16 if options.product_in_bfloat16 else torch.float32
     sizes_and_dtypes = *trace.last_cell.shape, product_dtype, trace.outputs.dtype
     weight, scale, on_gpu = inputs.kept_weight, options.recurrent_scale, device.type == "cuda"
@@ -85,7 +83,7 @@ def _workspace(
         runs = workspace.forward_steps, workspace.backward_steps
         return workspace, *(StepGraphs(run_steps, device, KEPT.recorder) for run_steps in runs)
 
-    # A CUDA graph that the caller is recording must own all the memory that it uses.
+    # A CUDA graph that the caller records must own all memory that it uses.
     if length < MIN_KEPT_LENGTH or (on_gpu and torch.cuda.is_current_stream_capturing()):
         workspace = _Workspace(device, *sizes_and_dtypes)
         workspace.weight = (weight if scale == 1 else weight * scale).to(product_dtype)
@@ -93,7 +91,7 @@ def _workspace(
     workspace, forward_graphs, backward_graphs = KEPT.get(device, sizes_and_dtypes, make)
     rows, columns = weight.shape
     torch.mul(weight, scale, out=workspace.weight[:rows, :columns])
-    # Values that another sequence left in the padding, such as NaN, would reach the products.
+    # Otherwise values of another sequence in the padding, such as NaN, would affect the products.
     workspace.hidden.zero_()
     workspace.gates.zero_()
     return workspace, forward_graphs.run, backward_graphs.run
@@ -140,7 +138,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
 
 
 def _contiguous(*tensors: torch.Tensor | None) -> list[torch.Tensor | None]:
-    """The tensors by rows, as the kernels read them."""
+    """Returns contiguous tensors, as the kernels need."""
     return [tensor if tensor is None else tensor.contiguous() for tensor in tensors]
 
 

@@ -1,1 +1,1 @@
-"""The recurrence of the PRPN's reading network: its equations, the operator, and its fast paths."""
+"""The recurrence of the PRPN's reading network: its operator and fast paths."""

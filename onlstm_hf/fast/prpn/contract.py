@@ -1,26 +1,26 @@
 """Arguments and results of the fast paths of the reading network's recurrence (see `FastPath`).
 
-With `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All numbers are float32, or all are
-float64.
+Shapes have `B` rows, `T` steps, `S` memory slots and `H` units, as in `read_sequence`. All tensors are float32, or all
+are float64.
 """
 
 from typing import NamedTuple
 
 import torch
 
-# Added to the sum of the gated terms of the attention, before they are divided by it.
+# Added to the attention's denominator, the sum of its gated terms.
 ATTENTION_EPSILON = 1e-8
-# Added to the standard deviation in the layer normalisation.
+# Added to the standard deviation in layer normalisation.
 DEVIATION_EPSILON = 1e-6
 
 
 class ReadingWeights(NamedTuple):
-    """The weights of one layer of the reading network, but for its map of the layer's input to the gates.
+    """The weights of one layer of the reading network, without its map of the layer's input to the gates.
 
-    After the first two they are those of `StepWeights`.
+    All but the first two are those of `StepWeights`.
     """
 
-    key: torch.Tensor  # [H, I + H], map of the layer's input and the newest hidden state to the key of the attention
+    key: torch.Tensor  # [H, I + H], map of the layer's input and the newest hidden state to the attention key
     key_bias: torch.Tensor  # [H]
     recurrent: torch.Tensor
     recurrent_bias: torch.Tensor
@@ -31,10 +31,10 @@ class ReadingWeights(NamedTuple):
 
 
 class StepWeights(NamedTuple):
-    """Weights of one layer of the reading network for its steps, without its maps of the layer's input.
+    """Weights of one layer of the reading network that its steps use, without its maps of the layer's input.
 
     Attributes:
-        key: `[H, H]`, map of the newest hidden state to the key of the attention.
+        key: `[H, H]`, map of the newest hidden state to the attention key.
         recurrent: `[4 * H, H]`, map of the summarised hidden state to the gates.
         recurrent_bias: `[4 * H]`, its bias.
         gates_gain: `[4 * H]`, gain of the layer normalisation of that map.
@@ -53,12 +53,12 @@ class StepWeights(NamedTuple):
 
 
 class ReadingMasks(NamedTuple):
-    """The dropout masks of one layer, `None` where nothing is dropped.
+    """The dropout masks of one layer, `None` if nothing is dropped.
 
     Attributes:
-        newest: `[B, T, H]`, of the newest hidden state where the key is made of it.
+        newest: `[B, T, H]`, of the newest hidden state as input of the key's map.
         key: `[B, T, H]`, of the key.
-        summary: `[H]`, of the summarised hidden state, the same at every step and in every row.
+        summary: `[H]`, of the summarised hidden state, the same for all steps and rows.
     """
 
     newest: torch.Tensor | None
@@ -71,11 +71,11 @@ class Inputs(NamedTuple):
 
     Attributes:
         input_gates: `[B, T, 4 * H]`, the normalised map of the layer's input to the gates.
-        input_keys: `[B, T, H]`, the input's part of the keys of the attention.
-        weights: the layer's.
+        input_keys: `[B, T, H]`, the layer input's part of the attention keys.
+        weights: the layer's weights.
         gates: `[B, T, S]`, in [0, 1], how far each memory of a step's window is open, oldest first.
         memories: `[B, S, 2, H]`, hidden and cell states before the first step, oldest first.
-        masks: those of dropout.
+        masks: the dropout masks.
     """
 
     input_gates: torch.Tensor
@@ -87,7 +87,7 @@ class Inputs(NamedTuple):
 
     @property
     def masked_recurrent_weight(self) -> torch.Tensor:
-        """`[4 * H, H]`, the recurrent map with the dropout mask of what it maps, the summaries, folded into it."""
+        """Returns the recurrent map `[4 * H, H]`, multiplied by the dropout mask of its input, the summaries."""
         keep = self.masks.summary
         return self.weights.recurrent if keep is None else self.weights.recurrent * keep
 
@@ -97,7 +97,7 @@ class Options(NamedTuple):
 
     Attributes:
         product_in_bfloat16: whether products with weights are in bfloat16.
-        memories_need_gradient: whether the gradient of the memories before the first step will be needed.
+        memories_need_gradient: whether to compute the gradient of the memories before the first step.
     """
 
     product_in_bfloat16: bool
@@ -105,22 +105,20 @@ class Options(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """Trace of the steps: the results, which are the first two, and what else the backward pass needs.
-
-    Only the tape has a gradient.
+    """The two results, and what else the backward pass needs. Only the tape has a gradient.
 
     Attributes:
         tape: `[B, S + T, 2, H]`, hidden and cell states, oldest first.
         attentions: `[B, T, S]`.
-        exponentials: `[B, T, S]`, the terms of their softmaxes.
+        exponentials: `[B, T, S]`, the terms of the softmaxes.
         keys: `[B, T, H]`, divided by `sqrt(H)`.
         summaries: `[B, T, 2, H]`, of hidden and cell states, before dropout.
         normalized_gates: `[B, T, 4 * H]`, the normalised map of the summaries, before gain and bias.
         activations: `[B, T, 4, H]`, the gates after their nonlinearities.
         normalized_cells: `[B, T, H]`, before gain and bias.
-        tanh_cells: `[B, T, H]`, after them and the tanh.
-        gates_deviations: `[B, T, 1]`, the inverse biased standard deviations behind the normalised gates.
-        cells_deviations: `[B, T, 1]`, behind the normalised cells.
+        tanh_cells: `[B, T, H]`, after gain, bias and tanh.
+        gates_deviations: `[B, T, 1]`, the inverse biased standard deviations of the gates.
+        cells_deviations: `[B, T, 1]`, those of the cells.
     """
 
     tape: torch.Tensor
@@ -137,7 +135,7 @@ class Trace(NamedTuple):
 
     @classmethod
     def empty(cls, inputs: Inputs) -> "Trace":
-        """Tensors of the right shapes and dtypes."""
+        """Returns empty tensors of the right shapes and dtypes."""
         input_gates = inputs.input_gates
         batch_size, length, num_slots = inputs.gates.shape
         size = input_gates.shape[-1] // 4
@@ -150,14 +148,14 @@ class Trace(NamedTuple):
 
     @classmethod
     def begin(cls, inputs: Inputs) -> "Trace":
-        """Empty tensors for a path to fill, and the memories at the beginning of the tape."""
+        """Returns empty tensors for a path to fill, with the memories at the start of the tape."""
         trace = cls.empty(inputs)
         trace.tape[:, : inputs.gates.shape[-1]] = inputs.memories
         return trace
 
 
 class Gradients(NamedTuple):
-    """Results of the backward pass through the steps; the gradient of each map is one product after it.
+    """Gradients that the backward pass through the steps returns. Those of the maps are one product each afterwards.
 
     Attributes:
         input_gates: `[B, T, 4 * H]`.
@@ -169,7 +167,7 @@ class Gradients(NamedTuple):
         cell_gain: `[H]`.
         cell_bias: `[H]`.
         gates: `[B, T, S]`.
-        memories: `[B, S, 2, H]`, of the memories before the first step; 0 unless it was asked for.
+        memories: `[B, S, 2, H]`, of the memories before the first step; 0 without `memories_need_gradient`.
     """
 
     input_gates: torch.Tensor

@@ -1,8 +1,8 @@
-"""Triton kernels of the reading network's recurrence: all of a step but its two matrix products, forward and backward.
+"""Triton kernels of the reading network's recurrence: each step except its two matrix products, forward and backward.
 
-Importing this module fails where Triton is not installed. `triton.py` beside it runs the kernels. One program computes
-one row of the batch. With `B` rows, `T` steps, `S` memory slots and `H` units all tensors are contiguous and in
-float32, but for the operands of products, which are in the product's dtype.
+Importing this module fails without Triton. `triton.py` runs the kernels. One program computes one row of the batch.
+Shapes have `B` rows, `T` steps, `S` memory slots and `H` units. All tensors are contiguous and in float32. Only the
+operands of products are in the product's dtype.
 """
 
 import triton
@@ -11,21 +11,21 @@ import triton.language as tl
 from ..recurrence.triton_math import tanh
 from .contract import ATTENTION_EPSILON, DEVIATION_EPSILON
 
-# Units of a block in the attention's loops over all units.
+# Units per block in the attention's loops over all units.
 ATTENTION_BLOCK = 256
 
 
 def attention_step(step: int, scaled_keys, product, key_keep, gates, trace, operand) -> None:
-    """The attention of a step, after the product that maps the newest memory to a part of the key.
+    """Computes the attention of a step, after the product that maps the newest memory to a part of the key.
 
     Args:
         step: counted from 0.
         scaled_keys: `[B, T, H]`, the input's part of the keys, divided by `sqrt(H)`.
-        product: `[B, H]`, the newest memory's part, likewise.
+        product: `[B, H]`, the newest memory's part, also divided.
         key_keep: `[B, T, H]`, dropout mask of the keys, or `None`.
         gates: `[B, T, S]`.
         trace: the `Trace`; its keys, exponentials, attentions and summaries are written.
-        operand: `[B, H]`, where the summary of the hidden states goes for the product with the recurrent weight.
+        operand: `[B, H]`, receives the summary of the hidden states for the product with the recurrent weight.
     """
     batch_size, length, num_slots = gates.shape
     size = product.shape[1]
@@ -38,7 +38,7 @@ def attention_step(step: int, scaled_keys, product, key_keep, gates, trace, oper
 
 
 def cell_step(step: int, input_gates, product, weights, newest_keep, trace, operand) -> None:
-    """The LSTM cell of a step, after the product of the summary with the recurrent weight.
+    """Computes the LSTM cell of a step, after the product of the summary with the recurrent weight.
 
     Args:
         step: counted from 0.
@@ -46,8 +46,8 @@ def cell_step(step: int, input_gates, product, weights, newest_keep, trace, oper
         product: `[B, 4 * H]`.
         weights: the `StepWeights`.
         newest_keep: `[B, T, H]`, dropout mask of the newest memory, or `None`.
-        trace: the `Trace`; what it has of gates and cells is written, and the step's place of the tape.
-        operand: `[B, H]`, where the new hidden state, times its mask in the next step, goes for the next product.
+        trace: the `Trace`; its fields of gates and cells are written, and the step's entry of the tape.
+        operand: `[B, H]`, receives the new hidden state, times its mask in the next step, for the next product.
     """
     batch_size, length, size = trace.keys.shape
     num_slots = trace.attentions.shape[2]
@@ -61,7 +61,7 @@ def cell_step(step: int, input_gates, product, weights, newest_keep, trace, oper
 
 
 def cell_backward_step(step: int, weights, newest_keep, trace, buffers, product, operand) -> None:
-    """The gradient of a step's memory, and from there through its cell to the product with the recurrent weight.
+    """Computes the gradients from a step's memory through its cell to the product with the recurrent weight.
 
     Args:
         step: counted from 0.
@@ -69,8 +69,8 @@ def cell_backward_step(step: int, weights, newest_keep, trace, buffers, product,
         newest_keep: as in `cell_step`.
         trace: the `Trace`.
         buffers: the `BackwardBuffers`.
-        product: `[B, H]`, the gradient that the next step's key gives back to this memory, before the mask.
-        operand: `[B, 4 * H]`, where the gradient goes for the product with the recurrent weight.
+        product: `[B, H]`, the gradient of this memory from the next step's key, before the mask.
+        operand: `[B, 4 * H]`, receives the gradient for the product with the recurrent weight.
     """
     batch_size, length, size = trace.keys.shape
     num_slots = trace.attentions.shape[2]
@@ -85,7 +85,7 @@ def cell_backward_step(step: int, weights, newest_keep, trace, buffers, product,
 
 
 def attention_backward_step(step: int, product, key_keep, gates, trace, buffers, operand) -> None:
-    """The gradients of a step's attention, after the product with the recurrent weight.
+    """Computes the gradients of a step's attention, after the product with the recurrent weight.
 
     Args:
         step: counted from 0.
@@ -93,7 +93,7 @@ def attention_backward_step(step: int, product, key_keep, gates, trace, buffers,
         key_keep, gates: as in `attention_step`.
         trace: the `Trace`.
         buffers: the `BackwardBuffers`; the step's scores, gates, keys and summary are written.
-        operand: `[B, H]`, where the gradient of the key goes for the product with the key's map.
+        operand: `[B, H]`, receives the gradient of the key for the product with the key's map.
     """
     batch_size, length, num_slots = gates.shape
     size = product.shape[1]
@@ -106,7 +106,7 @@ def attention_backward_step(step: int, product, key_keep, gates, trace, buffers,
 
 
 def _warps(block: int) -> int:
-    """Warps of a program that holds all units of a row, `block` of them, in its registers."""
+    """Returns the number of warps of a program that holds a row of `block` units in its registers."""
     return min(16, max(4, block // 128))
 
 
@@ -156,7 +156,7 @@ def _gate(
     GATE: tl.constexpr, product, bias, mean, factor, input_gates, gain, gates_bias, normalized, row, at, size, unit,
     is_unit,
 ):  # fmt: skip
-    """One of the four gates before its nonlinearity; its normalised map of the summary is written."""
+    """Returns one of the four gates before its nonlinearity, and writes its normalised map of the summary."""
     column = GATE * size + unit
     value = tl.load(product + row * 4 * size + column, mask=is_unit, other=0).to(tl.float32)
     value += tl.load(bias + column, mask=is_unit, other=0)
@@ -169,13 +169,13 @@ def _gate(
 
 @triton.jit
 def _inverse_deviation(sum_of_squares, count):
-    """The inverse of the biased standard deviation, finite where all values are the same."""
+    """Returns the inverse of the biased standard deviation, which is finite even if all values are equal."""
     return 1 / tl.sqrt(sum_of_squares / count + 1e-24)
 
 
 @triton.jit
 def _rescaling(inverse, count, EPSILON: tl.constexpr):
-    """From values divided by the biased standard deviation to those divided by the unbiased one plus a constant."""
+    """Returns the factor from division by the biased standard deviation to division by the unbiased one + EPSILON."""
     return 1 / (tl.sqrt(count / (count - 1.0)) + EPSILON * inverse)
 
 
@@ -253,23 +253,23 @@ def _cell_kernel(
     tl.store(memory, hidden, mask=is_unit)
     tl.store(memory + size, cell, mask=is_unit)
     if HAS_MASK:
-        # The mask is that of the next step; the last step has none.
+        # The mask of the next step; after the last step there is none.
         hidden *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & (step + 1 < length), other=0)
     tl.store(operand + row * size + unit, hidden.to(operand.dtype.element_ty), mask=is_unit)
 
 
 @triton.jit
 def _normalize_backward(
-    gradient, normalized, gain, inverse, count, mean_product, mean_gradient, EPSILON: tl.constexpr
+    gradient, normalized, gain, inverse, count, sum_of_products, sum_of_gradients, EPSILON: tl.constexpr
 ):
-    """The gradient of what is normalised, from that of the result times its gain (`normalize_backward`).
+    """Returns the gradient of a normalisation's input from `gradient`, that of its result after gain and bias.
 
-    `mean_product` is the sum of gradient, normalised value and gain over all units, `mean_gradient` that of gradient
-    and gain.
+    `sum_of_products` is the sum of `gradient * gain * normalized` over all units, `sum_of_gradients` that of
+    `gradient * gain`.
     """
     rescaling = _rescaling(inverse, count, EPSILON)
     own_part = 1 / (rescaling * tl.sqrt(count * (count - 1.0)))
-    centred = gradient * gain - mean_gradient / count - normalized * (mean_product * own_part)
+    centred = gradient * gain - sum_of_gradients / count - normalized * (sum_of_products * own_part)
     return centred * (inverse * rescaling)
 
 
@@ -293,7 +293,7 @@ def _cell_backward_kernel(
     if HAS_MASK:
         newest *= tl.load(newest_keep + (at + 1) * size + unit, mask=is_unit & has_next, other=0)
     grad_hidden += newest
-    # The steps after this one see its memory in slot S - 1, S - 2, ..., 0, counted from the oldest one.
+    # Later steps see this step's memory in slot S - 1, S - 2, ..., 0; slot 0 is the oldest.
     for later in range(1, num_slots + 1):
         exists = step + later < length
         other = at + later
@@ -399,7 +399,7 @@ def _attention_backward_kernel(
     gated_sum = tl.sum(terms * gate, axis=0) + ATTENTION_EPSILON
     grad_gated = (grad_attention - tl.sum(grad_attention * attention, axis=0)) / gated_sum * terms
     tl.store(grad_gates + slots, grad_gated, mask=is_slot)
-    # The terms were divided by the largest one, through which the gradient goes as well.
+    # The terms were divided by the largest one, so the gradient also flows through it.
     is_largest = tl.where(is_slot & (terms == 1), 1.0, 0.0)
     scores = grad_gated * gate
     scores -= tl.sum(scores, axis=0) * is_largest / tl.sum(is_largest, axis=0)

@@ -1,4 +1,4 @@
-"""The reading network's recurrence by the compiled CPU operator (`csrc/prpn.cpp`)."""
+"""The compiled CPU operator of the reading network's recurrence (`csrc/prpn.cpp`) as a fast path."""
 
 import ctypes
 
@@ -9,8 +9,8 @@ from ..recurrence.native_library import NativeOperator
 from .contract import Gradients, Inputs, Options, Trace
 
 OPERATOR = NativeOperator("prpn", interface=2)
-# Packing the weights pays from this many steps on.
-SHORTEST = 4
+# Packing the weights is worthwhile from this many steps.
+MIN_LENGTH = 4
 
 
 class _Sizes(ctypes.Structure):
@@ -33,13 +33,13 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     """See `FastPath.backward`."""
     weights, masks, sizes = inputs.weights, inputs.masks, _sizes(inputs, options)
     size, num_slots = sizes.size, sizes.num_slots
-    # Every thread adds up the gradients of the five vectors of parameters for itself.
-    of_threads = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
+    # Every thread sums its own gradients of the five parameter vectors.
+    per_thread = inputs.gates.new_zeros(sizes.num_threads, 14 * size)
     gradients = Gradients(
         torch.empty_like(trace.normalized_gates),
         torch.empty_like(trace.keys),
         torch.empty_like(trace.normalized_gates),
-        *of_threads.split([4 * size] * 3 + [size] * 2, dim=1),
+        *per_thread.split([4 * size] * 3 + [size] * 2, dim=1),
         torch.empty_like(inputs.gates, memory_format=torch.contiguous_format),
         torch.zeros_like(trace.tape[:, :num_slots], memory_format=torch.contiguous_format),
     )
@@ -49,13 +49,13 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         inputs.gates, masks.newest, masks.key,
     ]  # fmt: skip
     written = [
-        gradients.input_gates, gradients.input_keys, gradients.recurrent, of_threads, gradients.gates,
+        gradients.input_gates, gradients.input_keys, gradients.recurrent, per_thread, gradients.gates,
         gradients.memories if options.memories_need_gradient else None, torch.empty_like(gradients.gates),
         torch.empty_like(trace.summaries),
     ]  # fmt: skip
     OPERATOR.call("backward", sizes, read, written)
-    added_up = ("recurrent_bias", "gates_gain", "gates_bias", "cell_gain", "cell_bias")
-    return gradients._replace(**{name: getattr(gradients, name).sum(0) for name in added_up})
+    vectors = ("recurrent_bias", "gates_gain", "gates_bias", "cell_gain", "cell_bias")
+    return gradients._replace(**{name: getattr(gradients, name).sum(0) for name in vectors})
 
 
 def _sizes(inputs: Inputs, options: Options) -> _Sizes:
@@ -65,5 +65,5 @@ def _sizes(inputs: Inputs, options: Options) -> _Sizes:
 
 
 PATH = FastPath(
-    forward, backward, OPERATOR.unsupported_reason, is_worthwhile=lambda sequence: sequence.shape[1] >= SHORTEST
+    forward, backward, OPERATOR.unsupported_reason, is_worthwhile=lambda sequence: sequence.shape[1] >= MIN_LENGTH
 )

@@ -1,12 +1,12 @@
-"""The recurrence of the PRPN's reading network: an LSTM whose past is a tape of memories that it attends to.
+"""The recurrence of the PRPN's reading network: an LSTM that attends to a tape of memories.
 
 Shen, Lin, Huang & Courville (ICLR 2018), section 4.2; the cell is the LSTM of the Long Short-Term Memory-Network
-(Cheng, Dong & Lapata 2016) with layer normalisation. `read_sequence` is the one entrance. Behind it stand paths with a
-hand-derived backward pass, a file each, which are tested against the equations in `models/modeling_prpn.py`.
+(Cheng, Dong & Lapata 2016) with layer normalisation. `read_sequence` is the only entry point. Its fast paths, one file
+each, have a hand-derived backward pass and are tested against the equations in `models/modeling_prpn.py`.
 
-With `B` rows, `T` steps, `S` memory slots and `H` units, a tape `[B, S + T, H]` begins with the `S` memories before
-the first step and has one more for each step, oldest first: step `t` sees the window `[:, t : t + S]`. The `4 * H`
-columns of the gates are, in this order: input gate, forget gate, cell candidate, output gate.
+With `B` rows, `T` steps, `S` memory slots and `H` units, a tape `[B, S + T, H]` holds the `S` memories before the
+first step, then one memory per step. Step `t` sees the window `[:, t : t + S]`. The `4 * H` columns of the gates are,
+in this order: input gate, forget gate, cell candidate, output gate.
 """
 
 import torch
@@ -17,7 +17,7 @@ from .contract import Gradients, Inputs, Options, ReadingMasks, ReadingWeights, 
 from .native import PATH as NATIVE
 from .triton import PATH as TRITON
 
-# `"auto"` takes the first one that fits, so the fastest stands first.
+# Fastest first, as `"auto"` takes the first suitable one.
 _PATHS = {"native": NATIVE, "triton": TRITON}
 
 
@@ -40,16 +40,16 @@ def read_sequence(
 
     Args:
         input_gates, gates: see `Inputs` in `contract.py`.
-        key_inputs: `[B, T, I]`, the layer's input where the key of the attention is made of it.
-        weights: the layer's, in the order of `ReadingWeights`.
+        key_inputs: `[B, T, I]`, the layer's input, as input of the key's map.
+        weights: the layer's weights, in the order of `ReadingWeights`.
         hidden_memories, cell_memories: `[B, S, H]`, the states before the first step, oldest first.
         newest_keep, key_keep, summary_keep: see `ReadingMasks`.
-        path: `"native"`, the compiled CPU operator, or `"triton"`, kernels on a GPU; `RECURRENCE.choose` names one
-            that fits.
+        path: `"native"`, the compiled CPU operator, or `"triton"`, kernels on a GPU; `RECURRENCE.choose` returns a
+            suitable one.
 
     Returns:
-        The tapes of hidden and of cell states, `[B, S + T, H]` each, oldest first, and the attentions `[B, T, S]`, how
-        much each step takes of each memory of its window, which have no gradient.
+        The tapes of hidden and of cell states, `[B, S + T, H]` each, oldest first, and the attentions of each step to
+        its window, `[B, T, S]`, without gradient.
     """
     weights, masks = ReadingWeights(*weights), ReadingMasks(newest_keep, key_keep, summary_keep)
     dtype = torch.promote_types(input_gates.dtype, torch.float32)
@@ -69,7 +69,7 @@ def read_sequence(
 
 
 class _MemoryReading(Recurrence):
-    """The operator behind `read_sequence`."""
+    """The operator of `read_sequence`."""
 
     name = "read_sequence"
     Inputs, Options, Trace = Inputs, Options, Trace
@@ -117,7 +117,7 @@ class _MemoryReading(Recurrence):
 
 
 def _weight_gradient(gradient: torch.Tensor, inputs: torch.Tensor, options: Options) -> torch.Tensor:
-    """Gradient `[out, in]` of a map of `inputs` `[B, T, in]` from that of what comes out of it, `[B, T, out]`."""
+    """Returns the gradient `[out, in]` of a map of `inputs` `[B, T, in]` from that of its results, `[B, T, out]`."""
     gradient, inputs = gradient.flatten(0, 1), inputs.flatten(0, 1)
     if options.product_in_bfloat16:
         return (gradient.to(torch.bfloat16).t() @ inputs.to(torch.bfloat16)).to(gradient.dtype)

@@ -1,8 +1,8 @@
-"""The reading network's recurrence on a GPU: two matrix products and two Triton kernels a step, as CUDA graphs.
+"""The reading network's recurrence on a GPU: two matrix products and two Triton kernels per step, as CUDA graphs.
 
-The products with the weights stay with the matrix library; the kernels of `kernels.py` do everything else of a step.
-All steps of a sequence are recorded as one graph for sizes that return, as those of training do. Sequences of sizes
-that are met once, as in parsing, launch their steps one by one.
+The matrix library computes the products with the weights, the kernels of `kernels.py` the rest of a step. If a size of
+sequences recurs, as in training, all its steps are recorded as one graph. Otherwise, as in parsing, steps are launched
+one by one.
 """
 
 import math
@@ -23,20 +23,20 @@ except ImportError:  # Triton is not installed
     attention_step = None
 
 Tensors = Sequence[torch.Tensor | None]
-# Sizes that came this often are recorded: a recording costs as much as many runs.
+# Sizes are recorded after this many uses, because a recording takes as long as many runs.
 RECORDED_AFTER = 3
 
 
 def unsupported_reason(sequence: torch.Tensor) -> str | None:
-    """Why this path cannot run on such tensors, if it cannot."""
+    """Returns why this path cannot run on a layer's input, or `None` if it can."""
     return gpu_unsupported_reason(sequence, has_triton=attention_step is not None)
 
 
 class BackwardBuffers(NamedTuple):
-    """Gradients that the steps leave behind on their way backwards in time.
+    """Gradients that the steps compute backward in time.
 
     Attributes:
-        tape: `[B, S + T, 2, H]`, of the tape, as it is given; only read.
+        tape: `[B, S + T, 2, H]`, the given gradient of the tape; only read.
         scores: `[B, T, S]`, of the attention's scores.
         gates: `[B, T, S]`.
         keys: `[B, T, H]`, of the keys divided by `sqrt(H)`.
@@ -60,10 +60,10 @@ class Work(NamedTuple):
     """Operands and results of the products of one step, or their gradients, in the product's dtype.
 
     Attributes:
-        newest: `[B, H]`, the newest memory, times its mask.
+        newest: `[B, H]`, the newest memory's hidden state, times its mask.
         key: `[B, H]`, its part of the key.
         summary: `[B, H]`, the summary of the hidden states.
-        recurrent: `[B, 4 * H]`, its map to the gates.
+        recurrent: `[B, 4 * H]`, the summary's map to the gates.
     """
 
     newest: torch.Tensor
@@ -73,7 +73,7 @@ class Work(NamedTuple):
 
 
 def _forward_steps(inputs: Inputs, trace: Trace, work: Work) -> None:
-    """Fills the trace, whose tape begins with the memories. `inputs` are prepared (see `_prepared`)."""
+    """Fills the trace, whose tape starts with the memories. `inputs` come from `_prepared`."""
     weights, masks = inputs.weights, inputs.masks
     for step in range(inputs.gates.shape[1]):
         torch.mm(work.newest, weights.key.t(), out=work.key)
@@ -83,7 +83,7 @@ def _forward_steps(inputs: Inputs, trace: Trace, work: Work) -> None:
 
 
 def _backward_steps(inputs: Inputs, trace: Trace, buffers: BackwardBuffers, work: Work) -> None:
-    """Fills the buffers. `work.newest` is left with what the first step's key gives back to the memory before it."""
+    """Fills the buffers. `work.newest` ends as the gradient of the memory before the first step, from its key."""
     weights, masks = inputs.weights, inputs.masks
     for step in reversed(range(inputs.gates.shape[1])):
         cell_backward_step(step, weights, masks.newest, trace, buffers, work.newest, work.recurrent)
@@ -98,10 +98,10 @@ _BACKWARD = Layout(Inputs, Trace, BackwardBuffers, Work)
 
 
 class _Recording:
-    """The steps of sequences of one size in one direction: launched, later replayed, on buffers of their own.
+    """The steps of sequences of one size in one direction: first launched, later replayed on fixed buffers.
 
     Args:
-        launch: `launch(tensors)` launches the steps on tensors of these sizes; it allocates nothing.
+        launch: `launch(tensors)` launches the steps on tensors of these sizes, without allocating memory.
     """
 
     def __init__(self, launch: Callable[[Tensors], None]):
@@ -114,7 +114,7 @@ class _Recording:
         return self._graph is not None
 
     def run(self, read: Tensors, changed: Tensors, written: Tensors) -> None:
-        """Runs the steps on tensors that they only read, that they read and change, and that they only write."""
+        """Runs the steps on tensors that they only read, read and change, or only write."""
         tensors = [*read, *changed, *written]
         self._uses += 1
         if not self.is_recorded and self._uses > RECORDED_AFTER:
@@ -132,7 +132,7 @@ class _Recording:
 
     def _record(self, tensors: Tensors) -> None:
         device = tensors[-1].device
-        # A CUDA graph that the caller is recording must own all the memory that it uses.
+        # A CUDA graph that the caller records must own all memory that it uses.
         is_recording = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
         if KEPT.recorder.may_record(device) and not is_recording:
             with torch.inference_mode(False):
@@ -220,11 +220,11 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
 
 
 def _add_gradient_of_memories(grad_memories: torch.Tensor, trace: Trace, buffers: BackwardBuffers) -> None:
-    """Adds what the attention of the first steps gives back to the memories before them.
+    """Adds the gradient of the memories before the first step from the attention of the first steps.
 
     Args:
         grad_memories: `[B, S, 2, H]`.
-        trace, buffers: those of the sequence.
+        trace, buffers: of the sequence.
     """
     num_slots = trace.attentions.shape[2]
     for step in range(min(num_slots, trace.keys.shape[1])):
@@ -236,18 +236,18 @@ def _add_gradient_of_memories(grad_memories: torch.Tensor, trace: Trace, buffers
 
 
 def _prepared(inputs: Inputs, options: Options) -> Inputs:
-    """The inputs by rows, as the kernels read them, and the weights of products in the product's dtype.
+    """Returns the inputs as contiguous tensors, with the weights of products in the product's dtype.
 
-    The key's map is divided by `sqrt(H)`, for which the scores need not be; the mask of the summaries is folded into
-    the recurrent map. The memories are left out, as the tape begins with them.
+    The key's map is divided by `sqrt(H)` instead of the scores. The recurrent map includes the mask of the summaries.
+    The memories are dropped, as they are in the tape.
     """
     weights, dtype = inputs.weights, _product_dtype(options)
     key, recurrent = weights.key / math.sqrt(len(weights.key)), inputs.masked_recurrent_weight
     weights = weights._replace(key=key.to(dtype), recurrent=recurrent.to(dtype))
     masks = inputs.masks._replace(summary=None)
     prepared = inputs._replace(weights=weights, masks=masks, memories=None)
-    by_rows = (tensor if tensor is None else tensor.contiguous() for tensor in flatten(prepared))
-    return _INPUTS.unflatten(by_rows)[0]
+    contiguous = (tensor if tensor is None else tensor.contiguous() for tensor in flatten(prepared))
+    return _INPUTS.unflatten(contiguous)[0]
 
 
 def _product_dtype(options: Options) -> torch.dtype:

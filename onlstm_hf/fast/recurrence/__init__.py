@@ -1,1 +1,1 @@
-"""Shared parts of all recurrences: the operator, the contract of its fast paths, their choice and their checks."""
+"""Shared parts of all recurrences: the operator, and the contract, choice and checks of its fast paths."""

@@ -10,7 +10,7 @@ MIN_CAPABILITY = (7, 5)
 
 
 def unsupported_reason(sequence: torch.Tensor, has_triton: bool) -> str | None:
-    """Why a Triton path cannot run on tensors like the first input of its recurrence, if it cannot."""
+    """Returns why a Triton path cannot run on a layer's input, or `None` if it can."""
     if sequence.device.type != "cuda":
         return f"it needs tensors on a GPU, not on {sequence.device}"
     if sequence.dtype == torch.float64:
@@ -20,7 +20,7 @@ def unsupported_reason(sequence: torch.Tensor, has_triton: bool) -> str | None:
     if not has_triton:
         return "Triton is not installed (pip install triton)"
     if not _has_compiler():
-        return "Triton needs a C compiler (gcc or clang, or the one that the environment variable CC names)"
+        return "Triton needs a C compiler (gcc, clang, or one that the environment variable CC names)"
     if _is_too_old(sequence.device):
         return f"Triton needs a GPU of compute capability {'.'.join(map(str, MIN_CAPABILITY))} or later"
     return None

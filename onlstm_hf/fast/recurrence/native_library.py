@@ -1,7 +1,7 @@
 """The compiled CPU operators: the library for this CPU, and calls of its functions.
 
-An operator is built with the package where there is a compiler, once for each instruction set, and is given plain
-addresses: it needs no headers of PyTorch and fits any version. Where it is missing, the equations run step by step.
+Installing the package builds an operator for each instruction set if there is a compiler. Operators take plain
+addresses, so they need no PyTorch headers and work with any version. Without them the equations run step by step.
 """
 
 import ctypes
@@ -13,12 +13,11 @@ from .library_search import find_library
 
 
 class NativeOperator:
-    """A compiled operator: its library, which is looked for once, and calls of its functions.
+    """A compiled operator: finds its library once, and calls its functions.
 
     Args:
         name: its name.
-        interface: the version of the structures that it must understand: a checkpoint's copy of this file may meet
-            another version of the installed package.
+        interface: the required version of the C structures, as an older library may still be in the folder.
     """
 
     def __init__(self, name: str, interface: int):
@@ -26,10 +25,10 @@ class NativeOperator:
         self._found: dict[str | None, ctypes.CDLL | None] = {}
 
     def library(self, instruction_set: str | None = None) -> ctypes.CDLL | None:
-        """The library for this CPU, `None` where there is none that runs.
+        """Returns the library for this CPU, or `None` if none runs.
 
         Args:
-            instruction_set: one of `INSTRUCTION_SETS`; the most capable one that runs if not given.
+            instruction_set: one of `INSTRUCTION_SETS`; by default the most capable one that runs.
         """
         if instruction_set not in self._found:
             found = find_library(self.name, self.interface, instruction_set)
@@ -42,7 +41,7 @@ class NativeOperator:
         return self.library() is not None
 
     def unsupported_reason(self, sequence: torch.Tensor) -> str | None:
-        """Why the operator cannot run on a sequence, if it cannot."""
+        """Returns why the operator cannot run on a layer's input, or `None` if it can."""
         if sequence.device.type != "cpu":
             return f"it needs tensors on the CPU, not on {sequence.device}"
         if sequence.dtype == torch.float64:
@@ -51,7 +50,7 @@ class NativeOperator:
             return "there is nothing to compute: the batch is empty"
         if not self.is_installed():
             return (
-                "its compiled operator is not installed (it is built with the package where there is a C++ compiler)"
+                "its compiled operator is not installed (installing the package builds it if there is a C++ compiler)"
             )
         return None
 
@@ -65,16 +64,15 @@ class NativeOperator:
         """Calls a function of the library.
 
         Args:
-            function: its name after that of the operator.
-            sizes: the structure of numbers that it takes.
-            inputs: what the first addresses of its other structure are of. Copies stand in for tensors that are not
-                contiguous.
-            outputs: what the remaining addresses are of, which must be contiguous.
+            function: its name without the operator's prefix.
+            sizes: its first argument, the structure of sizes.
+            inputs: tensors for the first addresses of its second argument; copied if they are not contiguous.
+            outputs: contiguous tensors for the remaining addresses.
 
         Raises:
-            MemoryError: if it had not enough.
+            MemoryError: if memory runs out.
         """
-        # The copies must stay alive until the function returns: it has nothing but their addresses.
+        # Keeps the copies alive until the function returns, as it only has their addresses.
         tensors = [tensor if tensor is None else tensor.contiguous() for tensor in inputs] + list(outputs)
         addresses = (ctypes.c_void_p * len(tensors))(*map(_address, tensors))
         if getattr(self.library(), f"{self.name}_{function}")(ctypes.byref(sizes), addresses):

@@ -1,7 +1,7 @@
-"""A recurrence as one opaque operator over the whole sequence, without a graph over time, by one of its fast paths.
+"""A recurrence as one opaque operator over the whole sequence, computed by a fast path without a graph over time.
 
-A recurrence says by named tuples what its operator takes, keeps and returns; a fast path is given these whole. This
-module makes the schemas, shapes for the compiler and autograd that PyTorch needs of them, once for all recurrences.
+Named tuples define what a recurrence's operator takes, keeps and returns; fast paths get these tuples whole. From them
+this module derives the schemas, fake tensors and autograd formulas that PyTorch needs, for all recurrences.
 """
 
 import re
@@ -15,20 +15,20 @@ from .tensor_tuples import Layout, flatten, schema
 
 
 class Recurrence:
-    """Base of the recurrences. Each has one instance, in the file of its public function.
+    """Base class of the recurrences. Each has one instance, in the file of its public function.
 
-    The named tuples' fields of type `torch.Tensor` in `Inputs` have gradients; optional ones, such as masks,
-    have none. `Options` needs the field `product_in_bfloat16`.
+    Fields of `Inputs` of type `torch.Tensor` have gradients; optional ones, such as masks, have none. `Options` needs
+    the field `product_in_bfloat16`.
 
     Args:
-        module: the name of the module that makes the instance. Operators are global, and a second copy of that module,
-            which came with a checkpoint, must not replace those of the first.
-        paths: the fast paths by name, from the fastest on.
+        module: the name of the module that creates the instance, part of the operator's name. Operators are global, so
+            copies of one module (such as a cell's file in several checkpoints) need different names.
+        paths: the fast paths by name, fastest first.
 
     Attributes:
-        name: that of the operator.
+        name: the operator's name.
         Inputs, Options, Trace: the named tuples of `FastPath`.
-        tags: those of the operator (`torch.Tag`).
+        tags: the operator's tags (`torch.Tag`).
     """
 
     name: ClassVar[str]
@@ -43,37 +43,37 @@ class Recurrence:
         self._define_operators(re.sub(r"\W", "_", module, flags=re.ASCII))
 
     def empty_trace(self, inputs: NamedTuple, options: NamedTuple) -> NamedTuple:
-        """The `Trace` of a sequence before anything is written to it: shapes, dtypes and devices."""
+        """Returns an empty `Trace` with the right shapes, dtypes and devices."""
         raise NotImplementedError
 
     def empty_gradients(self, trace: NamedTuple, inputs: NamedTuple) -> NamedTuple:
-        """`Inputs` of empty tensors like the gradients; to be overridden where `kept_inputs` leaves some out."""
+        """Returns `Inputs` of empty tensors like the gradients. Override it if `kept_inputs` drops some inputs."""
         empty = (None if tensor is None else torch.empty_like(tensor) for tensor in flatten(inputs))
         return self.input_layout.unflatten(empty)[0]
 
     def kept_inputs(self, inputs: NamedTuple) -> NamedTuple:
-        """The inputs for the backward pass. `None` in place of those that it does not read saves memory."""
+        """Returns the inputs for the backward pass; `None` for those that it does not read, to save memory."""
         return inputs
 
     def kept_trace(self, trace: NamedTuple) -> NamedTuple:
-        """The trace for `input_gradients`. `None` in place of what that does not read saves memory."""
+        """Returns the trace for `input_gradients`; `None` for fields that it does not read, to save memory."""
         return trace
 
     def input_gradients(
         self, gradients: NamedTuple, trace: NamedTuple, inputs: NamedTuple, options: NamedTuple
     ) -> NamedTuple:
-        """`Inputs` of gradients from what a fast path returned: those of weights are one product over all steps."""
+        """Returns `Inputs` of gradients from those of a fast path. Weight gradients are one product over all steps."""
         raise NotImplementedError
 
     def choose(self, implementation: str, sequence: torch.Tensor) -> str | None:
-        """The name of the path for a layer's input, `None` where the equations should run instead (`choose_path`)."""
+        """Returns the path's name for a layer's input, or `None` if the equations should run (`choose_path`)."""
         return choose_path(self.paths, implementation, sequence)
 
     def run(self, inputs: NamedTuple, options: NamedTuple, path: str) -> NamedTuple:
-        """The `Trace` of a sequence by the fast path of that name; differentiable, once."""
+        """Returns the `Trace` of a sequence, computed by the named fast path; differentiable once."""
         if torch.compiler.is_compiling():
             return self.Trace(*self.forward_operator(*flatten(inputs, options), path))
-        # Outside compiled code the two ways below cost less at every call than the operator does.
+        # Outside compiled code, the calls below have less overhead than the operator.
         if needs_gradient(inputs):
             return self.Trace(*_Function.apply(self, inputs, options, path, *flatten(inputs)))
         return self.paths[path].forward(inputs, options)
@@ -86,14 +86,14 @@ class Recurrence:
     def _differentiate(
         self, ctx, grad_trace: Sequence[torch.Tensor | None], by_operator: bool
     ) -> list[torch.Tensor | None]:
-        """The gradient of every input, by the order of the flat list."""
+        """Returns the gradient of every input, in the order of the flat list."""
         trace, inputs = self._saved.unflatten(ctx.saved_tensors)
         grad_trace, options = self.Trace(*grad_trace), ctx.options
         if by_operator:
             results = iter(self.backward_operator(*flatten(grad_trace, trace, inputs, options), ctx.path))
             return [next(results) if kind is torch.Tensor else None for kind in self.input_layout.fields.values()]
         gradients = self.paths[ctx.path].backward(grad_trace, trace, inputs, options)
-        # Memory that only the steps needed is given back before the gradients of the weights, which need memory, too.
+        # Frees the memory that only the steps needed, before the weight gradients are computed.
         trace = self.kept_trace(trace)
         ctx.maybe_clear_saved_tensors()
         return flatten(self.input_gradients(gradients, trace, inputs, options))
@@ -102,7 +102,7 @@ class Recurrence:
         inputs, options, trace = (Layout(kind).fields for kind in (self.Inputs, self.Options, self.Trace))
         differentiable = [index for index, kind in enumerate(inputs.values()) if kind is torch.Tensor]
         path = {"path": str}
-        # The arguments of the backward operator; some inputs are not kept, and some results have no gradient.
+        # Arguments of the backward operator, where some inputs are dropped and some results have no gradient.
         grad_trace = {f"grad_{name}": torch.Tensor | None for name in trace}
         saved_trace = {f"saved_{name}": torch.Tensor for name in trace}
         kept_inputs = dict.fromkeys(inputs, torch.Tensor | None)
@@ -134,7 +134,7 @@ class Recurrence:
             self._save_for_backward(ctx, inputs, options, path, self.Trace(*output))
 
         def differentiate(ctx, *grad_trace):
-            # The compiler traces this with tensors that have no memory: the operator is opaque to it.
+            # The compiler traces this with fake tensors, so it calls the opaque backward operator.
             return *self._differentiate(ctx, grad_trace, by_operator=True), *[None] * (len(options) + 1)
 
         self.forward_operator = torch.library.custom_op(
@@ -157,12 +157,12 @@ class Recurrence:
 
 
 def multiplies_in_bfloat16(device_type: str) -> bool:
-    """Returns whether autocast lets products with weights be in bfloat16."""
+    """Returns whether autocast computes products with weights in bfloat16."""
     return torch.is_autocast_enabled(device_type) and torch.get_autocast_dtype(device_type) == torch.bfloat16
 
 
 def needs_gradient(inputs: NamedTuple) -> bool:
-    """Returns whether autograd will ask for the gradient of one of the inputs."""
+    """Returns whether autograd needs the gradient of any input."""
     if torch.is_grad_enabled():
         for tensor in flatten(inputs):
             if tensor is not None and tensor.requires_grad:
@@ -171,11 +171,11 @@ def needs_gradient(inputs: NamedTuple) -> bool:
 
 
 class _Function(torch.autograd.Function):
-    """The operator without its costs, for where nothing is compiled."""
+    """The operator without its overhead, for code that is not compiled."""
 
     @staticmethod
     def forward(ctx, recurrence: Recurrence, inputs: NamedTuple, options: NamedTuple, path: str, *_):
-        """The inputs once as they are, and once as a flat list, in which autograd looks for tensors."""
+        """Takes the inputs as tuples and, so that autograd finds the tensors, as a flat list."""
         trace = recurrence.paths[path].forward(inputs, options)
         recurrence._save_for_backward(ctx, inputs, options, path, trace)
         ctx.recurrence = recurrence
@@ -183,6 +183,6 @@ class _Function(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *grad_trace: torch.Tensor | None):
-        # Gradients are enabled here with `create_graph`: the operator then refuses to be differentiated a second time.
+        # Gradients are enabled with `create_graph`: the operator then refuses a second differentiation.
         by_operator = torch.compiler.is_compiling() or torch.is_grad_enabled()
         return None, None, None, None, *ctx.recurrence._differentiate(ctx, grad_trace, by_operator)

@@ -1,4 +1,4 @@
-"""Named tuples of tensors, and the flat lists that operators and autograd take: here one becomes the other.
+"""Conversion between named tuples of tensors and the flat lists that operators and autograd take.
 
 A field is a tensor, an optional tensor, a number, or another such named tuple.
 """
@@ -21,13 +21,13 @@ _SCHEMA_TYPES = {
 
 
 class Layout:
-    """The flat list of some named tuples, one tuple after the other.
+    """Layout of the flat list of several named tuples.
 
     Args:
         kinds: the classes of the tuples.
 
     Attributes:
-        fields: the type of every entry by its name: that of the field `key` of the field `weights` is `weights_key`.
+        fields: the type of every entry by name; the field `key` of the field `weights` is `weights_key`.
     """
 
     def __init__(self, *kinds: type[NamedTuple]):
@@ -35,13 +35,13 @@ class Layout:
         self._parts = [_part(kind) for kind in kinds]
 
     def unflatten(self, flat: Iterable) -> list[tuple]:
-        """The tuples whose entries these are."""
+        """Returns the tuples with these entries."""
         entries = iter(flat)
         return [_filled(part, entries) for part in self._parts]
 
 
 def flatten(*values: tuple) -> list:
-    """The entries of named tuples, one tuple after the other."""
+    """Returns the entries of named tuples, one tuple after the other."""
     flat = []
     for value in values:
         for entry in value:
@@ -53,7 +53,7 @@ def flatten(*values: tuple) -> list:
 
 
 def schema(arguments: dict[str, Any], num_results: int) -> str:
-    """The schema of an operator that takes arguments of these names and types and returns that many tensors."""
+    """Returns the schema of an operator with these argument names and types and this number of tensors as results."""
     taken = ", ".join(f"{_SCHEMA_TYPES[kind]} {name}" for name, kind in arguments.items())
     return f"({taken}) -> ({', '.join(['Tensor'] * num_results)})"
 
@@ -70,7 +70,7 @@ def _flat_fields(kind: type[NamedTuple], prefix: str = "") -> dict[str, type]:
 
 
 def _part(kind: type[NamedTuple]) -> tuple:
-    """A class of tuples, how many fields it has, and the same of those of its fields that are tuples, by place."""
+    """Returns a tuple class, its number of fields, and the same for its nested tuples, by index."""
     nested = {place: _part(field) for place, field in enumerate(kind.__annotations__.values()) if _is_tuple(field)}
     return kind, len(kind._fields), nested
 
