@@ -1,6 +1,5 @@
-// Parts of the compiled CPU operators: vectors of floats and their functions, products of matrices with a
-// weight that is packed once, memory that is kept, and threads that work together. Compiled for each instruction set,
-// into each operator.
+// Shared parts of the compiled CPU operators: vectors of floats and their functions, matrix products with a packed
+// weight, a memory cache, and cooperating threads. Compiled into each operator, for each instruction set.
 
 #pragma once
 
@@ -31,9 +30,9 @@ constexpr int LANES = 8, MAX_ROWS = 3;
 constexpr int LANES = 4, MAX_ROWS = 3;
 #endif
 constexpr int MAX_STREAMS = 4;
-// Summed entries of a tile at a time, so that the weights it reads stay in the second-level cache for all rows.
+// Number of entries that a tile sums at a time, so that its weights stay in the L2 cache for all rows.
 constexpr int64_t BLOCK = 1536;
-// Distance ahead of its use at which a float32 weight is asked for; the CPU's own prefetching ends at each page.
+// Prefetch distance of float32 weights, as the CPU's own prefetching stops at each page.
 constexpr int64_t AHEAD = 16;
 
 using Vector = float __attribute__((vector_size(LANES * 4)));
@@ -98,7 +97,7 @@ inline Vector load(const BFloat16* source) {
     std::memcpy(&bits, source, sizeof bits);
     return reinterpret_cast<Vector>(__builtin_convertvector(bits, Integers) << 16);
 }
-// Rounded to nearest even in the lower half of each entry; NaN stays NaN.
+// Rounds to nearest even, in the lower half of each entry; NaN stays NaN.
 Unsigned bfloat16_bits(Vector values) {
     const Unsigned bits = reinterpret_cast<Unsigned>(values);
     const Unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
@@ -124,14 +123,14 @@ void store(T* target, Vector values, int64_t count) {
     std::memcpy(target, padded, count * sizeof(T));
 }
 
-// Asks for some entries ahead of their use: at most a vector of them, which lies on one or two lines of the cache.
+// Prefetches at most a vector of entries, which is on one or two cache lines.
 template <class T>
 void fetch(const T* source, int64_t count) {
     __builtin_prefetch(source);
     __builtin_prefetch(source + count - 1);
 }
 
-// exp by 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]; NaN stays NaN.
+// Computes exp as 2^n times a polynomial on [-ln 2 / 2, ln 2 / 2]; NaN stays NaN.
 Vector exponential(Vector x) {
     x = select(x < -87.0f, broadcast(-87.0f), x);
     x = select(x > 88.0f, broadcast(88.0f), x);
@@ -152,7 +151,7 @@ Vector exponential(Vector x) {
 
 Vector sigmoid(Vector x) { return 1.0f / (1.0f + exponential(-x)); }
 
-// tanh by a polynomial near 0, where 1 - 2 / (exp(2 x) + 1) would lose digits.
+// Computes tanh; near 0 by a polynomial, where 1 - 2 / (exp(2 x) + 1) would lose digits.
 Vector hyperbolic_tangent(Vector x) {
     const Vector square = x * x;
     Vector p = broadcast(-5.70498872745e-3f);
@@ -165,7 +164,7 @@ Vector hyperbolic_tangent(Vector x) {
     return select(square < 0.390625f, near, far);
 }
 
-// Rows of the left operand and streams of the right one, in float32 or as pairs of bfloat16.
+// Format of the left operand's rows and the right one's streams: float32 or pairs of bfloat16.
 template <class Product>
 struct Operand;
 template <>
@@ -252,7 +251,7 @@ void multiply(int rows, int num_streams, const Product* left, int64_t stride, co
     }
 }
 
-// Memory that is kept from call to call, each thread of the caller its own; the pages of fresh memory cost too much.
+// Memory that each calling thread reuses for later calls, because new pages are slow.
 class Workspace {
    public:
     template <class T>
@@ -285,21 +284,21 @@ struct Range {
     int64_t begin, end;
 };
 
-// One of so many parts of some work.
+// Part `index` of `count` parts of the work.
 struct Part {
     int index, count;
-    // Its share of so many rows, columns or the like.
+    // Returns its share of `size` rows or columns.
     Range of(int64_t size) const { return {size * index / count, size * (index + 1) / count}; }
 };
 
-// Threads that go through the phases of each step together. A phase has as many parts as threads were asked for. Every
-// thread takes its own part, whose data are in its cache, and then those that nobody has taken: where other work keeps
-// a thread from its core, the rest goes on without it.
+// Threads that run the phases of each step together. A phase has one part for each requested thread. Every thread takes
+// its own part first, whose data are in its cache, and then parts that are not taken yet. So the other threads continue
+// if one has lost its core.
 class Team {
    public:
     explicit Team(int num_parts) : num_parts_(num_parts), taken_(new Taken[num_parts]) {}
 
-    // The way of one thread through the phases, which must be the same for all threads.
+    // One thread's progress through the phases. All threads must run the same phases.
     class Member {
        public:
         Member(Team& team, int thread) : team_(team), thread_(thread) {}
@@ -325,9 +324,9 @@ class Team {
     };
 
    private:
-    // Looks at what the others have done, some tens of microseconds long, before a thread sleeps. On a machine without
-    // other work hardly any wait is longer; a thread that waits for one without a core should not hold another core.
-    static constexpr int LOOKS = 1000;
+    // Number of spins, some tens of microseconds, before a waiting thread sleeps. On an idle machine few waits are
+    // longer. A thread that waits for one without a core should not occupy another core.
+    static constexpr int MAX_SPINS = 1000;
 
     struct alignas(64) Taken {
         std::atomic<int> phase{0};
@@ -353,7 +352,7 @@ class Team {
             if (sleeping_.load()) wake_all();
             return;
         }
-        for (int looks = 0; looks < LOOKS; looks++) {
+        for (int spins = 0; spins < MAX_SPINS; spins++) {
             if (completed_.load(std::memory_order_acquire) >= phase) return;
             relax();
         }
@@ -376,11 +375,11 @@ class Team {
     const std::unique_ptr<Taken[]> taken_;
     alignas(64) std::atomic<int64_t> num_taken_{0};  // parts, of all phases
     alignas(64) std::atomic<int64_t> num_done_{0};
-    alignas(64) std::atomic<int> completed_{0};  // the last phase of which all parts are done
+    alignas(64) std::atomic<int> completed_{0};  // the last completed phase
     std::atomic<int> sleeping_{0};
 };
 
-// Rows of a tile: as equal as can be, at most MAX_ROWS.
+// Calls `function(first, rows)` for tiles of at most MAX_ROWS rows and nearly equal size.
 template <class Function>
 void for_row_tiles(int64_t batch_size, Function function) {
     const int64_t tiles = (batch_size + MAX_ROWS - 1) / MAX_ROWS;
@@ -390,7 +389,7 @@ void for_row_tiles(int64_t batch_size, Function function) {
     }
 }
 
-// The recurrent weight as it is used: what drop-connect leaves of it, times a factor.
+// The effective recurrent weight: after drop-connect, times a factor.
 struct Weight {
     const float* entries;
     const uint8_t* kept;  // may be null: all
@@ -406,8 +405,8 @@ struct Weight {
     }
 };
 
-// A stream of LANES columns of the transposed weight: entry (k, lane) is weight[first + lane][k], where `lane` is below
-// `count`, else 0. Transposed through a tile of 32-bit entries, each a float or a pair of bfloat16.
+// Packs LANES columns of the transposed weight into a stream: entry (k, lane) is weight[first + lane][k] if `lane` is
+// below `count`, else 0. Transposes tiles of 32-bit entries, each a float or a pair of bfloat16.
 template <class Product>
 void pack_rows(const Weight& weight, int64_t row_size, int64_t first, int64_t count, Product* stream) {
     constexpr int PAIR = Operand<Product>::PAIR, TILE = LANES * PAIR;
@@ -429,7 +428,7 @@ void pack_rows(const Weight& weight, int64_t row_size, int64_t first, int64_t co
     }
 }
 
-// A stream of LANES columns of the weight itself: entry (k, lane) is weight[k][first + lane], else as above.
+// Packs LANES columns of the weight into a stream: entry (k, lane) is weight[k][first + lane], else as above.
 void pack_columns(const Weight& weight, int64_t num_rows, int64_t row_size, int64_t first, int64_t count,
                   float* stream) {
     for (int64_t k = 0; k < num_rows; k++) store(stream + k * LANES, weight(k * row_size + first, count));

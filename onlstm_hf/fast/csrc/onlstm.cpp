@@ -1,10 +1,10 @@
-// The ordered-neurons recurrence of one layer on a CPU: `fast/onlstm/native.py` calls it, `models/modeling_onlstm.py` has
-// the equations and the order of the gates' columns.
+// The ordered-neurons recurrence of one layer on a CPU, called by `fast/onlstm/native.py`. The equations and the order
+// of the gates' columns are in `models/modeling_onlstm.py`.
 //
-// One parallel region runs through the whole sequence. The recurrent weight is packed once into vectors of LANES output
-// columns, each a stream over the summed dimension; every part of the work has its own columns at every step. The
-// product of a step is made in register tiles, and the forward pass applies the pointwise equations to a tile before it
-// leaves the registers. This file is compiled once for each instruction set, with the same names.
+// One parallel region covers the whole sequence. The recurrent weight is packed once into vectors of LANES output
+// columns, each a stream over the summed dimension. Every part of the work has its own columns at every step. A step's
+// product is computed in register tiles, and the forward pass applies the pointwise equations to each tile while it is
+// in registers. This file is compiled once for each instruction set, with the same names.
 
 #include <omp.h>
 
@@ -18,8 +18,8 @@ struct Sizes {
     float recurrent_scale;
 };
 
-// Inputs and outputs of the forward pass. The sequences (input_gates, outputs) are float32 or bfloat16, the rest is
-// float32. The masks may be null; so may cells, softmaxes and activations, when there will be no backward pass.
+// Inputs and outputs of the forward pass. The sequences (input_gates, outputs) are float32 or bfloat16, all others
+// float32. The masks may be null. Without a backward pass, so may cells, softmaxes and activations.
 struct Forward {
     const void* input_gates;         // [T, B, G]
     const float* recurrent_weight;   // [G, H]
@@ -35,8 +35,8 @@ struct Forward {
     float* activations;              // [T, B, 4, H]
 };
 
-// grad_outputs, grad_gates: float32 or bfloat16 as the sequences; grad_outputs, grad_last_cell and grad_distances may
-// be null, and the masks.
+// grad_outputs and grad_gates are float32 or bfloat16, like the sequences. grad_outputs, grad_last_cell, grad_distances
+// and the masks may be null.
 struct Backward {
     const void* grad_outputs;        // [T, B, H]
     const float* grad_last_cell;     // [B, H]
@@ -59,7 +59,7 @@ namespace {
 
 thread_local Workspace workspace;
 
-// Softmax and cumulative softmax of one row of master gates; returns the mean of the cumulative one.
+// Computes softmax and cumulative softmax of one row of master gates; returns the mean of the cumulative softmax.
 template <class Expand>
 double cumulative_softmax(float* logits, int64_t num_chunks, Expand expand) {
     float largest = logits[0];
@@ -93,7 +93,7 @@ void run_forward(const Sizes& sizes, const Forward& f) {
 
     const Weight weight{f.recurrent_weight, f.recurrent_mask, sizes.recurrent_scale};
     workspace.restart();
-    // The largest comes first, here and in the backward pass, so that both use the same memory for it.
+    // Largest first, here and in the backward pass, so that both reuse the same memory.
     auto* unit_weight = workspace.take<Product>(unit_blocks * 4 * stream_size);
     auto* master_weight = workspace.take<Product>(master_streams * stream_size);
     auto* hiddens = workspace.take<Product>(2 * B * stride);
@@ -180,7 +180,7 @@ void run_forward(const Sizes& sizes, const Forward& f) {
                     for (int gate = 0; gate < 4; gate++) streams[gate] = unit_weight + (block * 4 + gate) * stream_size;
                     for_row_tiles(B, [&](int64_t first, int rows) {
                         std::fill_n(sums, rows * 4, Vector{});
-                        // A line of each row: nothing else would fetch these before they are needed.
+                        // Prefetches each row, as the CPU would not fetch these cache lines in time.
                         for (int row = 0; row < rows; row++)
                             for (int gate = 0; gate < 4; gate++)
                                 fetch(inputs + (first + row) * G + 2 * C + gate * H + unit, lanes);
@@ -247,7 +247,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
     auto* scratch = workspace.take<float>(sizes.num_threads * 4 * (H + LANES));
 
     const int num_parts = sizes.num_threads;
-    // The pointwise part is shared out by rows, and by runs of chunks where there are few rows.
+    // The pointwise part is divided by rows, and by runs of chunks if there are few rows.
     const int64_t runs = std::min<int64_t>(C, (2 * num_parts + B - 1) / B);
     Team team(num_parts);
 #pragma omp parallel num_threads(num_parts)
@@ -418,7 +418,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 
 extern "C" {
 
-// The version of the structures above; 0 where this CPU lacks the instructions that this library was compiled for.
+// Returns the version of the structures above, or 0 if this CPU lacks the instructions of this library.
 int onlstm_interface() { return is_supported() ? 2 : 0; }
 
 // Both return 0, or 1 when memory runs out.

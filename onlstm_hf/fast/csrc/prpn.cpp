@@ -1,10 +1,9 @@
-// The recurrence of one layer of the PRPN's reading network on a CPU: `fast/prpn/native.py` calls it,
-// `models/modeling_prpn.py` has the equations, the layout of a tape and the order of the gates' columns.
+// The recurrence of one layer of the PRPN's reading network on a CPU, called by `fast/prpn/native.py`. The equations,
+// the layout of a tape and the order of the gates' columns are in `models/modeling_prpn.py`.
 //
-// One parallel region runs through the whole sequence. A step is made of products with the two weights, of which every
-// part of the work has its own columns, and of all else, of which every part has its own rows: what a row reads of its
-// tape is then still in the cache when it is read for the second time. Slots that a row takes nothing from are left
-// out.
+// One parallel region covers the whole sequence. In the products with the two weights, every part of the work has its
+// own columns. In the rest of a step it has its own rows, so that a row's part of the tape is still in the cache when
+// it is read again. Slots with zero attention are skipped.
 
 #include <cmath>
 
@@ -24,7 +23,7 @@ struct Forward {
     const float* input_gates;        // [B, T, G]
     const float* input_keys;         // [B, T, H]
     const float* key_weight;         // [H, H]
-    const float* recurrent_weight;   // [G, H]: with the dropout mask of the summaries in it
+    const float* recurrent_weight;   // [G, H]: times the dropout mask of the summaries
     const float* recurrent_bias;     // [G]
     const float* gates_gain;         // [G]
     const float* gates_bias;         // [G]
@@ -67,10 +66,10 @@ struct Backward {
     const float* newest_keep;        // [B, T, H]
     const float* key_keep;           // [B, T, H]
     float* grad_input_gates;         // [B, T, G]
-    float* grad_keys;                // [B, T, H]: of the keys before they are divided by sqrt(H)
+    float* grad_keys;                // [B, T, H]: of the keys before the division by sqrt(H)
     float* grad_recurrent;           // [B, T, G]: of the map of the summaries, before its normalisation
-    float* grad_parameters;          // [threads, 3 G + 2 H], added to what is there: of the biases and gains, in order,
-                                     // by the rows that are a thread's own, whoever takes them
+    float* grad_parameters;          // [threads, 3 G + 2 H]: of the biases and gains, in order, accumulated for each
+                                     // part of the rows, whichever thread computes it
     float* grad_gates;               // [B, T, S]
     float* grad_memories;            // [B, S, 2, H], or null
     float* grad_scores;              // [B, T, S], only used here
@@ -85,7 +84,7 @@ thread_local Workspace workspace;
 
 constexpr float ATTENTION_EPSILON = 1e-8f;
 constexpr double DEVIATION_EPSILON = 1e-6;
-// A constant row has the variance 0: this keeps the inverse of its deviation finite.
+// Keeps the inverse deviation of a constant row, whose variance is 0, finite.
 constexpr double VARIANCE_EPSILON = 1e-24;
 
 float total(Vector values) {
@@ -94,7 +93,7 @@ float total(Vector values) {
     return sum;
 }
 
-// Calls `function(first, lanes)` for each vector of `size` entries, the last of which may be a part of one.
+// Calls `function(first, lanes)` for each vector of `size` entries; the last vector may be partial.
 template <class Function>
 __attribute__((always_inline, flatten)) inline void for_vectors(int64_t size, Function function) {
     int64_t first = 0;
@@ -117,7 +116,7 @@ float dot(const float* left, const float* right, int64_t size) {
     return total((sums[0] + sums[1]) + (sums[2] + sums[3]));
 }
 
-// A weighted sum of rows in the making: four of them at a time are added to the target, so that it is seldom read.
+// Accumulates a weighted sum of rows, adding four rows at a time so that the target is read less often.
 class WeightedSum {
    public:
     WeightedSum(float* target, int64_t size) : target_(target), size_(size) {}
@@ -126,16 +125,16 @@ class WeightedSum {
         if (weight == 0) return;
         weights_[count_] = weight;
         rows_[count_++] = row;
-        if (count_ == MOST) flush();
+        if (count_ == MAX_PENDING) flush();
     }
 
    private:
-    static constexpr int MOST = 4;
+    static constexpr int MAX_PENDING = 4;
     void flush() {
-        if (count_ == MOST)
+        if (count_ == MAX_PENDING)
             for_vectors(size_, [&](int64_t u, int64_t lanes) {
                 Vector sum = load(target_ + u, lanes);
-                for (int i = 0; i < MOST; i++) sum += weights_[i] * load(rows_[i] + u, lanes);
+                for (int i = 0; i < MAX_PENDING; i++) sum += weights_[i] * load(rows_[i] + u, lanes);
                 store(target_ + u, sum, lanes);
             });
         else
@@ -147,17 +146,17 @@ class WeightedSum {
     }
     float* target_;
     int64_t size_;
-    float weights_[MOST];
-    const float* rows_[MOST];
+    float weights_[MAX_PENDING];
+    const float* rows_[MAX_PENDING];
     int count_ = 0;
 };
 
-// From the biased standard deviation to what stands in the denominator of the normalisation.
+// Returns the factor from division by the biased standard deviation to division by the unbiased one + epsilon.
 double rescaling(double inverse_deviation, int64_t size) {
     return 1 / (std::sqrt(static_cast<double>(size) / (size - 1)) + DEVIATION_EPSILON * inverse_deviation);
 }
 
-// The normalisation of `DeviationNorm`; returns the inverse of the biased standard deviation.
+// Normalises like `DeviationNorm` before gain and bias; returns the inverse of the biased standard deviation.
 float normalize(const float* inputs, int64_t size, float* outputs) {
     Vector sums{}, squares{};
     for_vectors(size, [&](int64_t u, int64_t lanes) { sums += load(inputs + u, lanes); });
@@ -175,7 +174,7 @@ float normalize(const float* inputs, int64_t size, float* outputs) {
     return static_cast<float>(inverse_deviation);
 }
 
-// Its backward pass, from the two sums over a row that it needs.
+// The backward pass of `normalize`, given two sums over a row.
 struct NormalizationGradient {
     float mean, along, scale;
 
@@ -185,19 +184,19 @@ struct NormalizationGradient {
         along = static_cast<float>(total(product_sums) / (factor * std::sqrt(static_cast<double>(size) * (size - 1))));
         scale = static_cast<float>(inverse_deviation * factor);
     }
-    // Gradient of the inputs from that of the normalised values, and those.
+    // Returns the gradient of the inputs from that of the normalised values and these values.
     Vector operator()(Vector gradient, Vector normalized) const {
         return (gradient - mean - normalized * along) * scale;
     }
 };
 
-// Rows of the left side of a product, `size` entries each with zeros up to the stride.
+// Rows of a product's left side, each `size` entries padded with zeros to the stride.
 template <class Product>
 struct Rows {
     Product* entries;
     int64_t stride;
 
-    // Sets one to `values`, times `keep` if that is given.
+    // Sets a row to `values`, times `keep` if it is given.
     void set(int64_t row, const float* values, const float* keep, int64_t size) const {
         Product* target = entries + row * stride;
         for_vectors(size, [&](int64_t u, int64_t lanes) {
@@ -208,30 +207,30 @@ struct Rows {
     }
 };
 
-// Columns of a weight in streams of LANES, each of which one part of the work packs and multiplies by.
+// Columns of a weight in streams of LANES. One part of the work packs each stream and multiplies by it.
 template <class Product>
 struct PackedWeight {
     Product* entries;
-    int64_t num_columns, stride;  // of the left side's rows
+    int64_t num_columns, stride;  // the stride of the left side's rows
 
     static int64_t streams(int64_t num_columns) { return (num_columns + LANES - 1) / LANES; }
     Range share_of(Part part) const { return part.of(streams(num_columns)); }
     Product* stream(int64_t number) const { return entries + number * stride * LANES; }
     int64_t lanes(int64_t number) const { return std::min<int64_t>(LANES, num_columns - number * LANES); }
 
-    // Built from `weight` [num_columns, size], transposed.
+    // Packs `weight` [num_columns, size], transposed.
     void pack_transposed(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
             pack_rows(Weight{weight, nullptr, 1}, size, s * LANES, lanes(s), stream(s));
     }
-    // Built from `weight` [size, num_columns].
+    // Packs `weight` [size, num_columns].
     void pack(Part part, const float* weight, int64_t size) const {
         const Range mine = share_of(part);
         for (int64_t s = mine.begin; s < mine.end; s++)
             pack_columns(Weight{weight, nullptr, 1}, size, num_columns, s * LANES, lanes(s), stream(s));
     }
-    // `target` [num_rows, target_stride], whose stride is that of whole streams.
+    // Writes `target` [num_rows, target_stride]; the stride must cover whole streams.
     void multiply_rows(Part part, const Rows<Product>& left, int64_t num_rows, float* target,
                        int64_t target_stride) const {
         const Range mine = share_of(part);
@@ -401,12 +400,12 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 #pragma omp parallel num_threads(sizes.num_threads)
     {
         Team::Member member(team, omp_get_thread_num());
-        float* grad_state = scratch + omp_get_thread_num() * 3 * H;  // of the hidden and of the cell state
+        float* grad_state = scratch + omp_get_thread_num() * 3 * H;  // of the hidden state, then of the cell state
         float* grad_normalized_cell = grad_state + 2 * H;
 
         auto memory = [&](int64_t b, int64_t place) { return f.tape + (b * (S + T) + place) * 2 * H; };
-        // The gradient of a memory: of itself, of the steps that had it in their window, and, where it was the newest
-        // one, of the key of the step after it.
+        // The gradient of a memory: its own, that of the steps with it in their window, and, for the newest memory of
+        // a step, that of the step's key.
         auto gather = [&](int64_t b, int64_t place, float* target) {
             std::memcpy(target, f.grad_tape + (b * (S + T) + place) * 2 * H, 2 * H * sizeof(float));
             const int64_t first = std::max<int64_t>(0, place - S + 1), last = std::min(place, T - 1);
@@ -527,7 +526,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
                         grad_scores[s] = grad_gates[s] * gates[s];
                         scores_sum += grad_scores[s];
                     }
-                    // The largest score was subtracted from all, which counts where the gates are all but closed.
+                    // The largest score was subtracted from all, which matters if the gates are nearly closed.
                     for (int64_t s = 0; s < S; s++)
                         if (terms[s] == 1) grad_scores[s] -= scores_sum / num_largest;
 
@@ -563,7 +562,7 @@ void run_backward(const Sizes& sizes, const Backward& f) {
 
 extern "C" {
 
-// The version of the structures above; 0 where this CPU lacks the instructions that this library was compiled for.
+// Returns the version of the structures above, or 0 if this CPU lacks the instructions of this library.
 int prpn_interface() { return is_supported() ? 2 : 0; }
 
 // Both return 0, or 1 when memory runs out.
