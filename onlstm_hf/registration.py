@@ -1,6 +1,6 @@
-"""Makes the models of this package known to Transformers: its Auto classes, and `pipeline("constituency-parsing")`.
+"""Registers the models with Transformers' Auto classes, and the pipeline "constituency-parsing".
 
-Importing this module registers the models; `import onlstm_hf` does so for users.
+Importing this module registers them; `import onlstm_hf` imports it.
 """
 
 from transformers import AutoConfig, AutoModel, AutoModelForCausalLM, AutoModelForSequenceClassification
@@ -30,7 +30,7 @@ from .models.modeling_tree_lstm import (
 )
 from .parsing.pipeline import CONSTITUENCY_PARSING, ConstituencyParsingPipeline
 
-# A checkpoint names one of two classes; the first one is the default for a checkpoint of another kind of model.
+# If there are two classes, the checkpoint's `architectures` selects one; the first one is the default.
 MODEL_CLASSES = {
     ONLSTMConfig: {
         AutoModel: ONLSTMModel,

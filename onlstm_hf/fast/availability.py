@@ -17,8 +17,8 @@ FAST_PATH_IS_MISSING = (
 def describe_paths() -> str:
     """Returns one line with the instruction set of each model's compiled operator, or that it has none."""
     _load_openmp_of_pytorch()
-    found = {model: find_library(operator) for model, operator in OPERATORS.items()}
-    names = {model: library.instruction_set for model, library in found.items() if library}
+    libraries = {model: find_library(operator) for model, operator in OPERATORS.items()}
+    names = {model: library.instruction_set for model, library in libraries.items() if library}
     if not names:
         return FAST_PATH_IS_MISSING
     missing = [f"{model} step by step" for model in OPERATORS if model not in names]

@@ -285,9 +285,9 @@ class RecurrentPreTrainedModel(PreTrainedModel):
         """
         modules = [module for module in self.modules() if hasattr(module, "implementations")]
         names = chain.from_iterable(module.implementations for module in modules)
-        known = dict.fromkeys(["auto", "reference", *names])
-        if implementation not in known:
-            raise ValueError(f"implementation must be one of {', '.join(known)}, not {implementation!r}")
+        supported = dict.fromkeys(["auto", "reference", *names])
+        if implementation not in supported:
+            raise ValueError(f"implementation must be one of {', '.join(supported)}, not {implementation!r}")
         for module in modules:
             module.implementation = implementation if implementation in module.implementations else "auto"
 
@@ -361,10 +361,10 @@ def real_tokens(
 def check_state(state: ModelState | None, initial: ModelState, device: torch.device) -> ModelState:
     """Returns the state (`initial` for `None`) on the device; raises a `ValueError` if its shapes are wrong."""
     state = initial if state is None else state
-    expected, found = ([tuple(tensor.shape) for tensor in pytree.tree_leaves(one)] for one in (initial, state))
-    if found != expected:
+    expected, actual = ([tuple(tensor.shape) for tensor in pytree.tree_leaves(one)] for one in (initial, state))
+    if actual != expected:
         raise ValueError(
-            f"the state does not fit this model and batch: expected tensors of shapes {expected}, got {found}"
+            f"the state does not fit this model and batch: expected tensors of shapes {expected}, got {actual}"
         )
     return state.to(device)
 

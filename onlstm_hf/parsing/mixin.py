@@ -362,13 +362,12 @@ def parse_options(model_class: type) -> list[str]:
     return [parameter.name for parameter in parameters if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
 
 
-def refuse_unknown_options(model: PreTrainedModel, options: Iterable[str], known: Sequence[str]) -> None:
+def refuse_unknown_options(model: PreTrainedModel, options: Iterable[str], supported: Sequence[str]) -> None:
     """Raises a `ValueError` for an unknown option of `parse`."""
     for name in options:
-        if name not in known:
-            raise ValueError(
-                f'a model of type "{model.config.model_type}" has no option {name} in parsing, only {", ".join(known)}'
-            )
+        if name not in supported:
+            model_type, names = model.config.model_type, ", ".join(supported)
+            raise ValueError(f'a model of type "{model_type}" has no option {name} in parsing, only {names}')
 
 
 def _warn_of_several_sentences(strings: Sequence[SentenceUnits]) -> None:

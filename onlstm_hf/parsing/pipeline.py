@@ -17,7 +17,7 @@ logger = get_logger(__name__)
 
 CONSTITUENCY_PARSING = "constituency-parsing"
 # Options of `parse` that the pipeline sets.
-OWN_OPTIONS = ("batch_size", "progress", "units")
+FIXED_OPTIONS = ("batch_size", "progress", "units")
 
 
 class ConstituencyParsingPipeline(Pipeline):
@@ -71,8 +71,8 @@ class ConstituencyParsingPipeline(Pipeline):
         self.tokenizer.save_pretrained(save_directory, **options)
 
     def _sanitize_parameters(self, split_sentences: bool | str = False, **options) -> tuple[dict, dict, dict]:
-        known = [name for name in parse_options(type(self.model)) if name not in OWN_OPTIONS]
-        refuse_unknown_options(self.model, options, ["split_sentences", *known])
+        supported = [name for name in parse_options(type(self.model)) if name not in FIXED_OPTIONS]
+        refuse_unknown_options(self.model, options, ["split_sentences", *supported])
         return {"split_sentences": split_sentences}, options, {}
 
     def get_iterator(
@@ -111,8 +111,8 @@ class ConstituencyParsingPipeline(Pipeline):
     def _forward(self, batch: list[dict], **parse_options) -> list[dict]:
         """Adds its trees to each text of a batch."""
         sentences = [text["text"][start:end] for text in batch for start, end in text["places"]]
-        own = {"batch_size": max(1, len(sentences)), "progress": False}
-        trees = iter(self.model.parse(sentences, self.tokenizer, **own, **parse_options))
+        fixed_options = {"batch_size": max(1, len(sentences)), "progress": False}
+        trees = iter(self.model.parse(sentences, self.tokenizer, **fixed_options, **parse_options))
         return [text | {"trees": list(islice(trees, len(text["places"])))} for text in batch]
 
     def postprocess(self, text: dict) -> dict | list[dict]:

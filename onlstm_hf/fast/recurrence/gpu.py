@@ -16,7 +16,7 @@ def unsupported_reason(sequence: torch.Tensor, has_triton: bool) -> str | None:
     if sequence.dtype == torch.float64:
         return "it computes in float32, not in float64"
     if sequence.numel() == 0:
-        return "there is nothing to compute: the batch is empty"
+        return "the batch is empty"
     if not has_triton:
         return "Triton is not installed (pip install triton)"
     if not _has_compiler():

@@ -36,9 +36,9 @@ def find_library(
             for path in sorted(Path(folder, "fast").glob(f"_{operator}_{name}.*"), key=lambda path: len(path.name)):
                 try:
                     library = ctypes.CDLL(str(path))
-                    found = getattr(library, f"{operator}_interface")()
+                    version = getattr(library, f"{operator}_interface")()
                 except (OSError, AttributeError):  # built for another machine
                     continue
-                if found and interface in (None, found):  # 0: this CPU lacks the instructions
+                if version and interface in (None, version):  # 0: this CPU lacks the instructions
                     return FoundLibrary(library, name)
     return None

@@ -22,7 +22,7 @@ class NativeOperator:
 
     def __init__(self, name: str, interface: int):
         self.name, self.interface = name, interface
-        self._found: dict[str | None, ctypes.CDLL | None] = {}
+        self._libraries: dict[str | None, ctypes.CDLL | None] = {}
 
     def library(self, instruction_set: str | None = None) -> ctypes.CDLL | None:
         """Returns the library for this CPU, or `None` if none runs.
@@ -30,10 +30,10 @@ class NativeOperator:
         Args:
             instruction_set: one of `INSTRUCTION_SETS`; by default the most capable one that runs.
         """
-        if instruction_set not in self._found:
+        if instruction_set not in self._libraries:
             found = find_library(self.name, self.interface, instruction_set)
-            self._found[instruction_set] = None if found is None else found.library
-        return self._found[instruction_set]
+            self._libraries[instruction_set] = None if found is None else found.library
+        return self._libraries[instruction_set]
 
     @torch.compiler.assume_constant_result
     def is_installed(self) -> bool:
@@ -47,7 +47,7 @@ class NativeOperator:
         if sequence.dtype == torch.float64:
             return "it computes in float32, not in float64"
         if sequence.numel() == 0:
-            return "there is nothing to compute: the batch is empty"
+            return "the batch is empty"
         if not self.is_installed():
             return (
                 "its compiled operator is not installed (installing the package builds it if there is a C++ compiler)"
