@@ -1,8 +1,8 @@
-"""Logical inference: the accuracy of several runs by number of operators, as a table and as the papers' figure.
+"""Logical inference: accuracy of several runs by number of operators, as a table and as the papers' figure.
 
     python eval/compare_logic.py runs/logic_onlstm/results.json runs/logic_lstm/results.json --plot logic.png
 
-The results are those that training/train_logic.py leaves. The picture needs the extra `benchmark`.
+training/train_logic.py writes the results files. The figure needs the extra `benchmark`.
 """
 
 import argparse
@@ -30,7 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", nargs="+", metavar="RESULTS.json", help="results.json of training/train_logic.py")
-    parser.add_argument("--plot", metavar="FILE", help="the figure; its kind is that of the ending (.png, .svg, .pdf)")
+    parser.add_argument("--plot", metavar="FILE", help="figure to write, as .png, .svg or .pdf")
     return parser
 
 
@@ -39,11 +39,14 @@ def compare_logic(options: argparse.Namespace) -> None:
     check_writable(options.plot)
     runs = [read_results(path, [LOGICAL_INFERENCE]) for path in options.results]
     names = [run["name"] for run in runs]
+    if len(set(names)) < len(names):
+        names = options.results
+    files = dict(zip(names, runs, strict=True))
     print(f"accuracy by number of operators, in per cent; {MAX_OPERATORS} means {MAX_OPERATORS} or more\n")
-    print(format_table(*logic_table(names, runs)))
+    print(format_table(*logic_table(files, all_lengths=True)))
     print(f"\n{PUBLISHED_NOTE}")
     if options.plot:
-        draw_accuracies(names, runs, options.plot)
+        draw_accuracies(files, options.plot)
 
 
 if __name__ == "__main__":

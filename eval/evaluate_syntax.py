@@ -85,7 +85,8 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
         results.append({**describe_checkpoint(name, model), "scores": scores})
     description = f"{PROTOCOL}; {END[options.end]}"
     ties = [f"{row['model']}, {test}: {row['scores'][test]['num_ties']} ties" for row in results for test in tests]
-    print(f"{description}\n\n{format_table(*syntax_table(results, has_paradigms=True))}\n")
+    table = syntax_table({"": {"models": results}}, has_paradigms=True)
+    print(f"{description}\n\n{format_table(*table)}\n")
     print("\n".join([*ties, *([PUBLISHED_NOTE] if MARVIN_LINZEN in tests else [])]))
     return {
         "task": SYNTAX,

@@ -1,10 +1,10 @@
-"""Writes RESULTS.md, and the tables that other pages show, from the results files.
+"""Writes RESULTS.md and the tables of other pages from the results files.
 
     python eval/write_report.py
 
-Results files are what the scripts here write with --output and what training/train_seeds.py leaves with --results. To
-add a row, put such a file into eval/results and run this again. A page has a table of this script between the lines
-`<!-- report: NAME -->` and `<!-- /report -->`.
+Results files come from `--output` of the scripts here and from `--results` of training/train_seeds.py. To add a row,
+put such a file into eval/results and run this script. It fills each page between the lines `<!-- report: NAME -->` and
+`<!-- /report -->`.
 """
 
 import argparse
@@ -15,41 +15,30 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout that this script belongs to
 
-from eval.report import sections
-from eval.report.by_task.logic import draw_accuracies
+from eval.report import sections, tasks
+from eval.report.by_task.logic import draw_accuracies, logic_table
+from eval.report.by_task.narrative_cloze import cloze_table
+from eval.report.by_task.syntax import syntax_table
 from eval.report.published import published_tables
 from eval.report.results_files import read_results
 from eval.report.tables import markdown_table
-from eval.report.tasks import (
-    LANGUAGE_MODELLING,
-    LISTOPS,
-    LOGICAL_INFERENCE,
-    NARRATIVE_CLOZE,
-    PARSING,
-    PUNCTUATION,
-    SPEED,
-    SYNTAX,
-    TOY_ENGLISH,
-    UNKNOWN_WORDS,
-    WORD_ORDER,
-)
 from onlstm_hf.utils.files import written_file
 from onlstm_hf.utils.programs import run_program
 
-# Tables of the files of one task. Those of language modelling and parsing also tell files or seeds apart.
+# Tables that take all results files of one task.
 BY_TASK = {
-    "adaptation": (LANGUAGE_MODELLING, sections.adaptation_settings),
-    "syntax": (SYNTAX, sections.syntax),
-    "word-order": (WORD_ORDER, sections.word_order),
-    "logical-inference": (LOGICAL_INFERENCE, sections.logical_inference),
-    "listops": (LISTOPS, sections.listops),
-    "narrative-cloze": (NARRATIVE_CLOZE, sections.narrative_cloze),
-    "toy-english": (TOY_ENGLISH, sections.toy_english),
-    "punctuation": (PUNCTUATION, sections.punctuation),
-    "punctuation-strengths": (PUNCTUATION, sections.punctuation_strengths),
-    "speed": (SPEED, sections.speed),
+    "adaptation": (tasks.LANGUAGE_MODELLING, sections.adaptation_settings),
+    "syntax": (tasks.SYNTAX, syntax_table),
+    "word-order": (tasks.WORD_ORDER, sections.word_order),
+    "logical-inference": (tasks.LOGICAL_INFERENCE, logic_table),
+    "listops": (tasks.LISTOPS, sections.listops),
+    "narrative-cloze": (tasks.NARRATIVE_CLOZE, cloze_table),
+    "toy-english": (tasks.TOY_ENGLISH, sections.toy_english),
+    "punctuation": (tasks.PUNCTUATION, sections.punctuation),
+    "punctuation-strengths": (tasks.PUNCTUATION, sections.punctuation_strengths),
+    "speed": (tasks.SPEED, sections.speed),
 }
-TASKS = (*dict.fromkeys(task for task, _ in BY_TASK.values()), PARSING, UNKNOWN_WORDS)
+TASKS = (*dict.fromkeys(task for task, _ in BY_TASK.values()), tasks.PARSING, tasks.UNKNOWN_WORDS)
 INTRODUCTION = """\
 # Results
 
@@ -60,7 +49,7 @@ environment variable `ONLSTM_SHARED` names. Several seeds have mean ± standard 
 Published rows are the papers' models, systems like a measured one, and the best known; their `file` is the place where
 a figure stands. [docs/published.md](docs/published.md) has all published figures, and explains these places.
 [docs/speed.md](docs/speed.md) has the figures of speed."""
-# Heading, name of the table, and the sentence below the heading. A table without measured rows is left out.
+# Heading, name of the table, and text below the heading. Tables without measured rows are left out.
 LAYOUT = """\
 ## Language modelling | language-models | Perplexity of the Penn Treebank text, read as one stream, and after \
 adaptation to the test text. Rows whose file is a folder read the validation text in ten rows, as the papers do. `+` \
@@ -108,11 +97,11 @@ def write_report(folder: Path) -> None:
     """Writes RESULTS.md, the figure of logical inference, and the tables in README.md and docs/."""
     files = {path.stem: read_run(path) for path in sorted((folder / "eval" / "results").glob("*.json"))}
     if not files:
-        raise FileNotFoundError("there are no results: run this in a checkout, or name one with --folder")
+        raise FileNotFoundError("there are no results: run this in a checkout, or name its folder with --folder")
     tables = report_tables(files, folder)
-    logic = {name: results for name, results in files.items() if results["task"] == LOGICAL_INFERENCE}
+    logic = {name: results for name, results in files.items() if results["task"] == tasks.LOGICAL_INFERENCE}
     if logic:
-        draw_accuracies(list(logic), list(logic.values()), str(folder / "docs" / "logic.svg"))
+        draw_accuracies(logic, str(folder / "docs" / "logic.svg"))
     parts = [INTRODUCTION]
     for heading, name, sentence in ([part.strip() for part in line.split("|")] for line in LAYOUT.splitlines()):
         if name in tables:
@@ -126,26 +115,26 @@ def write_report(folder: Path) -> None:
 
 
 def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
-    """All tables by name, as Markdown; those of measured figures are left out where there are no results."""
+    """Returns all non-empty tables by name, as Markdown."""
 
     def of(task: str) -> dict[str, dict]:
         return {name: results for name, results in files.items() if results["task"] == task}
 
-    lm, parsed = of(LANGUAGE_MODELLING), of(PARSING)
+    lm, parsed = of(tasks.LANGUAGE_MODELLING), of(tasks.PARSING)
     by_language = {name: results for name, results in parsed.items() if sections.is_by_language(results)}
     by_genre = {name: results for name, results in parsed.items() if "by_file" in results}
     english = {name: results for name, results in parsed.items() if name not in by_language | by_genre}
+    english_rows = sections.parsing_rows(english)
     trained = sections.read_training_runs(folder / "eval" / "results")
     tables = {name: table(of(task)) for name, (task, table) in BY_TASK.items() if of(task)}
     tables |= {
         "unseen-trees": sections.unseen_trees(parsed),
         "language-models": lm and sections.language_models(lm, trained),
         "ablations": sections.ablations(trained),
-        "characters": sections.characters(trained),
-        "text8": sections.text8(trained),
-        "parsing": english and sections.parsing(english),
-        "unread-sentences": english and sections.unread_sentences(english),
-        "label-recall": english and sections.label_recall(english),
+        **{name: sections.training_runs(trained, name) for name in sections.RUN_TABLES},
+        "parsing": english and sections.parsing(english_rows),
+        "unread-sentences": english and sections.unread_sentences(english_rows),
+        "label-recall": english and sections.label_recall(english_rows),
         "by-length": english and sections.by_length(english),
         "by-genre": by_genre and sections.by_genre(by_genre),
         "agreement": english and sections.agreement(english),
@@ -157,7 +146,7 @@ def report_tables(files: Mapping[str, dict], folder: Path) -> dict[str, str]:
 
 
 def fill_markers(text: str, tables: Mapping[str, str]) -> str:
-    """A page with the newest tables between its markers.
+    """Replaces the text between the markers of a page by the tables that they name.
 
     Raises:
         ValueError: if a marker names a table that does not exist.
@@ -173,10 +162,10 @@ def fill_markers(text: str, tables: Mapping[str, str]) -> str:
 
 
 def read_run(path: Path) -> dict:
-    """Reads a results file and checks that it has its provenance.
+    """Reads a results file and checks its provenance fields.
 
     Raises:
-        ValueError: if it is of no task that has a table, or does not say so.
+        FileNotFoundError, ValueError: see `read_results`; also if a field is missing.
     """
     results = read_results(path, TASKS)
     for field in ("command", "date", "machine", "versions"):

@@ -68,7 +68,7 @@ def evaluate_scripts(options: argparse.Namespace) -> dict:
         "documents": {part: describe(scripts) for part, scripts in parts.items()},
         "protocol": {"description": PROTOCOL, "beam_size": options.beam_size},
     }
-    print(f"{PROTOCOL}\n\n{format_table(*cloze_table([results]))}")
+    print(f"{PROTOCOL}\n\n{format_table(*cloze_table({options.events: results}))}")
     return results
 
 

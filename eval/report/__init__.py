@@ -1,1 +1,1 @@
-"""Tables and sections of RESULTS.md."""
+"""Tables of RESULTS.md, and those that the scripts print."""

@@ -1,4 +1,4 @@
-"""Agreement of models and layers, and its rank correlation with F1 against gold trees."""
+"""Agreement between models and layers, and its rank correlation with F1 against gold trees."""
 
 from collections.abc import Sequence
 from itertools import permutations
@@ -9,60 +9,62 @@ import pandas as pd
 from eval.report.tables import Table, per_cent
 from onlstm_hf.scoring.agreement import mean_agreement
 
-ALL = "all others"
-FEWEST_RANKS = 3
-# Not all orders of more parsers than these are tried.
-MOST_RANKS_IN_ALL_ORDERS = 7
+MEAN_AGREEMENT = "all others"  # column of the mean agreement with all other parsers, also a key in results files
+MIN_PARSERS = 3
+MAX_PARSERS_IN_EXACT_TEST = 7
 
 
 def agreement_summary(parsers: Sequence[dict], agreement: np.ndarray) -> dict:
-    """Mean agreement of each parser with all others, and its rank correlation with the F1 against gold trees.
+    """Returns the mean agreement of each parser with all others, and its rank correlation with F1.
 
     Args:
-        parsers: `model`, `trees` (the name of its layer) and `sentence_f1` of each.
-        agreement: `[num_parsers, num_parsers]`, of `tree_agreement`.
+        parsers: `model`, `trees` (the name of its layer) and `sentence_f1` of each parser.
+        agreement: `[num_parsers, num_parsers]` from `tree_agreement`.
 
     Returns:
-        `parsers`, each with its mean agreement (`ALL`); and as `ALL` of `rank_correlation` Spearman's of agreement and
-        `sentence_f1` over all parsers ("all") and over those with the same name of layer, `None` where fewer than
-        `FEWEST_RANKS` can be ranked.
+        `parsers` with their mean agreement (`MEAN_AGREEMENT`), and `rank_correlation`. `rank_correlation` maps
+        `MEAN_AGREEMENT` to Spearman's correlation with `sentence_f1` over all parsers ("all") and over those of each
+        layer. It is `None` for fewer than `MIN_PARSERS` parsers.
     """
-    table = pd.DataFrame(parsers).assign(**{ALL: mean_agreement(agreement)})
+    table = pd.DataFrame(parsers).assign(**{MEAN_AGREEMENT: mean_agreement(agreement)})
     groups = {"all": table} | dict(list(table.groupby("trees", sort=False)))
-    correlations = {name: _rank_correlation(rows["sentence_f1"], rows[ALL]) for name, rows in groups.items()}
-    return {"parsers": table.to_dict("records"), "rank_correlation": {ALL: correlations}}
+    correlations = {
+        name: _rank_correlation(rows["sentence_f1"], rows[MEAN_AGREEMENT]) for name, rows in groups.items()
+    }
+    return {"parsers": table.to_dict("records"), "rank_correlation": {MEAN_AGREEMENT: correlations}}
 
 
 def _rank_correlation(f1: pd.Series, agreement: pd.Series) -> float | None:
-    """Spearman's; `None` where too few can be ranked, or all are equal."""
-    if len(f1) < FEWEST_RANKS:
+    """Returns Spearman's rank correlation; `None` for too few parsers or if all values are equal."""
+    if len(f1) < MIN_PARSERS:
         return None
     correlation = f1.rank().corr(agreement.rank())
     return None if np.isnan(correlation) else float(correlation)
 
 
 def permutation_p(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided p of Spearman's rank correlation: the share of orders that give one as far from 0.
+    """Returns the two-sided p-value of Spearman's rank correlation by a permutation test.
 
-    All orders count where they are few, else this one and 9,999 random ones (seeded).
+    The test is exact for at most `MAX_PARSERS_IN_EXACT_TEST` values, else it draws 9,999 random permutations (seeded).
     """
-    ranks, others = (pd.Series(values).rank().to_numpy() for values in (first, second))
-    ranks, others = ranks - ranks.mean(), others - others.mean()
-    if len(ranks) <= MOST_RANKS_IN_ALL_ORDERS:
+    ranks, second_ranks = (pd.Series(values).rank().to_numpy() for values in (first, second))
+    ranks, second_ranks = ranks - ranks.mean(), second_ranks - second_ranks.mean()
+    if len(ranks) <= MAX_PARSERS_IN_EXACT_TEST:
         orders = np.array(list(permutations(range(len(ranks)))))
     else:
         generator = np.random.default_rng(0)
         orders = np.stack([np.arange(len(ranks)), *(generator.permutation(len(ranks)) for _ in range(9999))])
-    correlations = np.abs(others[orders] @ ranks)
-    return float((correlations >= np.abs(others @ ranks) - 1e-9).mean())
+    correlations = np.abs(second_ranks[orders] @ ranks)
+    return float((correlations >= np.abs(second_ranks @ ranks) - 1e-9).mean())
 
 
 def agreement_table(summary: dict) -> Table:
-    """Header and rows, in per cent: a row a parser, then the rank correlations."""
+    """Returns header and rows in per cent: one row per parser, then the rank correlations."""
     rows = [
-        [row["trees"], row["model"], per_cent(row["sentence_f1"]), per_cent(row[ALL])] for row in summary["parsers"]
+        [row["trees"], row["model"], per_cent(row["sentence_f1"]), per_cent(row[MEAN_AGREEMENT])]
+        for row in summary["parsers"]
     ]
-    for name, correlation in summary["rank_correlation"][ALL].items():
+    for name, correlation in summary["rank_correlation"][MEAN_AGREEMENT].items():
         if correlation is not None:
             rows.append([f"rank correlation with F1: {name}", "", "", f"{correlation:.2f}"])
-    return ["agreement", "model", "sentence F1", ALL], rows
+    return ["agreement", "model", "sentence F1", MEAN_AGREEMENT], rows

@@ -1,5 +1,6 @@
-"""The perplexities of texts: by the metric of this project, and their table."""
+"""Perplexities of texts by the metric `eval/perplexity`, and their table."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
@@ -15,25 +16,25 @@ from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.text.word_alignment import kept_words
 
 PUBLISHED = central_figures(LANGUAGE_MODELLING)
-# The columns of the table, and how many decimal places they have.
+# Columns of the table and their number formats.
 UNITS = {"perplexity": "{:.2f}", "word_perplexity": "{:.2f}", "bits_per_character": "{:.3f}"}
 
 
 def score_tokens(
     log_probabilities: Mapping[str, torch.Tensor], texts: Mapping[str, list[str]], tokenizer: PreTrainedTokenizerBase
 ) -> dict[str, dict[str, float]]:
-    """The scores of each text from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`.
+    """Scores each text from the log probabilities `[N]` of its tokens, by the metric `eval/perplexity`.
 
     Returns:
-        by text `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity` (words that the tokenizer keeps, and an
-        `<eos>` a line), `bits_per_character` (line ends included), and `unknown_words`, their share.
+        By text `perplexity`, `log_likelihood`, `num_tokens`, `word_perplexity`, `bits_per_character` (line ends
+        included) and `unknown_words` (a share). Words are those that the tokenizer keeps, and one `<eos>` per line.
     """
     metric = import_extra("evaluate").load(
         str(Path(__file__).resolve().parents[1] / "perplexity"), keep_in_memory=True
     )
     scores = {}
     for name, lines in texts.items():
-        kept = [kept_words(tokenizer, line) for line in lines]  # without punctuation that the tokenizer leaves out
+        kept = [kept_words(tokenizer, line) for line in lines]  # without punctuation that the tokenizer drops
         written = [
             line if len(words) == len(line.split()) else " ".join(words)
             for line, words in zip(lines, kept, strict=True)
@@ -47,19 +48,19 @@ def score_tokens(
 
 
 def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = True) -> str:
-    """The table of the texts' scores by each model, those with adaptation, and the published ones.
+    """Returns the table of scores by text and model, with adapted scores and the published figures.
 
     Args:
-        models: of each its name (`model`), the `scores` of every text, and its `adaptation`, as results files have it.
-        are_alike: whether mean and standard deviation over several models mean something.
-        is_english: whether the published figures, which are of English, stand below.
+        models: name (`model`), `scores` of every text, and `adaptation` of each model, as in results files.
+        are_alike: whether to add mean and standard deviation over the models.
+        is_english: whether to append the published figures, which are for English.
     """
-    by_text: dict[str, dict[str, dict]] = {}
+    by_text: dict[str, dict[str, dict]] = defaultdict(dict)
     for model in models:
         adapted = model["adaptation"] or {"method": None, "scores": {}}
         scores = model["scores"] | {f"{text}, {adapted['method']}": row for text, row in adapted["scores"].items()}
         for text, row in scores.items():
-            by_text.setdefault(text, {})[model["model"]] = row
+            by_text[text][model["model"]] = row
     rows = []
     for text, scores in by_text.items():
         for name, row in scores.items():
@@ -84,7 +85,7 @@ def report(models: Sequence[dict], are_alike: bool = True, is_english: bool = Tr
 
 
 def describe_adaptation(model: dict, is_named: bool) -> str:
-    """The settings of a model's adaptation, and what they were chosen by, in one line."""
+    """Describes the settings of an adaptation and the text that they were tuned on, in one line."""
     adapted = model["adaptation"]
     settings = ", ".join(f"{name} {value:g}" for name, value in adapted["settings"].items())
     line = f"{adapted['description']}: {settings}"

@@ -1,19 +1,9 @@
-"""Figures of papers: the rows beside measured ones, and the tables of docs/published.md, which have all systems."""
+"""Published figures: rows beside measured ones, and the tables of all systems in docs/published.md."""
 
 from collections.abc import Callable, Mapping
 
+from eval.report import tasks
 from eval.report.tables import Table
-from eval.report.tasks import (
-    ABLATIONS,
-    CHARACTERS,
-    LANGUAGE_MODELLING,
-    LISTOPS,
-    LOGICAL_INFERENCE,
-    NARRATIVE_CLOZE,
-    PARSING,
-    SYNTAX,
-    TEXT8,
-)
 from onlstm_hf.hub.cards.published import (
     central_figures,
     citation,
@@ -62,37 +52,37 @@ def _listops(row: Mapping) -> dict[str, str]:
     return {"accuracy": f"{row['accuracy']['mean']}" + (f" ± {deviation}" if deviation else "")}
 
 
-# The cells of a published row by column.
+# Functions that give the cells of a published row by column, by task.
 CELLS: Mapping[str, Callable[[Mapping], dict[str, str]]] = {
-    LANGUAGE_MODELLING: _perplexities,
-    ABLATIONS: lambda row: {"test": f"{row['perplexity']:.2f}"},
-    CHARACTERS: lambda row: {"bits per character": f"{row['bits_per_character']}"},
-    TEXT8: lambda row: {"perplexity": f"{row['perplexity']}"},
-    PARSING: _parsing,
-    LOGICAL_INFERENCE: lambda row: {str(number): str(accuracy) for number, accuracy in row["accuracy"].items()},
-    LISTOPS: _listops,
-    NARRATIVE_CLOZE: lambda row: {"arguments": row["arguments"], "recall at 25": f"{row['recall']:.1f}"},
+    tasks.LANGUAGE_MODELLING: _perplexities,
+    tasks.ABLATIONS: lambda row: {"test": f"{row['perplexity']:.2f}"},
+    tasks.CHARACTERS: lambda row: {"bits per character": f"{row['bits_per_character']}"},
+    tasks.TEXT8: lambda row: {"perplexity": f"{row['perplexity']}"},
+    tasks.PARSING: _parsing,
+    tasks.LOGICAL_INFERENCE: lambda row: {str(number): str(accuracy) for number, accuracy in row["accuracy"].items()},
+    tasks.LISTOPS: _listops,
+    tasks.NARRATIVE_CLOZE: lambda row: {"arguments": row["arguments"], "recall at 25": f"{row['recall']:.1f}"},
 }
-# The tables of docs/published.md: the task and the columns of figures.
+# Tables of docs/published.md: task and columns of figures.
 TABLES: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "language-models": (LANGUAGE_MODELLING, ("validation", "test", "test, adapted", "parameters", "epochs")),
-    "ablations": (ABLATIONS, ("test",)),
-    "characters": (CHARACTERS, ("bits per character",)),
-    "text8": (TEXT8, ("perplexity",)),
-    "parsing": (PARSING, ("F1", "max", SHORT, SHORT_MAX)),
-    "label-recall": (PARSING, ("NP", "PP", "ADJP", "INTJ")),
-    "logical-inference": (LOGICAL_INFERENCE, ("7", "8", "9", "10", "11", "12")),
-    "listops": (LISTOPS, ("accuracy",)),
-    "narrative-cloze": (NARRATIVE_CLOZE, ("arguments", "recall at 25")),
+    "language-models": (tasks.LANGUAGE_MODELLING, ("validation", "test", "test, adapted", "parameters", "epochs")),
+    "ablations": (tasks.ABLATIONS, ("test",)),
+    "characters": (tasks.CHARACTERS, ("bits per character",)),
+    "text8": (tasks.TEXT8, ("perplexity",)),
+    "parsing": (tasks.PARSING, ("F1", "max", SHORT, SHORT_MAX)),
+    "label-recall": (tasks.PARSING, ("NP", "PP", "ADJP", "INTJ")),
+    "logical-inference": (tasks.LOGICAL_INFERENCE, ("7", "8", "9", "10", "11", "12")),
+    "listops": (tasks.LISTOPS, ("accuracy",)),
+    "narrative-cloze": (tasks.NARRATIVE_CLOZE, ("arguments", "recall at 25")),
 }
 
 
 def central_rows(task: str, first: str = "model") -> list[dict[str, str]]:
-    """The central systems of a task, as rows for a table of measured ones: cells by column.
+    """Returns the central systems of a task as cells by column, for a table of measured systems.
 
     Args:
-        task: as results files name it.
-        first: the column of the system's name.
+        task: task name in results files.
+        first: column of the system's name.
     """
     return [
         {first: f"{row['system']} (published)", "file": citation(row)} | CELLS[task](row)
@@ -101,14 +91,14 @@ def central_rows(task: str, first: str = "model") -> list[dict[str, str]]:
 
 
 def published_tables() -> dict[str, Table]:
-    """The tables of all published systems by name (`published-parsing`), and that of their sources."""
+    """Returns the tables of all published systems by name (`published-parsing`), and of their sources."""
     tables = {name: _systems(*table) for name, table in TABLES.items()}
     tables |= {"syntax": _test_cases(), "sources": (["source", "title"], list(map(list, published_sources().items())))}
     return {f"published-{name}": table for name, table in tables.items()}
 
 
 def _systems(task: str, columns: tuple[str, ...]) -> Table:
-    """A row for each system that has one of these figures."""
+    """Returns a row for each system that has at least one of these figures."""
     rows = []
     for row in published_figures(task):
         cells = CELLS[task](row)
@@ -119,8 +109,8 @@ def _systems(task: str, columns: tuple[str, ...]) -> Table:
 
 
 def _test_cases() -> Table:
-    """Targeted syntactic evaluation, which has more test cases than systems: a column a system."""
-    systems = published_figures(SYNTAX)
+    """Returns the table of targeted syntactic evaluation, with a column per system and a row per test case."""
+    systems = published_figures(tasks.SYNTAX)
     cases = list(dict.fromkeys(case for row in systems for case in row["accuracy"]))
     rows = [
         [case, *(f"{row['accuracy'][case]:.2f}" if case in row["accuracy"] else "" for row in systems)]

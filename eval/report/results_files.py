@@ -1,10 +1,12 @@
-"""Results files: reading them, and short names of the models in them."""
+"""Reading of results files, and short names of the models in them."""
 
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from pathlib import Path
+
+Results = Mapping[str, dict]  # the contents of results files by name
 
 TREES_OF_SEED = re.compile(r"seed_\d+\.trees\.jsonl\.xz")
 
@@ -28,7 +30,7 @@ def read_results(path: str | os.PathLike, tasks: Collection[str]) -> dict:
 
 
 def short_name(path: str) -> str:
-    """The last part of a path or a name on the Hub, and that of the folder for what is a part of a run."""
+    """Returns the last part of a path or Hub name; for a checkpoint or tree file of a run, the name of the run."""
     place = Path(path)
     is_part = place.name in ("best", "last") or TREES_OF_SEED.fullmatch(place.name) is not None
     return place.parent.name if is_part and place.parent.name else place.name

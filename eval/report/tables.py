@@ -1,4 +1,4 @@
-"""Tables as text, Markdown, LaTeX and CSV: a header and rows of cells, the first column flush left."""
+"""Tables as text, Markdown, LaTeX and CSV: a header and rows of cells, the first column left-aligned."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -11,12 +11,12 @@ Table = tuple[list[str], list[list[str]]]  # the header and the rows
 
 
 def per_cent(fraction: float | None) -> str:
-    """With one decimal place; empty for `None`."""
+    """Formats a fraction in per cent with one decimal place; empty for `None`."""
     return "" if fraction is None else f"{100 * fraction:.1f}"
 
 
 def spread(values: Iterable[float], digits: int = 1) -> str:
-    """Mean and, of several values, the standard deviation of the sample; empty without values."""
+    """Formats the mean, with the sample standard deviation if there are several values; empty without values."""
     values = list(values)
     if not values:
         return ""
@@ -24,7 +24,7 @@ def spread(values: Iterable[float], digits: int = 1) -> str:
 
 
 def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Columns with spaces between them, the first one flush left, the others right. An empty row stays empty."""
+    """Aligns columns with spaces, the first one left, the others right. An empty row stays empty."""
     filled = [row for row in (header, *rows) if row]
     widths = [max(len(row[column]) for row in filled) for column in range(len(header))]
     lines = []
@@ -38,19 +38,19 @@ def format_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table of GitHub's Markdown. Empty rows are left out."""
+    """Formats a GitHub Markdown table without empty rows."""
     lines = [header, ["---", *["---:"] * (len(header) - 1)], *(row for row in rows if row)]
     return "\n".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in line)} |" for line in lines)
 
 
 def latex_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A `tabular` for the package booktabs. Empty rows are left out."""
+    """Formats a LaTeX `tabular` for the package booktabs, without empty rows."""
     columns = "l" + "r" * (len(header) - 1)
     return _frame(header, rows).to_latex(index=False, escape=True, column_format=columns).rstrip()
 
 
 def csv_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Comma-separated values. Empty rows are left out."""
+    """Formats comma-separated values without empty rows."""
     return _frame(header, rows).to_csv(index=False).rstrip()
 
 
@@ -64,13 +64,13 @@ FORMATS = {".txt": format_table, ".md": markdown_table, ".tex": latex_table, ".c
 
 
 def check_table_name(path: str | os.PathLike | None) -> None:
-    """Raises a `ValueError` where the ending of a file, if there is one, names no kind of table."""
+    """Raises a `ValueError` if the suffix of a path names no table format; `None` passes."""
     if path is not None and Path(path).suffix not in FORMATS:
         raise ValueError(f"cannot write {path}: the name of a table must end in {', '.join(FORMATS)}")
 
 
 def write_table(path: str | os.PathLike, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Writes a table of the kind that the file's ending names; an older file is replaced."""
+    """Writes a table in the format of the file's suffix; an existing file is replaced."""
     check_table_name(path)
     with written_file(path) as file:
         file.write(FORMATS[Path(path).suffix](header, rows) + "\n")

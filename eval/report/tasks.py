@@ -1,4 +1,4 @@
-"""The names of the tasks, by which results files and the sections of RESULTS.md belong together."""
+"""Names of the tasks in results files; each belongs to a section of RESULTS.md."""
 
 from onlstm_hf.hub.cards.logic import LOGIC
 

@@ -177,7 +177,8 @@ def test_table_and_results_of_several_models(capsys, tmp_path, checkpoints, marv
 
 
 def test_checkpoints_of_runs_are_told_apart_in_the_table():
-    header, _ = syntax_table([{"model": f"runs/{name}/best", "scores": {}} for name in ("onlstm", "lstm")])
+    models = [{"model": f"runs/{name}/best", "scores": {}} for name in ("onlstm", "lstm")]
+    header, _ = syntax_table({"syntax": {"models": models}})
     assert header[1:3] == ["onlstm", "lstm"]
 
 

@@ -1,1 +1,1 @@
-"""The tables of each task: header and rows of text, from results and from published figures."""
+"""Tables of single tasks, which the scripts print too: header and rows, from results and published figures."""

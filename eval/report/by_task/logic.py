@@ -1,8 +1,9 @@
-"""The table and the figure of logical inference: accuracy by number of operators, beside what papers report."""
+"""Table and figure of logical inference: accuracy by number of operators, beside published figures."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 
+from eval.report.results_files import Results
 from eval.report.tables import Table, per_cent
 from eval.report.tasks import LOGICAL_INFERENCE
 from eval.task import import_extra
@@ -12,13 +13,16 @@ PUBLISHED = central_figures(LOGICAL_INFERENCE)
 PUBLISHED_NOTE = f"published: {citation(PUBLISHED[0])}; trained on at most 6 operators, too"
 
 
-def logic_table(names: Sequence[str], runs: Sequence[dict]) -> Table:
-    """Header and rows: one for every number of operators, with the number of its pairs.
+def logic_table(files: Results, all_lengths: bool = False) -> Table:
+    """Returns one row per number of operators and one column per run, followed by the published models.
 
-    There is a column for every run and, behind them, for every published model.
+    `all_lengths` adds the numbers of operators below the training maximum.
     """
-    rows = []
-    for number in numbers_of_operators(runs):
+    rows, runs = [], files.values()
+    shortest = 0 if all_lengths else _max_train_operators(runs)
+    for number in _numbers_of_operators(runs):
+        if int(number) < shortest:
+            continue
         groups = [run["test"]["by_operators"].get(number) for run in runs]
         total = next(group["total"] for group in groups if group)
         published = [str(model["accuracy"].get(int(number), "")) for model in PUBLISHED]
@@ -32,30 +36,33 @@ def logic_table(names: Sequence[str], runs: Sequence[dict]) -> Table:
         ["epochs", "", *(str(run["epochs"]) for run in runs)],
     ]
     empty = [""] * len(PUBLISHED)
-    header = ["operators", "pairs", *names, *(f"{model['system']} (published)" for model in PUBLISHED)]
+    header = ["operators", "pairs", *files, *(f"{model['system']} (published)" for model in PUBLISHED)]
     return header, [*rows, [], *(row + empty for row in summary)]
 
 
-def numbers_of_operators(runs: Sequence[dict]) -> list[str]:
-    """The numbers of operators that occur in the results, ascending."""
+def _max_train_operators(runs: Collection[dict]) -> int:
+    return min(run["recipe"]["max_train_operators"] for run in runs)
+
+
+def _numbers_of_operators(runs: Collection[dict]) -> list[str]:
     return sorted({number for run in runs for number in run["test"]["by_operators"]}, key=int)
 
 
-def draw_accuracies(names: Sequence[str], runs: Sequence[dict], path: str) -> None:
-    """Writes the figure: a curve for every run, and a line behind the longest pairs that all were trained on."""
+def draw_accuracies(files: Results, path: str) -> None:
+    """Writes the figure: a curve per run, and a line after the longest pairs that all runs were trained on."""
     pyplot = import_extra("matplotlib.pyplot", extra="benchmark")
     figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
-    for name, run in zip(names, runs, strict=True):
+    for name, run in files.items():
         by_operators = run["test"]["by_operators"]
         numbers = sorted(by_operators, key=int)
         accuracies = [100 * by_operators[number]["accuracy"] for number in numbers]
         axes.plot(list(map(int, numbers)), accuracies, marker=".", label=name)
-    trained = min(run["recipe"]["max_train_operators"] for run in runs)
+    trained = _max_train_operators(files.values())
     axes.axvline(trained + 0.5, color="grey", linestyle="--", label=f"trained on at most {trained}")
     axes.set(xlabel="number of operators", ylabel="accuracy (%)")
-    axes.set_xticks([int(number) for number in numbers_of_operators(runs)])
+    axes.set_xticks([int(number) for number in _numbers_of_operators(files.values())])
     axes.grid(alpha=0.3)
     axes.legend(frameon=False)
-    with pyplot.rc_context({"svg.hashsalt": "onlstm_hf"}):  # the same results give the same SVG file
+    with pyplot.rc_context({"svg.hashsalt": "onlstm_hf"}):  # makes the SVG file reproducible
         figure.savefig(path, dpi=150, metadata={"Date": None} if Path(path).suffix == ".svg" else None)
     pyplot.close(figure)

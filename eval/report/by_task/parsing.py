@@ -1,4 +1,4 @@
-"""The table of unsupervised parsing: one row a layer, over checkpoints that differ in their seed, as in the papers."""
+"""Table of unsupervised parsing: one row per layer, averaged over seeds as in the papers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import mean, stdev
@@ -9,7 +9,7 @@ from onlstm_hf.hub.cards.published import central_figures, f1_figures
 from onlstm_hf.scoring.parsing_scores import ParsingScores, mean_f1_interval
 
 NUM_LABELS = 6  # columns of label recall
-MAX_WORDS = 10  # of short sentences, which the papers score by themselves, too
+MAX_WORDS = 10  # length of short sentences, which the papers also score separately
 SPREAD = ("mean", "standard_deviation", "min", "max")
 PUBLISHED = central_figures(PARSING)
 INTERVAL_NOTE = "95 %: bootstrap interval of the mean, over sentences and, where there are several, over checkpoints"
@@ -20,21 +20,21 @@ PUBLISHED_NOTE = (
 
 
 def source_name(layer: int | None) -> str:
-    """The name of a layer's trees, counted from 0; `None` is a model with the same distances for all layers."""
+    """Names the trees of a layer, counted from 0; `None` is a model with one set of distances for all layers."""
     return "induced trees" if layer is None else f"layer {layer + 1} (--layer {layer})"
 
 
 def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
-    """Mean, standard deviation, minimum and maximum of the figures of several checkpoints on the same sentences.
+    """Returns mean, standard deviation, minimum and maximum over several checkpoints on the same sentences.
 
     Args:
-        scores: of each checkpoint.
-        seed: of the bootstrap.
+        scores: scores of each checkpoint.
+        seed: seed of the bootstrap.
 
     Returns:
-        `num_checkpoints`; `label_counts`, how many gold constituents have each label; and `sentence_f1`, `corpus_f1`,
-        `average_depth` and, by label, `label_recall`, each with `mean`, `standard_deviation` (of a sample; `None` of
-        one checkpoint), `min` and `max`. `sentence_f1` also has the `interval` of `mean_f1_interval`.
+        `num_checkpoints`; `label_counts`, the number of gold constituents by label; and `sentence_f1`, `corpus_f1`,
+        `average_depth` and, by label, `label_recall`. Each of these has `mean`, `standard_deviation` (of a sample;
+        `None` for one checkpoint), `min` and `max`. `sentence_f1` also has the `interval` of `mean_f1_interval`.
     """
 
     def spread(figure: Callable[[ParsingScores], float]) -> dict:
@@ -57,11 +57,11 @@ def summarize(scores: Sequence[ParsingScores], seed: int = 0) -> dict:
 
 
 def parsing_table(summaries: Mapping[str, Mapping[str, dict]], has_published: bool) -> Table:
-    """The table in per cent but for the depth, with label recall of the most frequent labels.
+    """Returns the table in per cent (the depth excepted), with recall of the most frequent labels.
 
     Args:
-        summaries: by part (`all` sentences and, where there are some, `short` ones) and name, what `summarize` gives.
-        has_published: whether published rows stand below.
+        summaries: results of `summarize` by part (`all` sentences and, if there are any, `short` ones) and name.
+        has_published: whether to append the published rows.
     """
     short = summaries.get("short", {})
     counts = next(iter(summaries["all"].values()))["label_counts"]
@@ -89,23 +89,23 @@ def parsing_table(summaries: Mapping[str, Mapping[str, dict]], has_published: bo
 
 
 def _spread(figure: dict) -> list[str]:
-    """Mean, standard deviation, minimum, maximum and interval; the middle three only of several checkpoints."""
+    """Returns mean, standard deviation, minimum, maximum and interval; one checkpoint has mean and interval only."""
     interval = "-".join(map(per_cent, figure["interval"]))
     if figure["standard_deviation"] is None:
         return [per_cent(figure["mean"]), "", "", "", interval]
     return [*(per_cent(figure[name]) for name in SPREAD), interval]
 
 
-# Heading of the first column, by the name of the groups in results.
+# Heading of the first column, by the key of the groups in results.
 GROUPS = {"by_file": "file", "by_length": "length"}
 
 
 def group_table(kind: str, groups: Mapping[str, dict]) -> Table:
-    """Mean sentence F1 in per cent: a row a group of sentences, then the mean of all files.
+    """Returns mean sentence F1 in per cent: one row per group of sentences, then the mean over files.
 
     Args:
         kind: a key of `GROUPS`.
-        groups: by group `num_sentences`, `num_words`, and `summary`: by name of the trees, what `summarize` gives.
+        groups: by group `num_sentences`, `num_words`, and `summary`: results of `summarize` by name of the trees.
     """
     names = list(next(iter(groups.values()))["summary"])
     figures = {

@@ -117,4 +117,5 @@ def test_a_results_file_is_a_row(tmp_path):
 
 def test_tasks_without_measured_figures_have_no_rows():
     trained = {"small": [], "languages/nl": []}
-    assert [section(trained)[1] for section in (sections.ablations, sections.characters, sections.text8)] == [[]] * 3
+    tables = [sections.ablations(trained), *(sections.training_runs(trained, name) for name in sections.RUN_TABLES)]
+    assert [rows for _, rows in tables] == [[]] * 3
