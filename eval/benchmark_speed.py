@@ -1,4 +1,4 @@
-"""Speed of every path of the recurrence against the readable loop and against nn.LSTM.
+"""Speed of every implementation of the recurrence against the reference loop and against nn.LSTM.
 
     python eval/benchmark_speed.py --output speed.json
     python eval/benchmark_speed.py --cases step --recipe prpn_lm_ptb
@@ -7,9 +7,8 @@
     python eval/benchmark_speed.py --cases --loss-curves train.txt
 
 Cases: `recurrence` (training pass of a recurrent stack, also by torch.nn.LSTM), `step` (whole update of train_lm.py),
-`parsing`, and only where it is asked for `neighbours` (training passes on a CPU beside processes that keep it busy).
-All contestants take turns in every round. A ratio compares two times of the same round; its median and quartiles over
-the rounds are printed.
+`parsing`, and on request `neighbours` (training passes on a CPU beside busy processes). All contestants run in every
+round. A ratio compares two times of the same round; the script prints its median and quartiles over the rounds.
 """
 
 import argparse
@@ -53,25 +52,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument(
-        "--cases", nargs="*", choices=CASES, default=CASES[:-1], metavar="CASE", help=f"of {', '.join(CASES)}"
+        "--cases",
+        nargs="*",
+        choices=CASES,
+        default=CASES[:-1],
+        metavar="CASE",
+        help=f"cases to run: {', '.join(CASES)}",
     )
-    parser.add_argument("--recipe", metavar="NAME", help="a recipe of training/recipes, for step (onlstm_ptb)")
-    parser.add_argument("--quick", action="store_true", help="tiny models and two rounds: whether everything runs")
-    parser.add_argument("--rounds", type=positive_integer, metavar="N", help="turns of every contestant (7)")
-    parser.add_argument("--device", choices=["cpu", "cuda"], help="cuda if there is a GPU, else cpu")
-    parser.add_argument("--threads", type=positive_integer, metavar="N", help="threads of the CPU")
-    parser.add_argument("--treebank", metavar="PATH", help="gold trees whose sentences are parsed; else random ones")
-    parser.add_argument("--loss-curves", metavar="FILE", help="also compare the losses of training on this text")
+    parser.add_argument("--recipe", metavar="NAME", help="recipe of training/recipes for the case step (onlstm_ptb)")
+    parser.add_argument("--quick", action="store_true", help="tiny models and two rounds, to test the script")
+    parser.add_argument("--rounds", type=positive_integer, metavar="N", help="number of rounds (7)")
+    parser.add_argument("--device", choices=["cpu", "cuda"], help="device (default: cuda if there is a GPU, else cpu)")
+    parser.add_argument("--threads", type=positive_integer, metavar="N", help="number of CPU threads")
+    parser.add_argument(
+        "--treebank", metavar="PATH", help="treebank with the sentences to parse (default: random sentences)"
+    )
+    parser.add_argument("--loss-curves", metavar="FILE", help="also compare the loss curves of training on this text")
     parser.add_argument("--markdown", action="store_true", help="print the summary as a Markdown table")
     return parser
 
 
 def benchmark_speed(options: argparse.Namespace) -> dict:
-    """Measures the cases, prints each as it comes and a summary at the end, and returns all of it."""
+    """Measures the cases, prints each result and a final summary, and returns the results."""
     device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if options.threads:
         torch.set_num_threads(options.threads)
-    # Products of float32 on a GPU are what their name says, for all libraries alike.
+    # TF32 would reduce the precision of float32 products on a GPU, and not for all contestants.
     torch.backends.cudnn.allow_tf32 = torch.backends.cuda.matmul.allow_tf32 = False
     quick, rounds = options.quick, options.rounds or (2 if options.quick else 7)
     recipe = options.recipe or ("onlstm_ptb_small" if quick else "onlstm_ptb")
@@ -103,7 +109,7 @@ def benchmark_speed(options: argparse.Namespace) -> dict:
 
 
 def contestants_table(outcome: Outcome) -> str:
-    """The speed of every contestant, also relative to the reference and to LSTM layers of its precision or sizes."""
+    """Formats the speed of each contestant, also relative to the reference and to matching LSTM layers."""
     seconds, rows = outcome.seconds, []
     reference = next((times for name, times in seconds.items() if name.startswith(REFERENCE)), None)
     for name, times in seconds.items():
@@ -116,7 +122,7 @@ def contestants_table(outcome: Outcome) -> str:
 
 
 def read_sentences(options: argparse.Namespace) -> list[list[int]]:
-    """Token ids of the sentences to parse; words are numbered as they come, as random weights know none of them."""
+    """Returns token ids of the sentences to parse; the weights are random, so any numbering of words will do."""
     vocab_size = TINY_MODEL["vocab_size"] if options.quick else ONLSTMConfig().vocab_size
     if not options.treebank:
         generator = torch.Generator().manual_seed(0)

@@ -1,12 +1,12 @@
-"""Checks the GPU paths on this machine's GPU in at most four minutes: tests, speed, and training beside the CPU's.
+"""Checks the GPU implementations in at most four minutes: tests, speed, and training compared with the CPU.
 
     python eval/check_gpu.py --output check_gpu.json --markdown check_gpu.md
     python eval/check_gpu.py --device cpu --quick
 
-It needs a checkout, the package's own requirements, Triton and pytest, and none of the libraries for data or metrics.
-It runs `pytest -m gpu`; it times recurrent stacks by every path and by torch.nn.LSTM, and whole updates of
-train_lm.py, as `benchmark_speed.py` does; and it trains the recipe onlstm_ptb_small on Toy English, or on `--text`, on
-the GPU and on the CPU. The second line tries the script itself where there is no GPU.
+It needs a checkout, the requirements of the package, Triton and pytest, but no libraries for data or metrics. It runs
+`pytest -m gpu`. It times recurrent stacks and whole updates of train_lm.py with `benchmark_speed.py`. It trains the
+recipe onlstm_ptb_small on the GPU and on the CPU, on Toy English or on `--text`. The second command tests the script
+itself on a machine without a GPU.
 """
 
 import argparse
@@ -39,18 +39,17 @@ from training.toy_english import generate_toy_treebank, tree_words
 
 PROJECT_ROOT = Path(__file__).resolve().parents[1]
 TESTS = ("tests/fast/test_onlstm_triton.py", "tests/fast/test_prpn_triton.py")
-# These need the library hypothesis.
-FURTHER_TESTS = ("tests/fast/test_onlstm.py", "tests/fast/test_step_graphs.py")
+HYPOTHESIS_TESTS = ("tests/fast/test_onlstm.py", "tests/fast/test_step_graphs.py")
 TIMED_RECIPES = ("onlstm_ptb_small", "prpn_ptb_small", "onlstm_ptb")
 TRAINED = "onlstm_ptb_small"
-# Seconds: of everything, of the tests at most, of training on the GPU at most and on the CPU.
+# Limits in seconds for the whole script, the tests, training on the GPU, and training on the CPU.
 TIME_LIMIT, TEST_LIMIT, GPU_TRAINING, CPU_TRAINING = 235, 110, 120, 20
 QUICK_TRAINING = 1
 NUM_SENTENCES = 20_000
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the script and returns its exit code, which is not 0 where tests failed."""
+    """Runs the script and returns its exit code, which is not 0 if a test failed."""
     failed: list[str] = []
 
     def task(options: argparse.Namespace) -> dict:
@@ -67,22 +66,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
-    parser.add_argument("--markdown", metavar="FILE", help="the summary as a Markdown table")
-    parser.add_argument("--text", metavar="FILE", help="a sentence a line, to train on instead of Toy English")
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="what is checked (%(default)s)")
-    parser.add_argument("--quick", action="store_true", help="tiny models and seconds: whether everything runs")
+    parser.add_argument("--markdown", metavar="FILE", help="write the summary as a Markdown table")
+    parser.add_argument("--text", metavar="FILE", help="training text instead of Toy English, one sentence per line")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="device to check (%(default)s)")
+    parser.add_argument("--quick", action="store_true", help="tiny models for a few seconds, to test the script")
     return parser
 
 
 def check_gpu(options: argparse.Namespace) -> dict:
-    """Runs all checks, prints each as it comes, and returns what was measured; failed tests are part of it.
+    """Runs all checks, prints each result, and returns the results with the names of failed tests.
 
     Raises:
-        ValueError: where there is no GPU.
+        ValueError: if there is no GPU.
     """
     start, device = time.monotonic(), torch.device(options.device)
     if device.type == "cuda" and not torch.cuda.is_available():
-        raise ValueError("PyTorch finds no CUDA GPU here; --device cpu --quick tries the script without one")
+        raise ValueError("PyTorch finds no CUDA GPU; --device cpu --quick tests the script without one")
     check_writable(options.markdown)
     tests = run_tests(TESTS[1:] if options.quick else available_tests())
     print(tests_line(tests), flush=True)
@@ -97,7 +96,7 @@ def check_gpu(options: argparse.Namespace) -> dict:
     seconds = {device.type: max(CPU_TRAINING, min(GPU_TRAINING, left)), "cpu": CPU_TRAINING}
     trained = train_on_each(dict.fromkeys(seconds, QUICK_TRAINING) if options.quick else seconds, options)
     results["training"] = {name: training._asdict() for name, training in trained.items()}
-    rows = [row for found in results["benchmarks"].values() for row in found["rows"]]
+    rows = [row for benchmark in results["benchmarks"].values() for row in benchmark["rows"]]
     rows += [row.to_dict() for row in training_rows(trained)]
     table = markdown_table(
         ["case", "figure", "median (quartiles)"], [[row["case"], row["figure"], row["spread"]] for row in rows]
@@ -111,13 +110,15 @@ def check_gpu(options: argparse.Namespace) -> dict:
 
 
 def available_tests() -> tuple[str, ...]:
-    """The test files that can be imported here."""
-    return TESTS + (FURTHER_TESTS if find_spec("hypothesis") else ())
+    """Returns the test files whose requirements are installed."""
+    return TESTS + (HYPOTHESIS_TESTS if find_spec("hypothesis") else ())
 
 
 def run_tests(files: Sequence[str]) -> dict:
-    """Runs the tests of some files that need a GPU: how many passed and were skipped, and the names of those that
-    failed. Tests that are not done in time count as failed."""
+    """Runs the GPU tests of some files. Returns the numbers of passed and skipped tests and the names of failed ones.
+
+    A timeout counts as one failed test.
+    """
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", f"--junitxml={report}"]
@@ -126,7 +127,7 @@ def run_tests(files: Sequence[str]) -> dict:
         try:
             subprocess.run([*command, *files], cwd=PROJECT_ROOT, stdout=subprocess.DEVNULL, timeout=TEST_LIMIT)
         except subprocess.TimeoutExpired:
-            return {"files": list(files), "passed": 0, "skipped": 0, "failed": [f"not done in {TEST_LIMIT} seconds"]}
+            return {"files": list(files), "passed": 0, "skipped": 0, "failed": [f"timeout after {TEST_LIMIT} seconds"]}
         if not report.exists():
             raise ValueError(f"pytest did not run: python -m pytest -m gpu {' '.join(files)} shows why")
         cases = list(ElementTree.parse(report).iter("testcase"))
@@ -137,13 +138,13 @@ def run_tests(files: Sequence[str]) -> dict:
 
 
 def tests_line(tests: dict) -> str:
-    """The outcome of the tests in one line."""
+    """Formats the outcome of the tests in one line."""
     counts = f"{tests['passed']} passed, {tests['skipped']} skipped, {len(tests['failed'])} failed"
     return f"pytest -m gpu {' '.join(tests['files'])}: {counts}"
 
 
 def train_on_each(seconds: dict[str, float], options: argparse.Namespace) -> dict[str, Training]:
-    """Trains on each device for so many seconds, from the same weights."""
+    """Trains on each device from the same weights; `seconds` has the time limit by device."""
     overrides, trained = OVERRIDES + (TINY_RECIPE if options.quick else []), {}
     with tempfile.TemporaryDirectory() as folder:
         text = Path(options.text or Path(folder) / "text.txt")
@@ -157,7 +158,10 @@ def train_on_each(seconds: dict[str, float], options: argparse.Namespace) -> dic
 
 
 def training_rows(trained: dict[str, Training]) -> list[Row]:
-    """Speed of each device, its loss where the slowest one ended, and its last loss (means of some)."""
+    """Returns the speed of each device, its loss after the updates of the slowest device, and its last loss.
+
+    A loss is the mean over the last updates, a tenth of the slowest device's number.
+    """
     case, rows = f"training of {TRAINED}, bf16", []
     common = min(len(training.losses) for training in trained.values())
     for name, training in trained.items():

@@ -1,4 +1,4 @@
-"""The cases of the speed benchmark, and the figures that each of them reports."""
+"""Cases of the speed benchmark and the figures that they report."""
 
 import random
 import tempfile
@@ -15,7 +15,7 @@ from eval.speed.training import largest_relative_difference, loss_curve, start_t
 from onlstm_hf import ONLSTMConfig, ONLSTMForCausalLM
 from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 
-# The ways to compute the recurrence; "scan" is for export only.
+# Implementations of the recurrence; "scan" is for export only.
 PATHS = tuple(name for name in ONLSTMLayer.implementations if name != "scan")
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16}
 REFERENCE, LSTM = "reference float32", "nn.LSTM"
@@ -24,7 +24,7 @@ REFERENCE_SENTENCES_PER_ROUND = 10
 
 @dataclass(frozen=True)
 class Stack:
-    """A stack of recurrent layers: sequences side by side, steps of each, units of the input and of every layer."""
+    """Shapes of a stack of recurrent layers; `layer_sizes` begins with the size of the input."""
 
     batch_size: int
     length: int
@@ -36,17 +36,16 @@ class Stack:
 
 
 STACKS = (Stack(20, 70, (400, 1150, 1150, 400)), Stack(32, 35, (200, 400, 200)))
-# For quick runs.
 TINY_STACKS = (Stack(2, 4, (8, 12, 8), 4),)
 TINY_MODEL = {"vocab_size": 50, "embedding_size": 8, "hidden_size": 12, "chunk_size": 4}
 TINY_RECIPE = ["--batch_size=2", "--bptt_length=6", "--model.embedding_size=40", "--model.hidden_size=40"]
-# The learning rates of the recipes would blow up on random words.
+# Training on random words would diverge with the learning rates of the recipes.
 OVERRIDES = ["--random_bptt=no", "--learning_rate=1e-3"]
 NUM_LOSSES, LOSS_OVERRIDES = 200, ["--batch_size=8", "--bptt_length=35"]
 
 
 def measure_recurrence(quick: bool, rounds: int, device: torch.device) -> list[Outcome]:
-    """Forward and backward pass of recurrent stacks, by every path and by `torch.nn.LSTM` layers of the same sizes."""
+    """Times the training pass of recurrent stacks by every path and by `torch.nn.LSTM` layers of the same sizes."""
     if quick:
         return [_measure_stack(stack, rounds, device, 0.0) for stack in TINY_STACKS]
     return [_measure_stack(stack, rounds, device, 0.2) for stack in STACKS]
@@ -76,13 +75,13 @@ def _measure_stack(stack: Stack, rounds: int, device: torch.device, shortest_tur
 
 
 def run_onlstm(layer: ONLSTMLayer, inputs: torch.Tensor) -> torch.Tensor:
-    """Outputs `[T, B, H]` of a layer that reads `[T, B, I]` from its first state on."""
+    """Returns the outputs `[T, B, H]` of an ON-LSTM layer for `[T, B, I]`, from its initial state."""
     state = (tensor.to(inputs.device) for tensor in layer.initial_state(inputs.shape[1]))
     return layer(inputs, *state, None).outputs
 
 
 def run_lstm(layer: nn.LSTM, inputs: torch.Tensor) -> torch.Tensor:
-    """The same for a layer of PyTorch."""
+    """Returns the outputs `[T, B, H]` of a PyTorch layer for `[T, B, I]`."""
     return layer(inputs)[0]
 
 
@@ -92,11 +91,11 @@ def training_pass(
     """Returns a function that computes outputs and all gradients of a stack of layers once.
 
     Args:
-        layers: lowest first.
-        run_layer: outputs `[T, B, H]` of a layer and its inputs.
+        layers: layers, the lowest first.
+        run_layer: function of a layer and its inputs that returns outputs `[T, B, H]`.
         stack: shapes of the inputs and outputs.
-        dtype: of autocast, `None` for none.
-        device: where.
+        dtype: dtype of autocast; `None` disables autocast.
+        device: device of the layers.
     """
     modules = nn.ModuleList(layers).to(device)
     inputs = torch.randn(stack.length, stack.batch_size, stack.layer_sizes[0], device=device, requires_grad=True)
@@ -113,11 +112,11 @@ def training_pass(
 
 
 def measure_step(quick: bool, rounds: int, device: torch.device, recipe: str) -> list[Outcome]:
-    """A whole update as `train_lm.py` makes it by a file of `training/recipes`, on one batch of random words."""
+    """Times a whole update of `train_lm.py` with a recipe of `training/recipes`, on one batch of random words."""
     overrides = OVERRIDES + (TINY_RECIPE if quick else [])
     with tempfile.TemporaryDirectory() as folder:
         text = Path(folder) / "text.txt"
-        _write_random_text(text, 50 if quick else 9998)  # <eos> and <unk> come by themselves
+        _write_random_text(text, 50 if quick else 9998)  # the tokenizer adds <eos> and <unk>
         contestants, num_tokens = {}, 0
         for precision in PRECISIONS:
             run = start_training(recipe, text, precision, Path(folder) / precision, overrides, device)
@@ -137,7 +136,7 @@ def measure_step(quick: bool, rounds: int, device: torch.device, recipe: str) ->
 
 
 def _write_random_text(path: Path, vocab_size: int) -> None:
-    """Writes ten times as many random words as the vocabulary has, with every word at least once."""
+    """Writes a text of ten times the vocabulary size, in which every word occurs."""
     generator = random.Random(0)
     words = [f"w{number}" for number in range(vocab_size)]
     words += generator.choices(words, k=9 * vocab_size)
@@ -148,10 +147,10 @@ def _write_random_text(path: Path, vocab_size: int) -> None:
 def measure_parsing(
     quick: bool, rounds: int, device: torch.device, sentences: Sequence[Sequence[int]]
 ) -> list[Outcome]:
-    """`parse()` of all sentences at once against one after the other with the reference.
+    """Times `parse()` of all sentences at once against one sentence at a time with the reference.
 
-    The weights are random. The slow side reads another random sample of the sentences (token ids) in each round, and
-    its time is extrapolated by tokens.
+    The weights are random. The reference reads a new random sample of the sentences (token ids) in each round, and its
+    time is extrapolated by tokens.
     """
     torch.manual_seed(0)
     model = ONLSTMForCausalLM(ONLSTMConfig(**TINY_MODEL if quick else {})).to(device)
@@ -193,10 +192,10 @@ def measure_parsing(
 
 
 def measure_losses(quick: bool, text: Path) -> tuple[dict[str, list[float]], list[Row]]:
-    """Losses of the first training steps by path and precision, from the same seed.
+    """Measures the losses of the first updates by path and precision, from the same seed.
 
     Returns:
-        The curves, and for each the largest relative difference from the reference in float32.
+        The curves, and the largest relative difference of each from the float32 reference.
     """
     recipe, curves, rows = "onlstm_ptb_small", {}, []
     num_steps, overrides = (3, TINY_RECIPE) if quick else (NUM_LOSSES, LOSS_OVERRIDES)

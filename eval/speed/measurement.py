@@ -1,4 +1,4 @@
-"""Timing in turns: contestants run one after the other in every round, and only times of one round are compared."""
+"""Timing in rounds: all contestants run in every round, and only times of the same round are compared."""
 
 import statistics
 import time
@@ -33,7 +33,7 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of a case: its value in each round, and their median and quartiles as text."""
+    """One figure of a case, with its value in each round."""
 
     case: str
     figure: str
@@ -49,10 +49,10 @@ class Outcome:
 
     Attributes:
         title: heading.
-        seconds: of every contestant in every round.
-        num_tokens: that a contestant works on in that time.
-        rows: of the summary.
-        left_out: contestants that cannot run here, and why.
+        seconds: seconds of each contestant in every round.
+        num_tokens: number of tokens that a contestant processes in that time.
+        rows: rows of the summary.
+        left_out: contestants that cannot run here, with the reason.
     """
 
     title: str
@@ -63,15 +63,15 @@ class Outcome:
 
 
 def ratios(numerators: Iterable[float], denominators: Iterable[float]) -> list[float]:
-    """The ratio of two figures in each of the rounds in which both were measured."""
+    """Returns the ratio of two figures in each round."""
     return [first / second for first, second in zip(numerators, denominators, strict=True)]
 
 
 def leave_out_unavailable(contestants: Mapping[str, Callable[[], object]]) -> tuple[dict, dict[str, str]]:
-    """Runs every contestant once, which warms it up.
+    """Runs every contestant once as a warm-up.
 
     Returns:
-        The contestants that can run here, and of the others why they cannot.
+        The contestants that can run here, and the reasons why others cannot, by name.
     """
     available, reasons = {}, {}
     for name, run in contestants.items():
@@ -89,16 +89,16 @@ def take_turns(
     device: torch.device,
     shortest_turn: float = 0.0,
 ) -> dict[str, list[float]]:
-    """Returns the seconds of every contestant in every round. Each round starts with another one of them.
+    """Returns the seconds of every contestant in every round. Each round starts with the next contestant.
 
-    Other work on the machine slows all contestants of a round, and hardly changes their ratio.
+    Other work on the machine slows all contestants of a round alike, so it hardly changes their ratio.
 
     Args:
-        contestants: what to run, by name.
-        rounds: turns of each.
-        device: where.
-        shortest_turn: seconds for which a contestant is repeated in its turn; the mean counts, so that caches and
-            sleeping threads of the one before it matter little.
+        contestants: functions to run, by name.
+        rounds: number of turns of each contestant.
+        device: device to wait for.
+        shortest_turn: a contestant is repeated in its turn for at least this many seconds, and the mean counts, so
+            that warm caches and sleeping threads matter little.
     """
 
     def wait() -> None:

@@ -1,4 +1,4 @@
-"""Training passes on a CPU while other processes want its cores."""
+"""Training passes on a CPU whose cores other processes keep busy."""
 
 import subprocess
 import sys
@@ -16,18 +16,17 @@ from onlstm_hf.models.modeling_onlstm import ONLSTMLayer
 from onlstm_hf.models.modeling_prpn import ReadingLayer
 
 NUM_NEIGHBOURS, SHORTEST_TURN = (0, 1, 2, 4), 0.3
-# The layers of the PRPN's reading network have the same size, so its LSTM is another one.
+# All layers of the PRPN's reading network have the same size, so it is compared with another LSTM than the ON-LSTM.
 STACKS = {"ON-LSTM": Stack(32, 35, (200, 400, 200)), "PRPN": Stack(32, 35, (200, 400, 400))}
-# For quick runs.
 TINY_NUM_NEIGHBOURS = (0, 1)
 TINY_STACKS = {"ON-LSTM": Stack(2, 4, (8, 12, 8), 4), "PRPN": Stack(2, 4, (8, 12, 12), 4)}
-# A process that is killed must not leave its neighbours running.
+# Neighbours end with their parent process, also if that is killed.
 BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    sum(range(100_000))"
 
 
 @contextmanager
 def busy_neighbours(count: int) -> Iterator[None]:
-    """Runs so many processes beside the block, each of which keeps a core busy wherever it gets one."""
+    """Runs `count` processes during the block, each of which keeps one core busy."""
     processes = [subprocess.Popen([sys.executable, "-S", "-c", BUSY]) for _ in range(count)]
     try:
         yield
@@ -38,9 +37,9 @@ def busy_neighbours(count: int) -> Iterator[None]:
 
 
 def measure_neighbours(quick: bool, rounds: int) -> list[Outcome]:
-    """Forward and backward pass in float32 of both compiled operators and of `torch.nn.LSTM` layers of the same sizes.
+    """Times the float32 training pass of both compiled operators and of `torch.nn.LSTM` layers of the same sizes.
 
-    Every contestant has so many rounds for every number of neighbours.
+    Every contestant runs `rounds` times for every number of neighbours.
     """
     stacks, numbers = (TINY_STACKS, TINY_NUM_NEIGHBOURS) if quick else (STACKS, NUM_NEIGHBOURS)
     device, contestants = torch.device("cpu"), {}
@@ -57,7 +56,7 @@ def measure_neighbours(quick: bool, rounds: int) -> list[Outcome]:
     outcomes = []
     for count in numbers:
         with busy_neighbours(count):
-            for run in contestants.values():  # threads and memory that are there afterwards
+            for run in contestants.values():  # warm-up: starts threads and allocates memory
                 run()
             seconds = take_turns(contestants, rounds, device, 0.0 if quick else SHORTEST_TURN)
         case = f"training with {torch.get_num_threads()} threads beside {count} busy processes"

@@ -1,12 +1,12 @@
-"""Whole training steps of `training/train_lm.py`: for their speed, and for the loss curves of the paths."""
+"""Whole updates of `training/train_lm.py`, to measure their speed and loss curves."""
 
 import io
 import math
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stderr
-from itertools import chain, count, islice, repeat
+from itertools import count, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,17 +31,17 @@ def start_training(
     overrides: Sequence[str] = (),
     device: torch.device | None = None,
 ) -> TrainingRun:
-    """A run of a recipe on a text, which has made no update yet and shows no progress bar.
+    """Returns a new run of a recipe on a text, without a progress bar.
 
     Args:
-        recipe: name of a file of `training/recipes`, without its ending.
-        text: one sentence a line.
+        recipe: name of a file in `training/recipes`, without its suffix.
+        text: file with one sentence per line.
         precision: "float32" or "bf16".
-        folder: for what the run writes; it is emptied.
+        folder: output folder; it is emptied.
         overrides: further arguments of `train_lm.py`.
-        device: where; by default a GPU if there is one.
+        device: device of the run; by default a GPU if there is one.
     """
-    # Accelerate keeps the precision of the first run for the whole process, in which several runs start here.
+    # Accelerate keeps the precision of the first run for the whole process, but several runs start here.
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     shutil.rmtree(folder, ignore_errors=True)
@@ -49,14 +49,14 @@ def start_training(
     arguments += [f"--train_files={text}", f"--validation_files={text}", f"--output_dir={folder}"]
     arguments += [f"--mixed_precision={MIXED_PRECISION[precision]}", *overrides]
     on_cpu = {"ACCELERATE_USE_CPU": "true"} if device is not None and device.type == "cpu" else {}
-    with redirect_stderr(io.StringIO()), patch_environment(**on_cpu):  # the progress bar keeps what it finds here
+    with redirect_stderr(io.StringIO()), patch_environment(**on_cpu):  # the progress bar keeps this stderr
         return TrainingRun(LanguageModeling(parse_recipe(arguments), arguments))
 
 
 def step_contestants(
     run: TrainingRun, implementations: Sequence[str], precision: str
 ) -> dict[str, Callable[[], None]]:
-    """Returns for every path a function that makes the run's own update of one batch; by `"PATH PRECISION"`."""
+    """Returns for each path a function that makes one update on the same batch, by `"PATH PRECISION"`."""
     batch = next(run.batches.batches(0))
     model = run.accelerator.unwrap_model(run.model)
 
@@ -70,29 +70,35 @@ def step_contestants(
     }
 
 
+def updates(run: TrainingRun) -> Iterator[tuple[int, torch.Tensor]]:
+    """Makes updates of a new run without end, and yields the number of tokens and the loss in nats of each."""
+    losses: list[torch.Tensor] = []
+    run.log.add = lambda of_update, num_items: losses.append(of_update["loss"])
+    for epoch in count():
+        for batch in run.batches.batches(epoch):
+            run.update([batch])
+            yield batch.input_ids.numel(), losses.pop()
+
+
 def loss_curve(run: TrainingRun, implementation: str, num_steps: int) -> list[float]:
-    """The cross-entropy of each of the first updates of a run, in nats."""
+    """Returns the cross-entropy of each of the first updates of a new run, in nats."""
     run.accelerator.unwrap_model(run.model).set_implementation(implementation)
-    losses: list[float] = []
-    run.log.add = lambda of_update, num_items: losses.append(of_update["loss"].item())
-    epochs = chain.from_iterable(run.batches.batches(0) for _ in repeat(None))
-    for batch in progress_bar(islice(epochs, num_steps), total=num_steps, unit="update"):
-        run.update([batch])
-    return losses
+    steps = progress_bar(islice(updates(run), num_steps), total=num_steps, unit="update")
+    return [loss.item() for _, loss in steps]
 
 
 def largest_relative_difference(losses: Sequence[float], expected: Sequence[float]) -> float:
-    """The largest difference of two loss curves at the same step, as a share of the expected loss; NaN if any is."""
-    differences = [abs(ours - theirs) / abs(theirs) for ours, theirs in zip(losses, expected, strict=True)]
+    """Returns the largest relative difference of two loss curves at the same step; NaN if a loss is NaN."""
+    differences = [abs(loss - target) / abs(target) for loss, target in zip(losses, expected, strict=True)]
     return math.nan if any(map(math.isnan, differences)) else max(differences)
 
 
 class Training(NamedTuple):
-    """Updates of a run until its time was over.
+    """Result of a training of limited time.
 
     Attributes:
-        losses: the cross-entropy of each update, in nats.
-        tokens_per_second: without the first updates, which compile kernels and record graphs.
+        losses: cross-entropy of each update, in nats.
+        tokens_per_second: speed after the warm-up, which compiles kernels and records graphs.
     """
 
     losses: list[float]
@@ -100,23 +106,21 @@ class Training(NamedTuple):
 
 
 def train_for(run: TrainingRun, seconds: float, num_warm_up: int = 10) -> Training:
-    """Makes updates of a run for so many seconds, and a few at least.
+    """Makes updates of a new run until the time is up and the warm-up is over.
 
     Args:
-        run: a new one.
-        seconds: how long.
-        num_warm_up: updates that do not count for the speed.
+        run: new run.
+        seconds: time limit.
+        num_warm_up: number of first updates that do not count for the speed.
     """
     losses: list[torch.Tensor] = []
-    run.log.add = lambda of_update, num_items: losses.append(of_update["loss"])
     device, begin, start, counted = run.accelerator.device, time.perf_counter(), 0.0, 0
-    epochs = chain.from_iterable(run.batches.batches(epoch) for epoch in count())
-    for number, batch in enumerate(epochs, start=1):
-        run.update([batch])
-        counted += batch.input_ids.numel() if number > num_warm_up else 0
+    for number, (num_tokens, loss) in enumerate(updates(run), start=1):
+        losses.append(loss)
+        counted += num_tokens if number > num_warm_up else 0
         if number % num_warm_up == 0:
             if device.type == "cuda":
-                torch.cuda.synchronize(device)  # the GPU may be far behind
+                torch.cuda.synchronize(device)  # kernels run asynchronously
             start = start or time.perf_counter()
             if number > num_warm_up and time.perf_counter() - begin >= seconds:
                 return Training([loss.item() for loss in losses], counted / (time.perf_counter() - start))
