@@ -1,11 +1,11 @@
-"""Compares the trees of the web page with those of PyTorch in float32, on all sentences of a treebank.
+"""Compares the trees of the web page with those of PyTorch in float32 on the sentences of a treebank.
 
     python eval/compare_page.py wsj_sample.mrg
     python eval/compare_page.py wsj_sample.mrg --precision float32 --model model_cards/prpn-ptb-small
     python eval/compare_page.py wsj_sample.mrg --every 10       # every tenth sentence
 
-Writes the page into a temporary folder, reads every sentence with its script in Node, and prints for both rules how
-many trees are equal, how many bytes the model takes, and for some sentences the milliseconds of a whole reading.
+It writes the page into a temporary folder and runs its script on every sentence in Node. It prints the share of equal
+trees for both rules, the size of the model, and the time for some sentences.
 """
 
 import argparse
@@ -42,7 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("treebank", help="file or folder of trees")
     parser.add_argument("--model", metavar="PATH_OR_NAME", help="checkpoint (default: see `onlstm-hf --help`)")
@@ -58,7 +57,7 @@ def build_parser() -> argparse.ArgumentParser:
 def compare(treebank: str, name: str, precision: str, every: int = 1) -> dict[str, float]:
     """Prints the comparison and returns the share of equal trees by rule."""
     if shutil.which("node") is None:
-        raise FileNotFoundError("this comparison runs the page's script in Node, which is not installed")
+        raise FileNotFoundError("Node is not installed; it runs the script of the page")
     model, tokenizer = load_checkpoint(name)
     sentences = [list(tree.words) for tree in read_treebank(treebank) if len(tree.words) > 0][::every]
     expected = [distances for _, (distances,) in model.sentence_distances(sentences, tokenizer)]
@@ -77,8 +76,8 @@ def compare(treebank: str, name: str, precision: str, every: int = 1) -> dict[st
         equal = 0
         for words, (_, word_of_token), distances, reading in zip(sentences, encoded, expected, readings, strict=True):
             starts = [word_of_token.index(word) for word in range(len(words))]
-            found = [reading["distances"][layer][start] for start in starts]
-            equal += tree_from_distances(found, words, rule) == tree_from_distances(distances, words, rule)
+            of_page = [reading["distances"][layer][start] for start in starts]
+            equal += tree_from_distances(of_page, words, rule) == tree_from_distances(distances, words, rule)
         shares[rule] = equal / len(sentences)
         print(f"rule {rule}: {equal:,} trees equal those of PyTorch in float32 ({100 * shares[rule]:.2f} %)")
     if timed:
@@ -88,7 +87,7 @@ def compare(treebank: str, name: str, precision: str, every: int = 1) -> dict[st
 
 
 def read_in_node(folder: Path, sentences: Sequence[Sequence[int]], *options: str) -> list[dict]:
-    """Returns the results of the page's script for sentences of token ids; `options` are those of the script."""
+    """Runs the page's script with `options` on sentences of token ids, and returns its results."""
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8") as lines,
         tempfile.TemporaryFile("w+", encoding="utf-8") as errors,

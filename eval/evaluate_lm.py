@@ -1,4 +1,4 @@
-"""Language modelling: the perplexity of checkpoints on text.
+"""Language modelling: perplexity of checkpoints on text.
 
     python eval/evaluate_lm.py MODEL --files valid.txt test.txt --output results.json
     python eval/evaluate_lm.py MODEL --dataset NAME_OR_FOLDER --split validation test --column text
@@ -6,7 +6,7 @@
     python eval/evaluate_lm.py SEED1 SEED2 SEED3 --files test.txt
     python eval/evaluate_lm.py MODEL1 MODEL2 --files valid.txt test.txt --mix --tune valid.txt
 
-For several checkpoints, such as one model with several seeds, the table also has mean and standard deviation.
+With several checkpoints, such as several seeds, the table also has mean and standard deviation.
 """
 
 import argparse
@@ -39,20 +39,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="one or more checkpoint folders or Hub names")
     source = parser.add_mutually_exclusive_group(required=True)
-    source.add_argument("--files", nargs="+", metavar="FILE", help="UTF-8 text, one sentence a line; a text each")
-    source.add_argument("--dataset", metavar="NAME_OR_FOLDER", help="Hugging Face dataset, one sentence a row")
+    source.add_argument("--files", nargs="+", metavar="FILE", help="UTF-8 texts, one sentence per line")
+    source.add_argument("--dataset", metavar="NAME_OR_FOLDER", help="Hugging Face dataset, one sentence per row")
     parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
-    parser.add_argument("--split", nargs="+", default=["test"], help="splits of the dataset, a text each (test)")
+    parser.add_argument("--split", nargs="+", default=["test"], help="splits of the dataset, one text each (test)")
     parser.add_argument("--column", default="text", help="column of the dataset (%(default)s)")
     parser.add_argument(
         "--batch-size",
         type=positive_integer,
         default=1,
         metavar="N",
-        help="rows of equal length that the text is cut into, each from an empty state (%(default)s; the papers take "
-        "10 for validation, 1 for the test)",
+        help="cut the text into N rows of equal length, each with an empty initial state (%(default)s; the papers use "
+        "10 for validation and 1 for the test)",
     )
     add_code_option(parser)
     add_implementation_option(parser)
@@ -71,7 +71,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
         model, tokenizer = load_checkpoint(
             name, trust_remote_code=options.trust_remote_code, implementation=options.implementation
         )
-        # As in training, a line of which the tokenizer keeps nothing is no sentence.
+        # As in training, lines without any word for the tokenizer are skipped.
         kept = {text: [line for line in lines if kept_words(tokenizer, line)] for text, lines in texts.items()}
         if options.mix:
             tokenizers.append(tokenizer)
@@ -109,7 +109,7 @@ def evaluate_lm(options: argparse.Namespace) -> dict:
 
 
 def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
-    """The lines of each text that are not blank, by file or split."""
+    """Returns the non-blank lines of each text, by file or split."""
     if options.dataset:
         columns = {
             split: read_string_column(options.dataset, options.config, split, options.column)
@@ -120,7 +120,7 @@ def read_texts(options: argparse.Namespace) -> dict[str, list[str]]:
         texts = {path: read_sentences(path) for path in options.files}
     for name, lines in texts.items():
         if not lines:
-            raise ValueError(f"{name} is empty: there is no text to score")
+            raise ValueError(f"{name} has no text to score")
     return texts
 
 
@@ -131,14 +131,16 @@ def check_same_tokens(
     first: PreTrainedTokenizerBase,
     texts: Mapping[str, list[str]],
 ) -> None:
-    """Raises a `ValueError` where two models predict other tokens, so that their probabilities cannot be mixed."""
+    """Raises a `ValueError` if two models predict different tokens, so that their probabilities cannot be mixed."""
     same_vocabulary = tokenizer.get_vocab().keys() == first.get_vocab().keys()
 
-    def tokens(of: PreTrainedTokenizerBase, lines: list[str]) -> list[str]:
-        return of.convert_ids_to_tokens(encode_sentence_stream(of, lines).tolist())
+    def tokens(encoder: PreTrainedTokenizerBase, lines: list[str]) -> list[str]:
+        return encoder.convert_ids_to_tokens(encode_sentence_stream(encoder, lines).tolist())
 
     if not same_vocabulary or any(tokens(tokenizer, lines) != tokens(first, lines) for lines in texts.values()):
-        raise ValueError(f"{name} predicts other tokens than {first_name}: models of one vocabulary can be mixed")
+        raise ValueError(
+            f"{name} predicts other tokens than {first_name}: a mixture needs models with the same vocabulary"
+        )
 
 
 if __name__ == "__main__":

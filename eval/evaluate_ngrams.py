@@ -1,4 +1,4 @@
-"""Language modelling: the perplexity of modified Kneser-Ney n-grams on text.
+"""Language modelling: perplexity of modified Kneser-Ney n-grams on text.
 
 python eval/evaluate_ngrams.py --training-text train.txt --files valid.txt test.txt --order 3 5
 """
@@ -35,10 +35,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
-    parser.add_argument("--training-text", required=True, metavar="FILE", help="UTF-8 text, one sentence a line")
-    parser.add_argument("--files", required=True, nargs="+", metavar="FILE", help="a text each to score, likewise")
+    parser.add_argument("--training-text", required=True, metavar="FILE", help="UTF-8 text, one sentence per line")
+    parser.add_argument("--files", required=True, nargs="+", metavar="FILE", help="texts to score, likewise")
     parser.add_argument(
-        "--order", type=positive_integer, nargs="+", default=[5], metavar="N", help="words of the longest n-grams (5)"
+        "--order", type=positive_integer, nargs="+", default=[5], metavar="N", help="order of the n-grams (5)"
     )
     return parser
 

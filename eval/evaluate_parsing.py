@@ -1,4 +1,4 @@
-"""Unsupervised constituency parsing: the trees of checkpoints beside the gold trees and the baselines.
+"""Unsupervised constituency parsing: scores of the trees of checkpoints and of baselines against gold trees.
 
     python eval/evaluate_parsing.py MODEL --treebank wsj.mrg --output results.json
     python eval/evaluate_parsing.py MODEL --treebank DATASET --split test --column tree --layer 1
@@ -8,10 +8,10 @@
     python eval/evaluate_parsing.py MODEL --treebank trees.mrg --preset universal
     python eval/evaluate_parsing.py MODEL --treebank gum/ --by-file
 
-Unless options or models say otherwise, words and scores are those of the PRPN and ON-LSTM papers
-(onlstm_hf/trees/treebank.py and onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or without any
-weights from the files of them that training runs leave (onlstm_hf/trees/tree_files.py). For several
-checkpoints, such as one model trained with several seeds, the table has mean, standard deviation, minimum and maximum.
+By default, words and scores follow the PRPN and ON-LSTM papers (onlstm_hf/trees/treebank.py and
+onlstm_hf/scoring/parsing_scores.py). Trees come from checkpoints, or from tree files of training runs
+(onlstm_hf/trees/tree_files.py). With several checkpoints, such as several seeds, the table has mean, standard
+deviation, minimum and maximum.
 """
 
 import argparse
@@ -53,7 +53,7 @@ from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weights
 
 PROTOCOL = "every sentence after one <eos>; sentence F1 without the whole-sentence span, averaged over sentences"
-# The trees of one source (a layer, or the model where it gives only one tree) for all sentences, by its name.
+# Trees of all sentences by source: a layer, or the model if it has only one tree per sentence.
 Trees = dict[str, list[InducedTree]]
 
 
@@ -64,44 +64,46 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folders or Hub names, or MODEL=WEIGHT")
     parser.add_argument(
-        "models", nargs="*", metavar="MODEL", help="checkpoint folder or name on the Hub; several; or MODEL=WEIGHT"
-    )
-    parser.add_argument(
-        "--trees-from", nargs="+", default=[], metavar="FILE", help="trees.jsonl.xz of training runs; or FILE=WEIGHT"
+        "--trees-from", nargs="+", default=[], metavar="FILE", help="trees.jsonl.xz of training runs, or FILE=WEIGHT"
     )
     add_treebank_options(parser)
-    parser.add_argument("--by-file", action="store_true", help="also a table with a row for each file of the treebank")
-    parser.add_argument("--by-length", action="store_true", help="also a table with a row for every ten words")
+    parser.add_argument(
+        "--by-file", action="store_true", help="also print a table with a row for each file of the treebank"
+    )
+    parser.add_argument(
+        "--by-length", action="store_true", help="also print a table by sentence length, in steps of ten words"
+    )
     parser.add_argument(
         "--layer",
         type=layer_number,
         default="all",
         metavar="N|all|own",
-        help="layer that makes the trees, counted from 0; own: the one that a model's parse() takes (%(default)s)",
+        help="layer of the trees, counted from 0; own: the default layer of the model's parse() (%(default)s)",
     )
     parser.add_argument(
         "--branching-bias",
         choices=["right", "none", "ranges"],
         default="right",
-        help="the papers' rule, one without that bias, or that of a PRPN's hard gates (%(default)s)",
+        help="right: the papers' rule; none: without its bias; ranges: hard gates of a PRPN (%(default)s)",
     )
     parser.add_argument(
         "--ensemble",
         action="store_true",
-        help="also average the trees of all models and layers, each with the WEIGHT of its model (1)",
+        help="also average the trees of all models and layers, weighted by the WEIGHT of each model (1)",
     )
     parser.add_argument(
         "--ties",
         nargs="+",
         choices=TIES,
         default=["random", "right"],
-        help="choice among equally good trees of an average, a row each (random right)",
+        help="tie-breaking among equally good average trees, one row each (random right)",
     )
     parser.add_argument(
         "--agreement",
         action="store_true",
-        help="also say how far models and layers agree with all others",
+        help="also print the agreement of each model and layer with all others",
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of random baselines, ties and intervals (%(default)s)"
@@ -109,27 +111,27 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--sentences-read",
         choices=["yes", "no"],
-        help="store whether the training text had these sentences",
+        help="store whether the training text contains these sentences",
     )
     parser.add_argument("--note", metavar="TEXT", help="a remark to print and store")
     add_code_option(parser)
     add_implementation_option(parser)
-    parser.add_argument("--trees", metavar="FILE", help="gold and induced trees as JSON lines; replaced as well")
-    parser.add_argument("--table", metavar="FILE", help="the table as .md, .tex, .csv or .txt; replaced as well")
+    parser.add_argument("--trees", metavar="FILE", help="write gold and induced trees as JSON lines")
+    parser.add_argument("--table", metavar="FILE", help="write the table as .md, .tex, .csv or .txt")
     return parser
 
 
 def layer_number(text: str) -> int | str:
-    """The type of an argument that is a layer, all of them, or each model's own."""
+    """Parses the argument `--layer`: a number, `all` or `own`."""
     return text if text in ("all", "own") else int(text)
 
 
 def evaluate_parsing(options: argparse.Namespace) -> dict:
-    """Parses the treebank with every model and layer asked for, prints the table, writes files, returns results."""
+    """Parses the treebank with all requested models and layers, prints tables, and returns the results."""
     check_writable(options.trees, options.table)
     check_table_name(options.table)
     if not options.models + options.trees_from:
-        raise ValueError("give checkpoints, or files of trees with --trees-from")
+        raise ValueError("give checkpoints, or tree files with --trees-from")
     checkpoints, tree_files = map(split_weights, (options.models, options.trees_from))
     names, weights = zip(*checkpoints, *tree_files, strict=True)
     is_weighted = any(weight != 1 for weight in weights)
@@ -145,28 +147,28 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         )
         gold = treebank.read_for(name, model.config.treebank_preprocessing)
         parses.append(parse_layers(model, tokenizer, gold, options))
-        known = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
-        models.append(describe_checkpoint(name, model) | known)
+        fields = {"parse_layer": model.parse_layer, "unknown_words": unknown_words(tokenizer, words_of(gold))}
+        models.append(describe_checkpoint(name, model) | fields)
     for name, _ in tree_files:
         stored = read_tree_file(name)
         treebank.read_for(name, stored.model.get("treebank_preprocessing"))
         parses.append(stored_layers(name, stored, treebank, options))
-        known = {key: stored.model.get(key) for key in ("num_parameters", "seed", "unknown_words")}
-        models.append({"model": name, **known, "parse_layer": stored.parse_layer})
+        fields = {key: stored.model.get(key) for key in ("num_parameters", "seed", "unknown_words")}
+        models.append({"model": name, **fields, "parse_layer": stored.parse_layer})
     gold = treebank.trees
     members = [trees for sources in parses for trees in sources.values()]
     if (options.ensemble or options.agreement) and len(members) == 1:
-        raise ValueError("one layer of one model is no ensemble: give --layer all, or several models")
+        raise ValueError("an ensemble or agreement needs several parsers: give --layer all, or several models")
     agreement = tree_agreement(members) if options.agreement else None
-    further: Trees = {}
+    averages: Trees = {}
     if options.ensemble:
-        of_members = [weight for weight, sources in zip(weights, parses, strict=True) for _ in sources]
-        further = average_members(members, of_members if is_weighted else None, options)
+        member_weights = [weight for weight, sources in zip(weights, parses, strict=True) for _ in sources]
+        averages = average_members(members, member_weights if is_weighted else None, options)
 
     parts: dict[str, Sequence[int]] = {"all": range(len(gold))}
     if short := [index for index, tree in enumerate(gold) if len(tree.words) <= MAX_WORDS]:
         parts["short"] = short
-    scored = {part: score(gold, parses, further, indices, options.seed) for part, indices in parts.items()}
+    scored = {part: score(gold, parses, averages, indices, options.seed) for part, indices in parts.items()}
     summaries = {part: scores.summary for part, scores in scored.items()}
     for index, model in enumerate(models):
         model["scores"] = {part: _as_dictionaries(scores.of_models[index]) for part, scores in scored.items()}
@@ -177,12 +179,12 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
             name: {
                 "num_sentences": len(indices),
                 "num_words": sum(len(gold[index].words) for index in indices),
-                "summary": score(gold, parses, further, indices, options.seed, num_resamples=0).summary,
+                "summary": score(gold, parses, averages, indices, options.seed, num_resamples=0).summary,
             }
-            for name, indices in found.items()
+            for name, indices in sentences.items()
             if indices
         }
-        for kind, found in groups.items()
+        for kind, sentences in groups.items()
     }
     if options.agreement:
         parsers = [
@@ -192,7 +194,7 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
         ]
         agreement = agreement_summary(parsers, agreement)
 
-    is_english = treebank.is_read_as_in_the_papers  # other figures are not of this language
+    is_english = treebank.is_read_as_in_the_papers  # the published figures are for this preprocessing
     header, rows = parsing_table(summaries, has_published=is_english)
     protocol = f"{treebank.describe()}; {PROTOCOL}"
     print(f"{', '.join(names)} on {treebank.name}: {len(gold)} sentences; {protocol}")
@@ -215,7 +217,7 @@ def evaluate_parsing(options: argparse.Namespace) -> dict:
     if options.table:
         write_table(options.table, header, rows)
     if options.trees:
-        write_trees(options.trees, gold, dict(zip(names, parses, strict=True)), further)
+        write_trees(options.trees, gold, dict(zip(names, parses, strict=True)), averages)
     return {
         "task": PARSING,
         "models": models,
@@ -245,7 +247,7 @@ def _as_dictionaries(scores: Mapping[str, ParsingScores]) -> dict[str, dict]:
 def parse_layers(
     model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, gold: list[GoldTree], options: argparse.Namespace
 ) -> Trees:
-    """The trees that each layer asked for gives the sentences; "induced trees" of a model without such layers."""
+    """Parses the sentences with each requested layer; a model with one tree per sentence has "induced trees"."""
     layers: Sequence[int | None] = [None]
     if options.layer != "all":
         layers = [chosen_layer(options, model.parse_layer)]
@@ -257,10 +259,10 @@ def parse_layers(
 
 
 def stored_layers(name: str, stored: SentenceDistances, treebank: Treebank, options: argparse.Namespace) -> Trees:
-    """The same from the distances in a file.
+    """Builds the trees of each requested layer from the distances in a tree file.
 
     Raises:
-        ValueError: if these are of other sentences, or there is no such layer.
+        ValueError: if the file has other sentences, or no such layer.
     """
     if stored.sentences != words_of(treebank.trees):
         raise ValueError(f"{name} has other sentences than {treebank.name}, or other words in them")
@@ -269,14 +271,13 @@ def stored_layers(name: str, stored: SentenceDistances, treebank: Treebank, opti
 
 
 def chosen_layer(options: argparse.Namespace, parse_layer: int | None) -> int | None:
-    """The one layer that is asked for."""
     return parse_layer if options.layer == "own" else options.layer
 
 
 def average_members(
     members: Sequence[list[InducedTree]], weights: Sequence[float] | None, options: argparse.Namespace
 ) -> Trees:
-    """The averages of several parsers' trees with each choice among equally good trees."""
+    """Averages the trees of several parsers with each kind of tie-breaking."""
     averages, weighted = {}, ", weighted" if weights else ""
     for ties in dict.fromkeys(options.ties):
         generator = np.random.default_rng(options.seed)
@@ -290,12 +291,11 @@ def average_members(
 
 
 def words_of(gold: Sequence[GoldTree]) -> list[tuple[str, ...]]:
-    """The words of each sentence."""
     return [tree.words for tree in gold]
 
 
 class Scores(NamedTuple):
-    """Scores of some sentences by the name of their trees: of each model, of averages and baselines, and of all."""
+    """Scores by source of the trees: of each model, of averages and baselines (`others`), and the summary of all."""
 
     of_models: list[dict[str, ParsingScores]]
     others: dict[str, ParsingScores]
@@ -303,11 +303,11 @@ class Scores(NamedTuple):
 
 
 def score(
-    gold: list[GoldTree], parses: list[Trees], further: Trees, indices: Sequence[int], seed: int, **options: int
+    gold: list[GoldTree], parses: list[Trees], averages: Trees, indices: Sequence[int], seed: int, **options: int
 ) -> Scores:
-    """Scores some of the sentences, also by the baselines; `options` go to `score_parses`.
+    """Scores the trees and the baselines on some of the sentences; `options` are passed to `score_parses`.
 
-    The summary has `summarize` over the models that have a row, and of each average and baseline by itself.
+    The summary has `summarize` over the models with the same source, and for each average and baseline.
     """
     chosen = [gold[index] for index in indices]
 
@@ -318,7 +318,7 @@ def score(
         }
 
     of_models = [score_all(trees) for trees in progress_bar(parses, description="scoring", unit="model")]
-    others = score_all(further) | score_baselines(chosen, seed, **options)
+    others = score_all(averages) | score_baselines(chosen, seed, **options)
     names = dict.fromkeys(name for rows in of_models for name in rows)
     rows = {name: [scores[name] for scores in of_models if name in scores] for name in names}
     rows |= {name: [scores] for name, scores in others.items()}
@@ -326,7 +326,7 @@ def score(
 
 
 def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
-    """The indices of the sentences of 1 to 10 words, 11 to 20, and so on; those of more than 40 are one group."""
+    """Groups the indices of sentences by length: 1 to 10 words, 11 to 20, and so on, and more than 40."""
     groups: dict[str, list[int]] = {}
     for index in sorted(range(len(gold)), key=lambda index: len(gold[index].words)):
         tens = (len(gold[index].words) - 1) // 10
@@ -335,16 +335,20 @@ def groups_by_length(gold: Sequence[GoldTree]) -> dict[str, list[int]]:
     return groups
 
 
-def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], further: Trees) -> None:
-    """Writes one JSON object a sentence: the gold tree, those of each model's layers, and the averages."""
+def write_trees(path: str, gold: list[GoldTree], parses: dict[str, Trees], averages: Trees) -> None:
+    """Writes one JSON object per sentence: the gold tree, the trees of each model's layers, and the averages."""
     with written_file(path) as file:
         for index, gold_tree in enumerate(gold):
             induced = {
                 name: {source: trees[index].to_bracket() for source, trees in sources.items()}
                 for name, sources in parses.items()
             }
-            ensembles = {name: trees[index].to_bracket() for name, trees in further.items()}
-            row = {"gold": gold_tree.to_bracket(), "induced": induced, **({"ensembles": ensembles} if further else {})}
+            ensembles = {name: trees[index].to_bracket() for name, trees in averages.items()}
+            row = {
+                "gold": gold_tree.to_bracket(),
+                "induced": induced,
+                **({"ensembles": ensembles} if averages else {}),
+            }
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 

@@ -1,13 +1,13 @@
-"""Punctuation as a cue: the F1 of trees whose distances are raised where marks stood, beside the papers' protocol.
+"""Punctuation as a cue: F1 of trees whose distances are raised after punctuation marks.
 
     python eval/evaluate_punctuation.py MODEL TREES.jsonl.xz --treebank wsj.mrg --output results.json
     python eval/evaluate_punctuation.py MODEL --treebank spanish.mrg --strengths 0 1 2 3
     python eval/evaluate_punctuation.py MODEL --treebank gum/
 
-Models come as checkpoints, or as the files of trees that training runs leave. They read the words alone, as always;
-leaves of the treebank with tags of punctuation say where marks stood. A mark raises the distance of the next word by
-so many standard deviations of the sentence's distances (`raise_at_marks`). A strength of 0 is the papers' protocol.
-The F1 of several files is the mean of theirs. Marks help right branching as well: its row is the last.
+Models are checkpoints or tree files of training runs. They read words only; tags of the treebank's leaves tell where
+marks are. A mark raises the distance of the next word by the strength times the standard deviation of the sentence's
+distances (`raise_at_marks`). Strength 0 is the papers' protocol. F1 is averaged over files. The last row is right
+branching, which marks improve as well.
 """
 
 import argparse
@@ -48,7 +48,7 @@ PROTOCOL = "sentence F1 as in the papers; with a cue it is not the papers' proto
 
 
 class MarkedTrees(NamedTuple):
-    """The gold trees of a file, and for each word of each tree whether marks stand right before it."""
+    """Gold trees of a file, and for each word of each tree whether it directly follows marks."""
 
     gold: list[GoldTree]
     marks: list[list[bool]]
@@ -61,13 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint, or file of trees; several")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoints or tree files")
     parser.add_argument(
         "--treebank",
         nargs="+",
         required=True,
         metavar="PATH",
-        help="Penn-style bracketed trees, with marks: files, or folders of .mrg[.gz] files",
+        help="Penn-style bracketed trees with punctuation: files, or folders of .mrg[.gz] files",
     )
     parser.add_argument(
         "--strengths",
@@ -88,7 +88,7 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
         if name.endswith(".xz"):
             stored = read_tree_file(name)
             if stored.branching_bias is not None:
-                raise ValueError(f"{name} has trees of a grammar or an average, which one rule alone makes")
+                raise ValueError(f"{name} has trees of a grammar or an average, built with one rule only")
             files = read_with_marks(options.treebank, stored.model.get("treebank_preprocessing"))
             if stored.sentences != [tree.words for gold, _ in files for tree in gold]:
                 raise ValueError(f"{name} has other sentences than {treebank}, or other words in them")
@@ -98,10 +98,10 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
             files = read_with_marks(options.treebank, model.config.treebank_preprocessing)
             trees = model.parse([list(tree.words) for gold, _ in files for tree in gold], tokenizer)
             distances = [tree.distances for tree in trees]
-        rows.append(scored(name, files, distances, options.strengths))
+        rows.append(score(name, files, distances, options.strengths))
     share = mean(any(row[1:]) for _, marks in files for row in marks)
     falling = [range(len(tree.words), 0, -1) for gold, _ in files for tree in gold]
-    rows.append(scored(BASELINE, files, falling, options.strengths))
+    rows.append(score(BASELINE, files, falling, options.strengths))
 
     header = ["model", "rule", *(f"k = {strength:g}" if strength else "no marks" for strength in options.strengths)]
     lines = [
@@ -122,10 +122,10 @@ def evaluate_punctuation(options: argparse.Namespace) -> dict:
     }
 
 
-def scored(
+def score(
     name: str, files: Sequence[MarkedTrees], distances: Sequence[Sequence[float]], strengths: Sequence[float]
 ) -> dict:
-    """The row of a model in the results: F1 by rule and strength."""
+    """Returns the entry of a model in the results: F1 by rule and strength."""
     scores: dict[str, dict[str, float]] = {rule: {} for rule in RULES}
     for rule, strength in progress_bar(
         product(RULES, strengths), total=len(RULES) * len(strengths), unit="table cell"
@@ -137,7 +137,7 @@ def scored(
 def f1_with_cue(
     files: Sequence[MarkedTrees], distances: Sequence[Sequence[float]], branching_bias: str, strength: float
 ) -> float:
-    """The sentence F1 of the trees for a strength of the cue, the mean of the files."""
+    """Returns the sentence F1 for a strength of the cue, averaged over files."""
     rows, scores = iter(distances), []
     for gold, marks in files:
         trees = [
@@ -148,13 +148,13 @@ def f1_with_cue(
     return mean(scores)
 
 
-def read_with_marks(paths: Sequence[str], known: dict | None) -> list[MarkedTrees]:
-    """The gold trees of each file that have words, and for each of their words whether marks stand right before it.
+def read_with_marks(paths: Sequence[str], stored: dict | None) -> list[MarkedTrees]:
+    """Reads the gold trees with words of each file, and for each word whether it directly follows marks.
 
-    Marks are the leaves that are dropped, except empty elements and signs of currency; `known` says how trees are
-    read, see `preprocessing_of`.
+    Marks are all dropped leaves except empty elements and currency signs. `stored` is the stored preprocessing, see
+    `preprocessing_of`.
     """
-    preprocessing = preprocessing_of(None, known)
+    preprocessing = preprocessing_of(None, stored)
     files = []
     for path in treebank_files(paths):
         trees = read_treebank(path, preprocessing)
@@ -178,7 +178,7 @@ def _after_marks(root: BracketNode, preprocessing: Preprocessing) -> list[bool]:
 
 
 def _tags_of_leaves(root: BracketNode) -> Iterator[str | None]:
-    """The tag of each leaf in order; `None` for a word without one."""
+    """Yields the tag of each leaf in order; `None` for a word without a tag."""
     unfinished: list[BracketNode | str] = [root]
     while unfinished:
         node = unfinished.pop()

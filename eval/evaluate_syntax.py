@@ -1,10 +1,10 @@
-"""Targeted syntactic evaluation: how often language models prefer the grammatical one of two sentences.
+"""Targeted syntactic evaluation: how often language models prefer the grammatical sentence of a minimal pair.
 
     python eval/evaluate_syntax.py MODEL --marvin-linzen syneval/ --output results.json
     python eval/evaluate_syntax.py MODEL gpt2 --blimp nyu-mll/blimp
 
 The sets are those of Marvin & Linzen (2018), reported as in the ON-LSTM paper, and BLiMP (Warstadt et al. 2020). Any
-causal language model of Transformers can stand beside the models of this package.
+causal language model of Transformers can be evaluated.
 """
 
 import argparse
@@ -35,7 +35,7 @@ END = {
     "counted": "the <eos> at the end of the sentence counts",
     "ignored": "the end of the sentence does not count",
 }
-# The positions of the two sentences in each comparison of an item of two or three sentences, as the metric has them.
+# Positions of the compared sentences in items of two or three sentences, in the order of the metric.
 COMPARED = {2: [(0, 1)], 3: [(0, 1), (1, 2), (0, 2)]}
 
 
@@ -46,21 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="one or more checkpoint folders or Hub names")
     parser.add_argument(
         "--marvin-linzen",
         metavar="PATH",
-        help="folder of NAME.tsv[.gz] (condition, grammatical, (intrusive,) ungrammatical), or such a dataset",
+        help="folder of NAME.tsv[.gz] (condition, grammatical, (intrusive,) ungrammatical), or a dataset name",
     )
-    parser.add_argument("--blimp", metavar="PATH", help="folder of NAME.jsonl[.gz], or the dataset's name")
+    parser.add_argument("--blimp", metavar="PATH", help="folder of NAME.jsonl[.gz], or a dataset name")
     parser.add_argument(
         "--end",
         choices=[*END],
         default="counted",
-        help="count the <eos> after the sentence or not; models of running text rarely see one there (%(default)s)",
+        help="whether the <eos> after the sentence counts; models of running text rarely see one there (%(default)s)",
     )
     parser.add_argument(
-        "--batch-size", type=positive_integer, default=1024, metavar="N", help="sentences at once (%(default)s)"
+        "--batch-size", type=positive_integer, default=1024, metavar="N", help="sentences per batch (%(default)s)"
     )
     add_code_option(parser)
     add_implementation_option(parser)
@@ -97,14 +97,14 @@ def evaluate_syntax(options: argparse.Namespace) -> dict:
 
 
 def load_tests(options: argparse.Namespace) -> dict[str, list[Item]]:
-    """The items of every test asked for, by its name."""
+    """Loads the items of the requested tests, by name."""
     tests = {}
     if options.marvin_linzen:
         tests[MARVIN_LINZEN] = load_marvin_linzen(options.marvin_linzen)
     if options.blimp:
         tests[BLIMP] = load_blimp(options.blimp)
     if not tests:
-        raise ValueError("nothing to evaluate on: give --marvin-linzen PATH, --blimp PATH, or both")
+        raise ValueError("nothing to evaluate: give --marvin-linzen PATH, --blimp PATH, or both")
     return tests
 
 
@@ -115,14 +115,14 @@ def score_items(
     end_counts: bool = True,
     batch_size: int = 1024,
 ) -> dict:
-    """Scores items by the metric `eval/minimal_pairs`, with any causal language model.
+    """Scores items of any causal language model with the metric `eval/minimal_pairs`.
 
     Args:
-        end_counts: whether the `<eos>` after a sentence is predicted, too.
-        batch_size: different sentences in one batch.
+        end_counts: whether the `<eos>` after a sentence counts.
+        batch_size: number of sentences per batch.
 
     Raises:
-        ValueError: if the tokenizer has no token to begin or to end a text with, or does not fit the model.
+        ValueError: if the tokenizer has no token for the start or the end of a text, or does not fit the model.
     """
     evaluate = import_extra("evaluate")
     begin = tokenizer.eos_token_id if tokenizer.bos_token_id is None else tokenizer.bos_token_id

@@ -1,9 +1,9 @@
-"""Ordinary text: the share of words that a model does not know, as people type them.
+"""Ordinary text: share of words outside the vocabulary of a model.
 
     python eval/evaluate_unknown_words.py MODEL --treebank wsj.mrg --output results.json
 
-The sentences of the treebank are set back into ordinary writing by NLTK's detokenizer (extra `nltk`). The first row is
-the share where words are what white space separates, the second where the model's tokenizer splits the text.
+NLTK's detokenizer (extra `nltk`) turns the sentences of the treebank into ordinary text. The first row splits the
+text at white space, the second row with the model's tokenizer.
 """
 
 import argparse
@@ -34,9 +34,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder or name on the Hub")
-    parser.add_argument("--treebank", required=True, metavar="FILE", help="Penn-style bracketed trees, with marks")
     parser.add_argument(
-        "--sentences", type=positive_integer, default=500, metavar="N", help="the first N (default: %(default)s)"
+        "--treebank", required=True, metavar="FILE", help="Penn-style bracketed trees with punctuation"
+    )
+    parser.add_argument(
+        "--sentences",
+        type=positive_integer,
+        default=500,
+        metavar="N",
+        help="number of first sentences (default: %(default)s)",
     )
     return parser
 
@@ -58,7 +64,7 @@ def evaluate_unknown_words(options: argparse.Namespace) -> dict:
 
 
 def ordinary_sentences(path: str, num_sentences: int) -> list[str]:
-    """The first sentences of a treebank as people type them."""
+    """Returns the first sentences of a treebank as ordinary text."""
     detokenize = import_extra("nltk").tokenize.treebank.TreebankWordDetokenizer().detokenize
     fields = AS_WRITTEN.to_dict() | {"dropped_tags": EMPTY_ELEMENT_TAGS}
     trees = read_treebank(path, Preprocessing.from_dict(fields))

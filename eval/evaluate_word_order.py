@@ -1,9 +1,9 @@
-"""Word order: how often a language model prefers a sentence to the same words in a random order.
+"""Word order: how often a language model prefers a sentence to a random order of its words.
 
     python eval/evaluate_word_order.py MODEL [MODEL ...] --files test.txt --output results.json
 
-A small task, and the one that docs/code.md follows where it says how to add one. Both orders have the same words,
-known or unknown, so that a model can only tell them apart by what it has learned of order.
+Both orders have the same words, known or unknown, so only the order distinguishes them. docs/code.md uses this small
+task to explain how to add a task.
 """
 
 import argparse
@@ -35,10 +35,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
-    parser.add_argument("models", nargs="+", metavar="MODEL", help="checkpoint folder or name on the Hub; several")
-    parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="UTF-8 text, a sentence a line")
+    parser.add_argument("models", nargs="+", metavar="MODEL", help="one or more checkpoint folders or Hub names")
+    parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="UTF-8 text, one sentence per line")
     parser.add_argument(
-        "--max-sentences", type=positive_integer, metavar="N", help="the first N that have two different words"
+        "--max-sentences",
+        type=positive_integer,
+        metavar="N",
+        help="use the first N sentences with two different words",
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random orders (default: %(default)s)")
     add_implementation_option(parser)
@@ -58,8 +61,8 @@ def evaluate_word_order(options: argparse.Namespace) -> dict:
             [score.total().total_log_likelihood for score in score_sentences(model, tokenizer, list(sentences))]
             for sentences in zip(*pairs, strict=True)
         )
-        num_right = sum(ours > other for ours, other in zip(written, shuffled, strict=True))
-        num_ties = sum(ours == other for ours, other in zip(written, shuffled, strict=True))
+        num_right = sum(original > other for original, other in zip(written, shuffled, strict=True))
+        num_ties = sum(original == other for original, other in zip(written, shuffled, strict=True))
         results.append({**describe_checkpoint(name, model), "accuracy": num_right / len(pairs), "num_ties": num_ties})
     rows = [[row["model"], f"{100 * row['accuracy']:.1f}", str(row["num_ties"])] for row in results]
     print(f"{len(pairs)} sentences; {PROTOCOL}\n\n{format_table(['model', 'accuracy', 'ties'], rows)}")
@@ -73,7 +76,7 @@ def evaluate_word_order(options: argparse.Namespace) -> dict:
 
 
 def shuffled_pairs(sentences: Sequence[str], seed: int) -> list[tuple[str, str]]:
-    """Each sentence with the same words in another order; sentences that have no other order are left out."""
+    """Pairs each sentence with a random other order of its words, and skips sentences without one."""
     generator, pairs = Random(seed), []
     for sentence in sentences:
         words = sentence.split()

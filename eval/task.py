@@ -1,4 +1,4 @@
-"""The frame of a task's script: its command line, its results file, its errors."""
+"""Common parts of evaluation scripts: command line, results file, errors."""
 
 import argparse
 import importlib
@@ -16,9 +16,9 @@ from onlstm_hf.utils.results_file import write_results
 
 
 def task_parser(description: str) -> argparse.ArgumentParser:
-    """A parser with the option `--output`, whose help begins with the script's docstring."""
+    """Returns a parser with the option `--output`; its help begins with the script's docstring."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", metavar="FILE", help="results as JSON; an older file is replaced")
+    parser.add_argument("--output", metavar="FILE", help="write the results as JSON; an existing file is replaced")
     return parser
 
 
@@ -28,13 +28,13 @@ def run_task(
     task: Callable[[argparse.Namespace], dict],
     arguments: Sequence[str] | None,
 ) -> int:
-    """Runs a task and writes its results where `--output` says so.
+    """Runs a task and writes its results to the file of `--output`.
 
     Args:
-        script: its path in a checkout, such as `eval/evaluate_lm.py`.
-        parser: made by `task_parser`.
-        task: prints a table and returns the results.
-        arguments: of the command line; `None`: those of this process.
+        script: path of the script in a checkout, such as `eval/evaluate_lm.py`.
+        parser: parser from `task_parser`.
+        task: function that prints a table and returns the results.
+        arguments: command-line arguments; `None` for those of this process.
 
     Returns:
         The exit code, see `run_program`.
@@ -52,7 +52,7 @@ def run_task(
 
 
 def check_writable(*paths: str | os.PathLike | None) -> None:
-    """Raises an `OSError` where a file could not be written after long work."""
+    """Raises an `OSError` if a path cannot be written, before the long work."""
     for path in paths:
         if path is not None and not Path(path).resolve().parent.is_dir():
             raise FileNotFoundError(f"cannot write {path}: its folder does not exist")
@@ -61,10 +61,10 @@ def check_writable(*paths: str | os.PathLike | None) -> None:
 
 
 def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:
-    """Returns what a results file says of a checkpoint: `model` (its name), `num_parameters` and `seed`.
+    """Returns the entry of a checkpoint in results files: `model` (its name), `num_parameters` and `seed`.
 
-    The seed is that of the `results.json` in the folder, where the checkpoint was released, or beside the folder,
-    where it was trained; `None` where neither tells.
+    The seed comes from the `results.json` in the folder (a released model) or beside it (a training run); it is `None`
+    without such a file.
     """
     return {"model": name, "num_parameters": model.num_parameters(), "seed": _training_seed(Path(name))}
 
@@ -82,10 +82,10 @@ def _training_seed(folder: Path) -> int | None:
 
 
 def import_extra(name: str, extra: str = "train") -> ModuleType:
-    """Imports a library that only training and evaluation need.
+    """Imports a library of an optional extra.
 
     Raises:
-        ImportError: where it is not installed; the message says how to install it.
+        ImportError: if it is not installed; the message says how to install it.
     """
     try:
         return importlib.import_module(name)

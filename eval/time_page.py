@@ -1,9 +1,9 @@
-"""Times the web page in Chromium: the first tree after a cold load, and then sentences of twenty words.
+"""Times the web page in Chromium: the first tree after a cold load, then sentences of twenty words.
 
     python eval/time_page.py                                    # the default model in 8 bits
     python eval/time_page.py model_cards/prpn-ptb-small --loads 10
 
-Each load is one of a new browser, which has nothing in its cache, from a server on this machine.
+Each load uses a new browser with an empty cache and a server on this machine.
 """
 
 import argparse
@@ -54,9 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments of the script."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", nargs="?", metavar="PATH_OR_NAME", help="checkpoint (default: that of the command)")
+    parser.add_argument(
+        "model", nargs="?", metavar="PATH_OR_NAME", help="checkpoint (default: see `onlstm-hf --help`)"
+    )
     parser.add_argument("--loads", type=positive_integer, default=5, metavar="N", help="cold loads (%(default)s)")
     return parser
 
@@ -65,7 +66,7 @@ def time_page(name: str, loads: int) -> tuple[list[float], list[float]]:
     """Prints medians, and returns the milliseconds of first trees and of sentences.
 
     Raises:
-        FileNotFoundError: if there is no Chromium or no driver for it.
+        FileNotFoundError: if chromedriver is not installed.
     """
     driver_path = shutil.which("chromedriver")
     if driver_path is None:
@@ -77,9 +78,9 @@ def time_page(name: str, loads: int) -> tuple[list[float], list[float]]:
         with build_server(site, port=0) as server:
             threading.Thread(target=server.serve_forever, daemon=True).start()
             for _ in progress_bar(range(loads), unit="load"):
-                first, others = time_load(driver_path, f"http://127.0.0.1:{server.server_port}/")
-                first_trees.append(first)
-                sentences += others
+                first_tree, next_trees = time_load(driver_path, f"http://127.0.0.1:{server.server_port}/")
+                first_trees.append(first_tree)
+                sentences += next_trees
             server.shutdown()
     print(f"first tree after a cold load: median {statistics.median(first_trees):.0f} ms of {loads} loads")
     print(f"20 words: median {statistics.median(sentences):.0f} ms of {len(sentences)} sentences")
@@ -87,7 +88,7 @@ def time_page(name: str, loads: int) -> tuple[list[float], list[float]]:
 
 
 def time_load(driver_path: str, address: str) -> tuple[float, list[float]]:
-    """The milliseconds of the first tree and of each sentence, in a browser of its own."""
+    """Returns the milliseconds of the first tree and of each sentence in a new browser."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 

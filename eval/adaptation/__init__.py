@@ -1,1 +1,1 @@
-"""Adapting a language model to the text that it is scored on."""
+"""Adaptation of a language model to the text that it scores."""

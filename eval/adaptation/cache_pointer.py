@@ -1,4 +1,4 @@
-"""The continuous cache of Grave, Joulin & Usunier (2016): words of the recent past become more probable again."""
+"""Continuous cache of Grave, Joulin & Usunier (2016), which raises the probability of recent words."""
 
 import math
 from collections.abc import Sequence
@@ -10,15 +10,15 @@ import torch
 class CachePointer(NamedTuple):
     """Settings of a continuous cache (section 3.1 and equation 3 of the paper).
 
-    The probability of the word `x` after the hidden state `h_t` (what the head of the model reads) is
+    The probability of the word `x` after the hidden state `h_t` (the input of the model's head) is
 
         (1 - weight) p_model(x | h_t) + weight sum_i [x_(i+1) = x] exp(flatness h_t . h_i) / sum_i exp(flatness h_t . h_i)
 
-    with `i` over the last `size` positions before `t`, and that of the model alone where there are none.
+    where `i` runs over the last `size` positions before `t`. Without such positions it is `p_model` alone.
 
     Attributes:
-        size: how many of the last words it holds.
-        flatness: theta, which scales the scores of its hidden states: at 0 all words in it count alike.
+        size: number of words in the cache.
+        flatness: theta, which scales the scores of the hidden states; with 0 all words in the cache count alike.
         weight: lambda, the share of the cache in the probability of a word, at least 0 and less than 1.
     """  # noqa: E501
 
@@ -27,7 +27,7 @@ class CachePointer(NamedTuple):
     weight: float
 
     def check(self) -> None:
-        """Raises a `ValueError` for a setting out of its range."""
+        """Raises a `ValueError` for a setting out of range."""
         if self.size < 1 or not 0 <= self.flatness < math.inf or not 0 <= self.weight < 1:
             raise ValueError(
                 "a cache needs a size of at least 1, a flatness of at least 0 and a weight of at least 0 and less "
@@ -36,7 +36,7 @@ class CachePointer(NamedTuple):
 
 
 class CacheWindow:
-    """The hidden states of the last words, and the words that followed them: as many as the largest cache needs."""
+    """Sliding window of hidden states and the words after them, as long as the largest cache."""
 
     def __init__(self, caches: Sequence[CachePointer]):
         self.caches = caches
@@ -45,10 +45,10 @@ class CacheWindow:
         self.words: torch.Tensor | None = None
 
     def extend(self, hidden_states: torch.Tensor, words: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Takes in a chunk, hidden states `[B, T, H]` and the word after each `[B, T]`, and forgets what is too old.
+        """Adds a chunk, hidden states `[B, T, H]` and the word after each `[B, T]`, and drops the oldest entries.
 
         Returns:
-            Hidden states `[B, M + T, H]` and words `[B, M + T]`: the `M` that were in the window, and the chunk.
+            Hidden states `[B, M + T, H]` and words `[B, M + T]`: the `M` former entries of the window and the chunk.
         """
         if self.words is not None:
             hidden_states = torch.cat([self.hidden_states, hidden_states], dim=1)
@@ -57,19 +57,19 @@ class CacheWindow:
         return hidden_states, words
 
     def mix(self, from_model: torch.Tensor, hidden_states: torch.Tensor, words: torch.Tensor) -> list[torch.Tensor]:
-        """Mixes what the model says of the words of a chunk with what the caches say, and takes the chunk in.
+        """Interpolates the model's log probabilities of a chunk with those of each cache, and adds the chunk.
 
         Args:
-            from_model: `[B, T]`, the log probabilities of the words by the model alone.
+            from_model: log probabilities of the words by the model alone, `[B, T]`.
             hidden_states, words: see `extend`.
 
         Returns:
-            For each of the caches the log probabilities of the words, `[B, T]` in float64.
+            Log probabilities of the words for each cache, `[B, T]` in float64.
         """
         hidden_states = hidden_states.to(torch.promote_types(hidden_states.dtype, torch.float32))
         past = 0 if self.words is None else self.words.shape[1]
-        seen, followers = self.extend(hidden_states, words)
-        scores, repeated = hidden_states @ seen.transpose(1, 2), words.unsqueeze(2) == followers.unsqueeze(1)
+        window_states, followers = self.extend(hidden_states, words)
+        scores, repeated = hidden_states @ window_states.transpose(1, 2), words.unsqueeze(2) == followers.unsqueeze(1)
         from_cache = {
             setting: _cache_log_probabilities(scores, repeated, past, *setting)
             for setting in {(cache.size, cache.flatness) for cache in self.caches}
@@ -86,8 +86,8 @@ def _cache_log_probabilities(
 
     Args:
         scores: `h_t . h_i`, `[B, T, M + T]`.
-        repeated: whether the word after `i` is the one after `t`, likewise.
-        past: `M`.
+        repeated: whether the word after `i` equals the word after `t`, `[B, T, M + T]`.
+        past: number of former entries `M`.
         size, flatness: see `CachePointer`.
     """
     length, num_columns = scores.shape[1:]

@@ -1,4 +1,4 @@
-"""Dynamic evaluation (Krause, Kahembwe, Murray & Renals 2018): a model that learns from the text it is tested on."""
+"""Dynamic evaluation (Krause, Kahembwe, Murray & Renals 2018): the model is trained on the test text while reading."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ MODEL_ALONE = CachePointer(size=1, flatness=0.0, weight=0.0)
 
 
 class DynamicEvaluationDiverged(ValueError):
-    """The updates made the weights so large that the model gives no probabilities any more."""
+    """Raised if updates make the weights so large that the model returns no finite probabilities."""
 
 
 class DynamicEvaluation(NamedTuple):
@@ -25,10 +25,10 @@ class DynamicEvaluation(NamedTuple):
 
     Attributes:
         learning_rate: eta.
-        decay: lambda, the share of the way back to the model's own weights that every update goes; 0 to 1.
-        segment_length: tokens (of each row) between two updates.
-        epsilon: what is added to the root mean squares of the gradients, as a multiple of their mean; only for the
-            update that divides by them.
+        decay: lambda, the fraction of the distance to the original weights that each update goes back; 0 to 1.
+        segment_length: tokens of each row between two updates.
+        epsilon: constant added to the root mean squares of the gradients, as a multiple of their mean; only for the
+            RMS-normalised update.
     """
 
     learning_rate: float
@@ -37,7 +37,7 @@ class DynamicEvaluation(NamedTuple):
     epsilon: float = 1.0
 
     def check(self) -> None:
-        """Raises a `ValueError` for a setting out of its range."""
+        """Raises a `ValueError` for a setting out of range."""
         numbers_fit = 0 <= self.learning_rate < math.inf and 0 <= self.decay <= 1 and 0 < self.epsilon < math.inf
         if not numbers_fit or self.segment_length < 1:
             raise ValueError(
@@ -55,46 +55,45 @@ def adapted_log_probabilities(
     batch_size: int = 1,
     chunk_length: int = 256,
 ) -> list[torch.Tensor]:
-    """Scores a text as one stream, as `stream_log_likelihood` does, with caches, and changes the weights on the way.
+    """Scores a text as one stream like `stream_log_likelihood`, with caches and updates of the weights.
 
-    A segment is scored, and then the weights are updated by the gradient `g` of its mean loss: without `gradient_rms`
-    by stochastic gradient descent with decay towards the model's own weights `W`,
+    Each segment is scored first. Then the gradient `g` of its mean loss updates the weights. Without `gradient_rms`
+    this is stochastic gradient descent with decay towards the original weights `W`,
 
         w <- w - learning_rate g + decay (W - w)
 
-    and otherwise by the paper's rule, in which weights that had large gradients in training move back faster,
+    With `gradient_rms` it is the paper's rule, in which weights with large gradients in training decay faster,
 
         w <- w - learning_rate g / (rms + epsilon mean(rms)) + min(decay rms / mean(rms), 1) (W - w)
 
-    The state is carried, and gradients do not reach into earlier segments. After the call the model has its own
-    weights and its mode again, also where the call fails. It runs as in evaluation: without dropout.
+    The state is carried, and gradients stop at the start of a segment. Dropout is off. After the call, also after an
+    error, the model has its original weights and mode.
 
-    A cache beside the model has no part in the loss that the weights follow. It compares hidden states as they were
-    when their words were read, by the weights of that time. The model runs once for all caches. Each row has an empty
-    cache at its start.
+    Caches do not contribute to the loss of the updates. They compare hidden states computed with the weights of their
+    time. The model runs once for all caches. The caches of each row start empty.
 
     Args:
-        settings: see `DynamicEvaluation`; `None` leaves the weights as they are.
-        caches: see `CachePointer`; by default the model is alone.
-        gradient_rms: for each of the model's parameters that are trained, see `gradient_root_mean_squares`.
-        chunk_length: tokens of each row at a time where the weights stay; else that is the `segment_length`. Memory
-            holds scores of `[batch_size, chunk_length, size of the cache + chunk_length]`.
+        settings: see `DynamicEvaluation`; `None` makes no updates.
+        caches: see `CachePointer`; by default the model is used alone.
+        gradient_rms: result of `gradient_root_mean_squares`, one tensor per trained parameter.
+        chunk_length: tokens of each row per forward pass without updates; with updates it is the `segment_length`.
+            Scores of shape `[batch_size, chunk_length, cache size + chunk_length]` are in memory.
         model, input_ids, batch_size: see `stream_log_likelihood`, also for the errors; gradients of rows are averaged.
 
     Returns:
-        For each of the caches the natural log probabilities of the tokens, `[N]` in float64.
+        Natural log probabilities of the tokens for each cache, `[N]` in float64.
 
     Raises:
-        ValueError: also for settings out of their range, and if the weights should change and none is trained.
-        DynamicEvaluationDiverged: where the learning rate is so high that the weights become infinite.
+        ValueError: also for settings out of range, and if there should be updates but no parameter is trained.
+        DynamicEvaluationDiverged: if the learning rate is so high that the weights become infinite.
     """
-    for checked in (*([settings] if settings else []), *caches):
-        checked.check()
+    for setting in (*([settings] if settings else []), *caches):
+        setting.check()
     chunks: list[list[torch.Tensor]] = [[] for _ in caches]
     window, state = CacheWindow(caches), None
     with _adapted_weights(model) if settings else evaluation_mode(model) as adapted:
         if settings:
-            (weights, own_weights), chunk_length = adapted, settings.segment_length
+            (weights, original_weights), chunk_length = adapted, settings.segment_length
             decays, divisors = _rates(settings, weights, gradient_rms)
         for inputs, targets in stream_chunks(model, input_ids, batch_size, chunk_length):
             output = model.model(inputs, state=state, use_cache=True)
@@ -106,23 +105,23 @@ def adapted_log_probabilities(
                 raise DynamicEvaluationDiverged(
                     f"a log probability is not finite: {reason}the model's weights contain NaN or infinity"
                 )
-            for found, mixed in zip(chunks, window.mix(from_model, hidden.detach(), targets), strict=True):
-                found.append(mixed)
+            for scores, mixed in zip(chunks, window.mix(from_model, hidden.detach(), targets), strict=True):
+                scores.append(mixed)
             if not settings:
                 continue
             gradients = _gradients(next_token_loss(logits, shift_labels=targets), weights)
             with torch.no_grad():
-                for weight, own, gradient, decay, divisor in zip(
-                    weights, own_weights, gradients, decays, divisors, strict=True
+                for weight, original, gradient, decay, divisor in zip(
+                    weights, original_weights, gradients, decays, divisors, strict=True
                 ):
-                    weight.lerp_(own, decay).addcdiv_(gradient, divisor, value=-settings.learning_rate)
-    return [torch.cat(found, dim=1).flatten()[: len(input_ids)] for found in chunks]
+                    weight.lerp_(original, decay).addcdiv_(gradient, divisor, value=-settings.learning_rate)
+    return [torch.cat(scores, dim=1).flatten()[: len(input_ids)] for scores in chunks]
 
 
 def _rates(
     settings: DynamicEvaluation, weights: Sequence[torch.Tensor], gradient_rms: Sequence[torch.Tensor] | None
 ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """For each weight the share that it decays by, and what its gradient is divided by."""
+    """Returns the decay and the divisor of the gradient for each weight."""
     if gradient_rms is None:
         return [weights[0].new_tensor(settings.decay)] * len(weights), [weights[0].new_ones(())] * len(weights)
     if [rms.shape for rms in gradient_rms] != [weight.shape for weight in weights]:
@@ -142,9 +141,9 @@ def gradient_root_mean_squares(
     batch_size: int = 20,
     chunk_length: int = 70,
 ) -> list[torch.Tensor]:
-    """The root of the mean square of each parameter's gradient, in the order of `parameters()`, over a training text.
+    """Returns the root mean square of each parameter's gradient over a training text, in the order of `parameters()`.
 
-    The text `[N]` is read in batches, see `stream_log_likelihood`, without dropout; the weights are not changed.
+    The text `[N]` is read in batches, see `stream_log_likelihood`. Dropout is off, and the weights do not change.
 
     Raises:
         ValueError: if no parameter is trained.

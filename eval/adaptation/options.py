@@ -1,4 +1,4 @@
-"""Adaptation of a model to the text that it scores: methods, their options, and the search for settings."""
+"""Methods of adaptation to the scored text, their options, and the search for settings."""
 
 import argparse
 import math
@@ -24,18 +24,18 @@ from onlstm_hf.utils.programs import positive_integer
 
 
 class Method(NamedTuple):
-    """A way to adapt: its name with the paper, and by option the values that `--tune` tries where it is left out."""
+    """Description of a method of adaptation, and the grid: default values to try with `--tune`, by option."""
 
     description: str
     grid: dict[str, list]
 
     @property
     def needs_training_text(self) -> bool:
-        """The scale of gradients, which `epsilon` is relative to, is that of the training text."""
+        """Whether the method needs a training text, for the root mean squares that `epsilon` is relative to."""
         return "epsilon" in self.grid
 
     def __or__(self, other: "Method") -> "Method":
-        """Both at once."""
+        """Combines two methods."""
         return Method(f"{self.description}, with a {other.description}", self.grid | other.grid)
 
 
@@ -67,15 +67,15 @@ WITH_CACHE = {
 }
 METHODS = SINGLE_METHODS | WITH_CACHE
 OPTIONS = {
-    "cache_size": (positive_integer, "words in the cache"),
+    "cache_size": (positive_integer, "number of words in the cache"),
     "cache_flatness": (float, "theta, the scale of the scores in the cache"),
     "cache_weight": (float, "lambda, the share of the cache in a probability"),
     "learning_rate": (float, "eta"),
-    "decay": (float, "lambda, the share of the way back to the model's own weights that an update goes"),
+    "decay": (float, "lambda, the fraction of the distance to the original weights that an update goes back"),
     "segment_length": (positive_integer, "tokens between two updates"),
-    "epsilon": (float, "added to the root mean squares of the gradients, in units of their mean"),
+    "epsilon": (float, "constant added to the root mean squares of the gradients, in units of their mean"),
 }
-# Tokens of the training text that root mean squares of gradients are taken over.
+# Number of tokens of the training text for the root mean squares of gradients.
 GRADIENT_TOKENS = 100_000
 
 
@@ -87,8 +87,8 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
     )
     group = parser.add_argument_group(
         "adaptation to the text",
-        "Several values of one or more settings are a grid. Where a setting is left out, --tune tries "
-        f"{grids}. {' and '.join(WITH_CACHE)} have the settings of both.",
+        "Several values of settings form a grid for --tune. The default grids are: "
+        f"{grids}. {' and '.join(WITH_CACHE)} have the settings of both methods.",
     )
     methods = "; ".join(f"{name}: {method.description}" for name, method in METHODS.items())
     group.add_argument("--adapt", choices=[*METHODS], help=methods)
@@ -104,9 +104,9 @@ def add_adaptation_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--tune",
         metavar="TEXT",
-        help="one of the files or splits, for validation: what scores it best (also the weights of --mix) scores all",
+        help="validation text, one of the files or splits: its best settings (and weights of --mix) score all texts",
     )
-    group.add_argument("--tune-tokens", type=positive_integer, metavar="N", help="choose by its first N tokens (all)")
+    group.add_argument("--tune-tokens", type=positive_integer, metavar="N", help="tune on its first N tokens (all)")
     group.add_argument(
         "--training-text", metavar="FILE", help="training text for the mean squares of gradients (dynamic-rms)"
     )
@@ -117,13 +117,14 @@ def _flag(option: str) -> str:
 
 
 def read_candidates(options: argparse.Namespace, texts: Collection[str]) -> list[dict[str, float]] | None:
-    """Checks the options, and returns the settings to choose from, values by option; `None` without an adaptation.
+    """Checks the options and returns the candidate settings (values by option); `None` without an adaptation.
 
     Args:
-        options: those of the command line, `--mix` among them.
-        texts: their names.
+        options: options of the command line, including `--mix`.
+        texts: names of the texts.
 
     Raises:
+        FileNotFoundError: if there is no such training text.
         ValueError: if options do not fit together.
     """
     given = {option: values for option in OPTIONS if (values := getattr(options, option)) is not None}
@@ -177,16 +178,16 @@ def adapt(
     tokenizer: PreTrainedTokenizerBase,
     texts: Mapping[str, list[str]],
 ) -> tuple[dict, dict[str, torch.Tensor]]:
-    """Chooses the settings, and scores every text with them.
+    """Chooses the settings and scores every text with them.
 
     Args:
-        options: those of the command line.
-        candidates: of `read_candidates`.
-        texts: the lines of each text, by its name.
+        options: options of the command line.
+        candidates: result of `read_candidates`.
+        texts: lines of each text, by its name.
 
     Returns:
-        What was done, for the results file: `method`, `description`, `settings`, and `tuning` with the perplexity of
-        every candidate (`None` where it diverged); and the log probabilities of the tokens of each text.
+        An entry for the results file with `method`, `description`, `settings`, and `tuning` with the perplexity of
+        every candidate (`None` if it diverged); and the log probabilities of the tokens of each text.
     """
     streams = {name: encode_sentence_stream(tokenizer, lines) for name, lines in texts.items()}
     gradient_rms = None
@@ -202,8 +203,8 @@ def adapt(
     if options.tune is not None:
         stream = streams[options.tune][: options.tune_tokens]
         scores = [
-            None if found is None else StreamScore(found.sum().item(), len(found))
-            for found in score(stream, candidates)
+            None if log_probabilities is None else StreamScore(log_probabilities.sum().item(), len(log_probabilities))
+            for log_probabilities in score(stream, candidates)
         ]
         losses = [math.inf if score is None else score.loss for score in scores]
         if min(losses) == math.inf:
@@ -230,12 +231,12 @@ def _log_probabilities(
     gradient_rms: Sequence[torch.Tensor] | None,
     batch_size: int,
 ) -> list[torch.Tensor | None]:
-    """Returns the log probabilities for each of the candidates, `None` for settings that diverged.
+    """Returns the log probabilities for each candidate, `None` for settings that diverged.
 
-    The model runs once for all caches beside the same dynamic evaluation.
+    The model runs once for all caches with the same settings of dynamic evaluation.
     """
     settings = [(_dynamic(candidate), _cache(candidate)) for candidate in candidates]
-    found: dict[tuple, torch.Tensor | None] = {}
+    by_setting: dict[tuple, torch.Tensor | None] = {}
     for dynamic in dict.fromkeys(dynamic for dynamic, _ in settings):
         caches = [cache for other, cache in settings if other == dynamic]
         try:
@@ -244,5 +245,5 @@ def _log_probabilities(
             if dynamic is None or len(candidates) == 1:
                 raise
             scores = [None] * len(caches)
-        found |= zip(((dynamic, cache) for cache in caches), scores, strict=True)
-    return [found[setting] for setting in settings]
+        by_setting |= zip(((dynamic, cache) for cache in caches), scores, strict=True)
+    return [by_setting[setting] for setting in settings]

@@ -1,4 +1,4 @@
-"""Minimal pairs to evaluate language models on: Marvin & Linzen (2018) and BLiMP (Warstadt et al. 2020)."""
+"""Minimal pairs for language models: Marvin & Linzen (2018) and BLiMP (Warstadt et al. 2020)."""
 
 import gzip
 import json
@@ -15,10 +15,9 @@ class Item(NamedTuple):
     """One item of a test.
 
     Attributes:
-        condition: the set, or the part of it, that the item is from.
-        group: what is reported together.
-        sentences: the grammatical one first, the ungrammatical one last; between them, for negative polarity items,
-            the intrusive one.
+        condition: the set of the item, or a part of that set.
+        group: name of the group that is reported together.
+        sentences: the grammatical sentence, for negative polarity items the intrusive one, and the ungrammatical one.
     """
 
     condition: str
@@ -26,7 +25,7 @@ class Item(NamedTuple):
     sentences: tuple[str, ...]
 
 
-# The sets behind each test case in Table 3 of the ON-LSTM paper (Shen et al. 2019), in its sections and its order.
+# Sets of each test case in Table 3 of the ON-LSTM paper (Shen et al. 2019), in the sections and order of that table.
 MARVIN_LINZEN_SETS = {
     "Short-term dependency": {
         "agreement: simple": ["simple_agrmt"],
@@ -52,20 +51,19 @@ MARVIN_LINZEN_SETS = {
     },
 }
 BLIMP_COLUMNS = ("UID", "linguistics_term", "sentence_good", "sentence_bad")
-# BLiMP's files name one phenomenon more than its paper, which counts these paradigms to another.
+# BLiMP's files name one phenomenon that its paper counts as part of another.
 BLIMP_PHENOMENA = {"s-selection": "argument_structure"}
 
 
 def load_marvin_linzen(source: str) -> list[Item]:
-    """The items of Marvin & Linzen's sets.
+    """Loads the items of Marvin & Linzen's sets.
 
     Args:
-        source: a folder of `NAME.tsv` or `NAME.tsv.gz`, a file a set, with lines of condition, grammatical,
-            (intrusive,) and ungrammatical sentence; or a Hugging Face dataset with a configuration a set and these
-            four columns.
+        source: a folder with one file per set, or a Hugging Face dataset with one configuration per set. The files are
+            `NAME.tsv` or `NAME.tsv.gz`, with the columns condition, grammatical, (intrusive,) ungrammatical.
 
     Raises:
-        FileNotFoundError, ValueError: if there are no such sets, a set has another name, or a line other columns.
+        FileNotFoundError, ValueError: if there are no such sets, or a set has an unknown name or other columns.
     """
     group_of_set = {
         name: group for groups in MARVIN_LINZEN_SETS.values() for group, names in groups.items() for name in names
@@ -81,9 +79,9 @@ def load_marvin_linzen(source: str) -> list[Item]:
 
 
 def load_blimp(source: str) -> list[Item]:
-    """The pairs of BLiMP's paradigms, from `NAME.jsonl` or `NAME.jsonl.gz`, or from a dataset such as `nyu-mll/blimp`.
+    """Loads the pairs of BLiMP from a folder of `NAME.jsonl[.gz]`, or from a dataset such as `nyu-mll/blimp`.
 
-    Arguments and errors are those of `load_marvin_linzen`.
+    See `load_marvin_linzen` for the errors.
     """
     return [
         Item(
@@ -99,7 +97,7 @@ def load_blimp(source: str) -> list[Item]:
 def _read_sets(
     source: str, suffix: str, read: Callable[[Iterable[str]], Iterable[dict]], columns: Sequence[str]
 ) -> dict[str, list[dict]]:
-    """The rows of each file of a folder, or of each configuration of a dataset, by its name."""
+    """Returns the rows of each file in a folder, or of each configuration of a dataset, by name."""
     folder = Path(source)
     if not folder.is_dir():
         return _read_configurations(source, columns)
@@ -121,8 +119,8 @@ def _read_configurations(source: str, columns: Sequence[str]) -> dict[str, list[
     try:
         names = datasets.get_dataset_config_names(source)
         sets = {name: datasets.load_dataset(source, name, split="train") for name in names}
-    except Exception as error:  # its own exceptions share no base class
-        raise ValueError(f"{source} is no folder, and cannot be loaded as a dataset: {error}") from error
+    except Exception as error:  # exceptions of `datasets` share no base class
+        raise ValueError(f"{source} is not a folder and cannot be loaded as a dataset: {error}") from error
     for name, rows in sets.items():
         missing = [column for column in columns if column not in rows.column_names]
         if missing:
@@ -152,7 +150,7 @@ def _read_jsonl(lines: Iterable[str]) -> Iterable[dict]:
     for number, line in enumerate(lines, start=1):
         row = json.loads(line)
         if not isinstance(row, dict):
-            raise ValueError(f"line {number} is no JSON object")
+            raise ValueError(f"line {number} is not a JSON object")
         missing = [column for column in BLIMP_COLUMNS if column not in row]
         if missing:
             raise ValueError(f"line {number} lacks {', '.join(missing)}")

@@ -1,4 +1,4 @@
-"""Sentences of text files, and columns of text in Hugging Face datasets."""
+"""Reading of sentences from text files and Hugging Face datasets."""
 
 import os
 
@@ -8,15 +8,15 @@ from onlstm_hf.utils.files import read_text_file
 
 
 def read_sentences(path: str | os.PathLike) -> list[str]:
-    """The lines of a UTF-8 text file that are not blank; for the errors see `read_text_file`."""
+    """Returns the non-blank lines of a UTF-8 text file; for the errors see `read_text_file`."""
     return [line for line in read_text_file(path) if line.strip()]
 
 
 def read_string_column(dataset: str, config: str | None, split: str, column: str) -> list[str]:
-    """A column of strings of a Hugging Face dataset, given by its name on the Hub or its folder.
+    """Returns a column of strings of a Hugging Face dataset, given by its Hub name or folder.
 
     Raises:
-        FileNotFoundError: if there is no such folder, and no dataset on the Hub can have the name.
+        FileNotFoundError: if there is no such folder and the name is no valid Hub name.
         ValueError: if the dataset cannot be loaded or has no such column of strings.
     """
     datasets = import_extra("datasets")
@@ -26,5 +26,5 @@ def read_string_column(dataset: str, config: str | None, split: str, column: str
         raise ValueError(f"{dataset} has no column {column!r}; its columns: {', '.join(rows.column_names)}")
     values = rows[column]
     if not all(isinstance(value, str) for value in values):
-        raise ValueError(f"the column {column!r} of {dataset} has entries that are no text")
+        raise ValueError(f"the column {column!r} of {dataset} has entries that are not text")
     return list(values)

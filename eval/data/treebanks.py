@@ -1,4 +1,4 @@
-"""Gold trees of files or datasets, read as the options or the models say."""
+"""Gold trees from files or datasets, preprocessed as the options or the models require."""
 
 import argparse
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ PAPERS_PROTOCOL = "words only (no punctuation, currency signs, empty elements), 
 
 
 def add_treebank_options(parser: argparse.ArgumentParser) -> None:
-    """Adds options for the place and the preprocessing of gold trees."""
+    """Adds options for the source and the preprocessing of gold trees."""
     parser.add_argument(
         "--treebank",
         nargs="+",
@@ -32,73 +32,73 @@ def add_treebank_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", metavar="NAME", help="configuration of the dataset")
     parser.add_argument("--split", default="test", help="split of the dataset (%(default)s)")
-    parser.add_argument("--column", default="tree", help="column of the dataset that has the trees (%(default)s)")
+    parser.add_argument("--column", default="tree", help="column of the dataset with the trees (%(default)s)")
     reading = parser.add_argument_group(
-        "how trees are read", "by default as the models remember from their training, or else as in the papers"
+        "preprocessing of trees", "default: that of the model's training if it is stored, else that of the papers"
     )
     reading.add_argument(
         "--preset",
         choices=list(PRESETS),
-        help="ptb: the papers' protocol; ctb: the Chinese Treebank; universal: punctuation has the tag PUNCT; plain: "
-        "every leaf is a word, unchanged",
+        help="ptb: the papers' protocol; ctb: Chinese Treebank; universal: punctuation has the tag PUNCT; plain: "
+        "every leaf is an unchanged word",
     )
     reading.add_argument(
         "--dropped-tags",
         type=lambda text: text.split(","),
         metavar="TAG,...",
-        help="tags of leaves that are no words; write --dropped-tags=-NONE-,PU where the first one has a hyphen",
+        help="tags of leaves that are not words; with a hyphen at the start write --dropped-tags=-NONE-,PU",
     )
-    reading.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help="write words in lower case")
-    reading.add_argument("--digits", choices=DIGITS, help="write N for runs of digits or for numbers, or keep them")
+    reading.add_argument("--lowercase", action=argparse.BooleanOptionalAction, help="lower-case the words")
+    reading.add_argument("--digits", choices=DIGITS, help="replace runs of digits or numbers by N, or keep them")
     reading.add_argument("--function-tag-separators", metavar="CHARACTERS", help="characters that end a label")
 
 
 class Treebank:
-    """The gold trees that the options name, without sentences of punctuation alone.
+    """Gold trees that the options name, without sentences of punctuation alone.
 
-    They are read when this is made, before any model is loaded; and once more where the model reads treebanks in
-    another way than the options or the papers.
+    The constructor reads the trees, so that errors appear before a model is loaded. They are read again if a model
+    requires other preprocessing.
 
     Attributes:
-        name: the paths, or that of the dataset.
-        trees: the trees.
-        by_file: the indices of the trees of each file, by its name without suffix, or its path; empty for a dataset.
-        num_left_out: how many sentences have no word.
-        preprocessing: how they were read.
+        name: the paths, or the name of the dataset.
+        trees: gold trees.
+        by_file: indices of the trees of each file, by its name without suffix or by its path; empty for a dataset.
+        num_left_out: number of sentences without words.
+        preprocessing: preprocessing of the trees.
     """
 
     def __init__(self, options: argparse.Namespace):
         self.options, self.name = options, " ".join(options.treebank)
-        self._is_of_a_model = False
+        self._is_fixed_by_model = False
         self._read(self._chosen(None))
 
-    def read_for(self, name: str, known: Mapping[str, Any] | None) -> list[GoldTree]:
-        """The trees as a model reads them.
+    def read_for(self, name: str, stored: Mapping[str, Any] | None) -> list[GoldTree]:
+        """Returns the trees with the preprocessing of a model.
 
         Args:
-            name: of the model.
-            known: its configuration's `treebank_preprocessing`.
+            name: name of the model.
+            stored: `treebank_preprocessing` of its configuration.
 
         Raises:
-            ValueError: if they have no words, or an earlier model reads them in another way.
+            ValueError: if the trees have no words, or an earlier model required other preprocessing.
         """
-        preprocessing = self._chosen(known)
+        preprocessing = self._chosen(stored)
         if preprocessing != self.preprocessing:
-            if self._is_of_a_model:
+            if self._is_fixed_by_model:
                 raise ValueError(
-                    f"{name} remembers another way to read treebanks than the models before: give --preset"
+                    f"{name} was trained with another preprocessing of treebanks than the models before: give --preset"
                 )
             self._read(preprocessing)
-        self._is_of_a_model = True
+        self._is_fixed_by_model = True
         if not self.trees:
-            raise ValueError(f"no sentence of {self.name} has a word, read in this way")
+            raise ValueError(f"no sentence of {self.name} has a word with this preprocessing")
         return self.trees
 
-    def _chosen(self, known: Mapping[str, Any] | None) -> Preprocessing:
+    def _chosen(self, stored: Mapping[str, Any] | None) -> Preprocessing:
         options = self.options
         return preprocessing_of(
             options.preset,
-            known,
+            stored,
             dropped_tags=options.dropped_tags,
             lowercase=options.lowercase,
             digits=options.digits,
@@ -138,7 +138,7 @@ class Treebank:
 
 
 def _names(files: Sequence[Path]) -> list[str]:
-    """The names of files without the suffix of trees, or their paths where two have the same name."""
+    """Returns the names of files without suffix, or their paths if two files have the same name."""
     names = [file.name.removesuffix(".gz").removesuffix(".mrg") for file in files]
     return names if len(set(names)) == len(names) else list(map(str, files))
 

@@ -1,21 +1,21 @@
-"""Minimal pairs in lm-evaluation-harness, where a tie is not correct."""
+"""Metric of minimal pairs for lm-evaluation-harness, in which a tie is not correct."""
 
 from collections.abc import Sequence
 
-# Log probabilities of the same tokens differ by rounding where the batches that they were computed in differ.
+# Log probabilities of the same tokens in different batches differ by rounding.
 ROUNDING = 1e-4
 
 
 def compare(doc: dict, results: Sequence[tuple[float, bool]]) -> dict[str, float]:
-    """Returns whether the grammatical sentence of a pair is more probable, and whether both are equally probable.
+    """Returns whether the grammatical sentence of a pair is more probable, and whether there is a tie.
 
-    The harness's own `acc` gives a tie to the first sentence, which is the grammatical one: to a model of words, pairs
-    that differ in words outside its vocabulary are the same sentence twice.
+    The `acc` of the harness counts a tie as correct. A word-level model ties if the sentences only differ in unknown
+    words.
 
     Args:
         doc: the pair.
-        results: for the grammatical sentence and the other one the log probability, and whether greedy decoding
-            would write it.
+        results: log probability, and whether greedy decoding would produce it, for the grammatical and the
+            ungrammatical sentence.
     """
     (grammatical, _), (ungrammatical, _) = results
     difference = grammatical - ungrammatical

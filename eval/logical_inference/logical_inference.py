@@ -6,9 +6,9 @@ import evaluate
 from onlstm_hf.logic.scores import score_logic
 
 _DESCRIPTION = """\
-How often a model tells the relation of two formulas of propositional logic: overall, by number of operators, by
-relation, with a macro average over the seven relations and their confusions. The task and the relations are those of
-Bowman, Manning & Potts (2015); the figure of the ON-LSTM paper is the accuracy by number of operators.
+Accuracy of predicting the relation between two formulas of propositional logic: overall, by number of operators and by
+relation, with the macro average over the seven relations and a confusion matrix. The task and the relations are those
+of Bowman, Manning & Potts (2015). The ON-LSTM paper reports the accuracy by number of operators.
 """
 
 _INPUTS_DESCRIPTION = """
@@ -41,7 +41,7 @@ _CITATION = """\
 
 
 class LogicalInference(evaluate.Metric):
-    """Leaves the scores to `onlstm_hf.logic.scores`."""
+    """Metric interface of `onlstm_hf.logic.scores`."""
 
     def _info(self):
         return evaluate.MetricInfo(

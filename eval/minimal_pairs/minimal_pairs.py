@@ -8,10 +8,10 @@ import evaluate
 import numpy as np
 
 _DESCRIPTION = """\
-How often a language model gives the grammatical one of two sentences that hardly differ the higher log probability: by
-condition, by group of conditions and overall. Ties and pairs whose difference is outside the model's vocabulary are
-counted beside the accuracy. Items of three sentences (grammatical, intrusive, ungrammatical), as the negative polarity
-items of Marvin & Linzen (2018), give three comparisons.
+Accuracy of language models on minimal pairs: how often the grammatical sentence has the higher log probability, by
+condition, by group of conditions and overall. The metric also counts ties and pairs that differ in a word outside the
+model's vocabulary. Items of three sentences (grammatical, intrusive, ungrammatical), such as the negative polarity
+items of Marvin & Linzen (2018), have three comparisons.
 """
 
 _INPUTS_DESCRIPTION = """
@@ -19,15 +19,15 @@ Args:
     predictions: for each item the log probabilities of its sentences: `[grammatical, ungrammatical]`, or
         `[grammatical, intrusive, ungrammatical]`.
     conditions: for each item the name of its condition; optional.
-    groups: for each item the name of its group, which may join several conditions; optional.
-    out_of_vocabulary: for each item whether a word in which its sentences differ is outside the model's vocabulary: a
-        `bool`, or for three sentences a list of three, one a comparison, in the order grammatical vs. intrusive,
-        intrusive vs. ungrammatical, grammatical vs. ungrammatical; optional.
+    groups: for each item the name of its group, which may have several conditions; optional.
+    out_of_vocabulary: for each item whether its sentences differ in a word outside the vocabulary: a `bool`, or
+        for three sentences a list of three in the order grammatical vs. intrusive, intrusive vs. ungrammatical,
+        grammatical vs. ungrammatical; optional.
 Returns:
-    `accuracy`, `num_pairs`, `num_correct`, `num_ties` of all items, of each the grammatical against the ungrammatical
-    sentence; `by_condition` and `by_group` with the same of each, where they are given. Those of three sentences come
-    three times, as `"name (grammatical vs. intrusive)"` and so on. With `out_of_vocabulary` also
-    `num_out_of_vocabulary` and `in_vocabulary_accuracy`, the accuracy on the other pairs. A tie is not correct.
+    `accuracy`, `num_pairs`, `num_correct`, `num_ties` over all items (grammatical vs. ungrammatical sentence), and the
+    same in `by_condition` and `by_group` if these names are given. Items of three sentences have three entries there,
+    such as `"name (grammatical vs. intrusive)"`. With `out_of_vocabulary` also `num_out_of_vocabulary` and
+    `in_vocabulary_accuracy`, the accuracy on the other pairs. A tie is not correct.
 Examples:
     >>> import evaluate
     >>> minimal_pairs = evaluate.load("eval/minimal_pairs")
@@ -50,7 +50,7 @@ _CITATION = """\
 }
 """
 
-# Pairs of sentences that are compared; the first should be the more probable one.
+# Positions of the compared sentences by number of sentences; the first should be more probable.
 _WHOLE = "grammatical vs. ungrammatical"
 _COMPARISONS = {
     2: {_WHOLE: (0, 1)},
@@ -59,7 +59,7 @@ _COMPARISONS = {
 
 
 class _Comparison(NamedTuple):
-    """The log probabilities of two sentences, and whether a word in which they differ is unknown."""
+    """Log probabilities of two sentences, and whether they differ in an unknown word."""
 
     better: float
     worse: float
@@ -118,7 +118,7 @@ def _check_names(name: str, column: Sequence) -> None:
 def _compare(
     position: int, log_probabilities: Sequence[float], flags: bool | Sequence[bool]
 ) -> dict[str, _Comparison]:
-    """The comparisons of one item, by name."""
+    """Returns the comparisons of one item, by name."""
     if len(log_probabilities) not in _COMPARISONS:
         raise ValueError(
             f"item {position} has {len(log_probabilities)} log probabilities, expected [grammatical, ungrammatical] "
@@ -141,7 +141,7 @@ def _compare(
 
 
 def _pool(items: list[dict[str, _Comparison]], names: Sequence[str]) -> dict[str, list[_Comparison]]:
-    """The comparisons of all items of one name; those of three sentences are kept apart."""
+    """Collects the comparisons of all items with the same name; those of three sentences are separate."""
     pools: dict[str, list[_Comparison]] = {}
     for name, item in zip(names, items, strict=True):
         for comparison, pair in item.items():
@@ -151,7 +151,7 @@ def _pool(items: list[dict[str, _Comparison]], names: Sequence[str]) -> dict[str
 
 
 def _score(pairs: list[_Comparison], knows_vocabulary: bool) -> dict[str, float | int | None]:
-    """Accuracy and counts; a tie is not correct."""
+    """Returns accuracy and counts; a tie is not correct."""
     correct = np.array([pair.better > pair.worse for pair in pairs])
     scores = {
         "accuracy": float(correct.mean()),
@@ -160,7 +160,7 @@ def _score(pairs: list[_Comparison], knows_vocabulary: bool) -> dict[str, float 
         "num_ties": sum(pair.better == pair.worse for pair in pairs),
     }
     if knows_vocabulary:
-        known = ~np.array([pair.out_of_vocabulary for pair in pairs])
-        scores["num_out_of_vocabulary"] = int((~known).sum())
-        scores["in_vocabulary_accuracy"] = float(correct[known].mean()) if known.any() else None
+        in_vocabulary = ~np.array([pair.out_of_vocabulary for pair in pairs])
+        scores["num_out_of_vocabulary"] = int((~in_vocabulary).sum())
+        scores["in_vocabulary_accuracy"] = float(correct[in_vocabulary].mean()) if in_vocabulary.any() else None
     return scores

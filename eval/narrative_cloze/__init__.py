@@ -1,1 +1,1 @@
-"""Statistical scripts: sequences of events of a document, and models that predict the next event of it."""
+"""Statistical scripts: event sequences of documents, and models that predict the next event."""

@@ -1,4 +1,4 @@
-"""Scripts by counting: events by how often they are, and by how often they follow those of the document so far."""
+"""Unigram and bigram models of scripts."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -9,20 +9,20 @@ from eval.narrative_cloze.event_files import Script
 
 
 class CountModel:
-    """Predicts events that the training scripts have, by counts of single events or of pairs.
+    """Predicts events of the training scripts by counts of single events or of pairs.
 
-    A unigram model gives every event its relative frequency P(b). The all-bigram model of Pichotta & Mooney (2016)
-    adds up log P(b | a) over all events a before the held-out one. With C(a, b) the number of times that b is one of
-    the `window` events after a, it is smoothed towards the unigrams here, which matters where the data are few:
+    The unigram model scores an event b by its frequency P(b). The all-bigram model of Pichotta & Mooney (2016)
+    sums log P(b | a) over all events a before the held-out event. C(a, b) counts how often b is among the `window`
+    events after a. The bigrams are smoothed with the unigrams, because the data are few:
 
-        P(b | a) = (C(a, b) + prior * P(b)) / (C(a) + prior),    and P(b) for an a that was never seen
+        P(b | a) = (C(a, b) + prior * P(b)) / (C(a) + prior),    and P(b) for an unseen a
 
-    Equally likely events are in the order of their first occurrence.
+    Ties are in the order of first occurrence.
 
     Args:
-        scripts: the training scripts.
-        window: 0 for unigrams.
-        prior: how many counts the unigrams weigh as much as.
+        scripts: training scripts.
+        window: number of following events; 0 for unigrams.
+        prior: weight of the unigrams, in counts.
 
     Raises:
         ValueError: if the scripts have no event, or the prior is not above 0.
@@ -47,14 +47,14 @@ class CountModel:
         }
 
     def log_conditionals(self, event: tuple[str, ...]) -> np.ndarray:
-        """The natural logarithms of P(b | event) of all events b."""
+        """Returns the natural logarithms of P(b | event) for all events b."""
         ids, counts = self.followers.get(self.ids.get(event), (np.array([], dtype=int),) * 2)
         probabilities = self.prior * self.frequencies
         probabilities[ids] += counts
         return np.log(probabilities / (counts.sum() + self.prior))
 
     def predict(self, script: Script, count: int) -> Iterator[Script]:
-        """Yields the `count` likeliest events, the best first, for each event after the first."""
+        """Yields the `count` most probable events, the best first, for each event after the first."""
         scores = np.zeros(len(self.events))
         for event in script[:-1]:
             scores = scores + self.log_conditionals(event) if self.window else self.frequencies

@@ -1,10 +1,10 @@
 """Entities among the arguments of a document's events: an approximation of coreference without a model.
 
-Noun phrases are one entity where their heads have one lemma. Names are known by their last word, those of companies
-by their first ("Ford" of "Ford Motor Co."). A pronoun of the third person is the nearest subject of an earlier event
-that agrees with it in number and, where a title or the kind of name tells, in gender; a reflexive one may be the
-subject of its own event. All `I` of a document are one entity, and so are `we` and `you`. Arguments that are neither
-nouns nor personal pronouns (numbers, amounts, "this") are the same as nothing else.
+Noun phrases whose heads have the same lemma are one entity. The head of a name is its last word, that of a company its
+first word ("Ford" of "Ford Motor Co."). A third-person pronoun refers to the nearest subject of an earlier event that
+agrees with it in number and, if a title or the kind of name tells, in gender. A reflexive pronoun may also refer to
+the subject of its own event. All `I` of a document are one entity; likewise `we` and `you`. Any other argument
+(numbers, amounts, "this") is an entity of its own.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from eval.narrative_cloze.penn_trees import Node
 NONE, SINGLETON = "-", "SINGLETON"
 COMPANIES = frozenset({"ag", "co.", "corp.", "cos.", "inc.", "ltd.", "n.v.", "nv", "plc", "s.a.", "sa"})
 TITLES = {"mr.": "he", "mrs.": "she", "ms.": "she", "miss": "she"}
-# By pronoun: what it is a form of.
+# Nominative of each pronoun.
 PRONOUNS = {
     form: forms.split()[0]
     for forms in (
@@ -36,18 +36,17 @@ THIRD_PERSON = frozenset({"he", "she", "it", "they"})
 
 
 class Mention(NamedTuple):
-    """An argument: its entity, and the pronouns that may refer to it."""
+    """Entity of an argument, and the pronouns that may refer to it."""
 
     entity: Hashable
     pronouns: frozenset[str]
 
 
 def entity_arguments(events: Sequence[Event]) -> list[tuple[str, str, str]]:
-    """Subject, object and prepositional object of each event of a document as entities.
+    """Returns subject, object and prepositional object of each event of a document as entities.
 
-    Returns:
-        For each of them `1`, `2`, ... in the order in which these entities appear, `SINGLETON` for one that is in no
-        other event, `-` where there is no argument.
+    Entities are `1`, `2`, ... in order of appearance, `SINGLETON` for an entity of one event only, and `-` for no
+    argument.
     """
     entities = _entities(events)
     counts = Counter(entity for arguments in entities for entity in {*arguments} - {None})
@@ -62,21 +61,21 @@ def entity_arguments(events: Sequence[Event]) -> list[tuple[str, str, str]]:
 
 
 def _entities(events: Sequence[Event]) -> list[list[Hashable]]:
-    found, subjects = [], []
+    arguments_of_events, subjects = [], []
     for event in events:
-        entities, own_subject = [], []
+        entities, event_subject = [], []
         for argument in (event.subject, event.object, event.prepositional_object):
             if argument is None:
                 entities.append(None)
                 continue
             is_reflexive = argument.word.lower().endswith(("self", "selves"))
-            mention = _mention(argument, [*subjects, *own_subject] if is_reflexive else subjects)
+            mention = _mention(argument, [*subjects, *event_subject] if is_reflexive else subjects)
             entities.append(mention.entity)
             if argument is event.subject:
-                own_subject.append(mention)
-        subjects += own_subject
-        found.append(entities)
-    return found
+                event_subject.append(mention)
+        subjects += event_subject
+        arguments_of_events.append(entities)
+    return arguments_of_events
 
 
 def _mention(head: Node, subjects: Sequence[Mention]) -> Mention:
@@ -90,8 +89,8 @@ def _mention(head: Node, subjects: Sequence[Mention]) -> Mention:
         return Mention(head, frozenset())
     if head.category.endswith("S"):
         return Mention(noun_lemma(head), frozenset({"they"}))
-    beside = [node.word.lower() for node in head.parent.children if node.category == "NNP"] if head.parent else []
+    names = [node.word.lower() for node in head.parent.children if node.category == "NNP"] if head.parent else []
     if head.category == "NNP" and word in COMPANIES:
-        return Mention(beside[0], frozenset({"it"}))
-    title = next((TITLES[name] for name in beside if name in TITLES), None)
+        return Mention(names[0], frozenset({"it"}))
+    title = next((TITLES[name] for name in names if name in TITLES), None)
     return Mention(noun_lemma(head), frozenset({title} if title else {"he", "she", "it"}))

@@ -1,9 +1,9 @@
-"""Scripts: recall at 25 of the narrative cloze, of models of counts and of language models of several seeds.
+"""Scripts: recall at 25 of the narrative cloze for count models and for language models.
 
     python eval/narrative_cloze/evaluate_scripts.py runs/scripts_lstm/seed_*/best --events runs/events/nouns
 
-Every event but the first of each test document is predicted from those before it. `write_events.py` beside this file
-writes the documents; the language models are those of training/recipes/scripts_lstm.yaml and scripts_onlstm.yaml.
+Every event except the first of each test document is predicted from the events before it. `write_events.py` in this
+folder writes the documents. training/recipes/scripts_lstm.yaml and scripts_onlstm.yaml train the language models.
 """
 
 import argparse
@@ -43,17 +43,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
-    parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folder; any number, also of seeds")
-    parser.add_argument("--events", required=True, metavar="FOLDER", help="train.txt, valid.txt and test.txt")
+    parser.add_argument("models", nargs="*", metavar="MODEL", help="checkpoint folders, several seeds of a system too")
     parser.add_argument(
-        "--beam-size", type=positive_integer, default=100, metavar="N", help="beginnings that are kept (%(default)s)"
+        "--events", required=True, metavar="FOLDER", help="folder of train.txt, valid.txt and test.txt"
     )
+    parser.add_argument("--beam-size", type=positive_integer, default=100, metavar="N", help="beam size (%(default)s)")
     add_implementation_option(parser)
     return parser
 
 
 def evaluate_scripts(options: argparse.Namespace) -> dict:
-    """Scores the models of counts and the language models, prints the table and returns the results."""
+    """Scores the count models and the language models, prints the table and returns the results."""
     parts = {part: read_scripts(Path(options.events, f"{part}.txt")) for part in PARTS}
     models = count_models(parts)
     for name in options.models:
@@ -73,7 +73,7 @@ def evaluate_scripts(options: argparse.Namespace) -> dict:
 
 
 def count_models(parts: dict[str, list[Script]]) -> list[dict]:
-    """The scores of unigrams, and of bigrams with the window and prior that suit the validation scripts best."""
+    """Scores unigrams, and bigrams with the window and prior of the best recall on the validation scripts."""
 
     def score(part: str, model: CountModel) -> dict:
         scripts = parts[part]
@@ -89,7 +89,7 @@ def count_models(parts: dict[str, list[Script]]) -> list[dict]:
 
 
 def system_name(config: PreTrainedConfig) -> str:
-    """Returns the name of a language model in the table: models of one name are seeds of one system."""
+    """Returns the name of a language model in the table; models with the same name are seeds of one system."""
     return {"onlstm": "ON-LSTM"}.get(config.model_type, getattr(config, "cell_type", config.model_type).upper())
 
 

@@ -1,4 +1,4 @@
-"""Scripts as text: a line a document, five words an event; a word's first letter says its role."""
+"""Scripts as text files: one document per line, five words per event, with the role as a prefix of each word."""
 
 import os
 from collections import Counter
@@ -18,12 +18,12 @@ Script = list[tuple[str, ...]]  # the events of a document, five words each
 
 
 def entity_script(events: Sequence[Event]) -> Script:
-    """The events of a document with entities as arguments."""
+    """Returns the events of a document with entities as arguments."""
     return [_words(event, arguments) for event, arguments in zip(events, entity_arguments(events), strict=True)]
 
 
 def noun_script(events: Sequence[Event]) -> Script:
-    """The events of a document with the lemmas of nouns as arguments."""
+    """Returns the events of a document with lemmas of nouns as arguments."""
     return [_words(event, [noun_lemma(head) if head else NONE for head in event[2:5]]) for event in events]
 
 
@@ -34,7 +34,7 @@ def _words(event: Event, arguments: Sequence[str]) -> tuple[str, ...]:
 
 
 def split(documents: Sequence) -> dict[str, list]:
-    """Every fifth document is test, the one after it validation, all others training."""
+    """Splits documents: every fifth is test, the next one validation, all others training."""
     parts = {"train": (2, 3, 4), "valid": (1,), "test": (0,)}
     return {
         part: [document for number, document in enumerate(documents, start=1) if number % 5 in remainders]
@@ -43,7 +43,7 @@ def split(documents: Sequence) -> dict[str, list]:
 
 
 def replace_rare(parts: dict[str, list[Script]], min_count: int) -> dict[str, list[Script]]:
-    """The same scripts with `v:?`, `a:?` or `p:?` for words that the training scripts have fewer times."""
+    """Replaces words that are rarer than `min_count` in the training scripts by `v:?`, `a:?` or `p:?`."""
     counts = Counter(word for script in parts["train"] for event in script for word in event)
 
     def written(word: str) -> str:
@@ -64,11 +64,11 @@ def write_scripts(folder: str | os.PathLike, parts: dict[str, list[Script]]) -> 
 
 
 def read_scripts(path: str | os.PathLike) -> list[Script]:
-    """The scripts of a file, one of a line.
+    """Reads the scripts of a file, one per line.
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if a line is not made of events, with its number.
+        ValueError: if a line does not consist of events; the message has the line number.
     """
     scripts = []
     for number, line in enumerate(read_text_file(path), start=1):
@@ -76,13 +76,13 @@ def read_scripts(path: str | os.PathLike) -> list[Script]:
         script = [tuple(words[start : start + size]) for start in range(0, len(words), size)]
         for event in script:
             if len(event) != size or not all(map(str.startswith, event, KINDS)):
-                raise ValueError(f"{path}, line {number}: {' '.join(event)} is no event ({' '.join(KINDS)})")
+                raise ValueError(f"{path}, line {number}: {' '.join(event)} is not an event ({' '.join(KINDS)})")
         scripts.append(script)
     return scripts
 
 
 def describe(scripts: Sequence[Script]) -> dict[str, float]:
-    """Counts documents, events, and events a document."""
+    """Counts documents, events, different events, and events per document."""
     num_events = sum(map(len, scripts))
     return {
         "num_documents": len(scripts),

@@ -1,10 +1,9 @@
-"""Events of a sentence, after Pichotta & Mooney (2016): a verb, and the heads of its arguments.
+"""Events of a sentence after Pichotta & Mooney (2016): a verb and the heads of its arguments.
 
-Penn Treebank trees take the place of a dependency parser. Every verb that is not an auxiliary is an event,
-also in infinitives and participle clauses; tense, modality and negation are left out. Empty elements say more than
-most parsers do: the subject of a controlled verb, and the arguments that a relative clause lacks, are found by their
-indices. The surface subject of a passive is the object of its event, the noun phrase after `by` the subject; a
-participle that modifies a noun phrase has this as its surface subject.
+Penn Treebank trees replace a dependency parser. Every main verb is an event, also in infinitives and participle
+clauses. Tense, modality and negation are ignored. The indices of empty elements give the subject of a controlled verb
+and the missing arguments of a relative clause. In the passive, the surface subject is the object of the event, and the
+noun phrase after `by` is its subject. The surface subject of a participle is the noun phrase that it modifies.
 """
 
 from collections.abc import Iterator
@@ -15,24 +14,23 @@ from eval.narrative_cloze.penn_trees import Node
 
 VERB_TAGS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ"})
 AUXILIARIES = frozenset({"be", "have", "do", "get"})
-# Function tags of noun phrases in a verb phrase that are no objects.
+# Function tags of noun phrases in a verb phrase that are not objects.
 NO_OBJECT = frozenset({"ADV", "BNF", "DIR", "EXT", "LGS", "LOC", "MNR", "PRP", "TMP", "VOC"})
-# Function tags of prepositional phrases that the verb asks for; they come before others.
+# Function tags of prepositional complements, which are preferred to adjuncts.
 COMPLEMENT = frozenset({"BNF", "CLR", "DTV", "PUT"})
 PREPOSITION_TAGS = frozenset({"IN", "TO", "VBG", "VBN"})
 
 
 class Event(NamedTuple):
-    """A verb and what belongs to it, each a leaf of the tree, or `None` where there is none.
+    """A verb and the heads of its arguments, each a leaf of the tree or `None`.
 
     Attributes:
         verb: the verb.
-        particle: of a phrasal verb (`up` of "take up").
+        particle: particle of a phrasal verb (`up` of "take up").
         subject: head of the subject.
         object: head of the direct object or the predicate noun.
-        prepositional_object: head of one noun phrase with a preposition: the first that the verb asks for, else the
-            first of all.
-        preposition: this preposition.
+        prepositional_object: head of the noun phrase in the first prepositional complement, else in the first adjunct.
+        preposition: preposition of this noun phrase.
     """
 
     verb: Node
@@ -44,7 +42,7 @@ class Event(NamedTuple):
 
 
 def events(tree: Node) -> Iterator[Event]:
-    """The events of a sentence in the order of their verbs."""
+    """Yields the events of a sentence in the order of their verbs."""
     antecedents = {node.index: node for node in tree.nodes() if node.index is not None}
     for node in tree.words():
         if node.category in VERB_TAGS and _is_main_verb(node):
@@ -84,7 +82,7 @@ def _event(verb: Node, antecedents: dict[str, Node]) -> Event:
 
 
 def _surface_subject(verb: Node) -> Node | None:
-    """The subject of the verb's clause, or the noun phrase that a participle modifies."""
+    """Returns the subject of the verb's clause, or the noun phrase that a participle modifies."""
     below = verb
     for node in verb.ancestors():
         if node.category == "NP":
@@ -111,13 +109,13 @@ def _is_passive(verb: Node) -> bool:
 
 
 def _logical_subject(parts: list[Node]) -> Node | None:
-    """The noun phrase after the `by` of a passive."""
+    """Returns the noun phrase after the `by` of a passive."""
     phrases = (part for part in parts if part.category == "PP")
     return next((node for phrase in phrases for node in phrase.children if "LGS" in node.functions), None)
 
 
 def _prepositional_object(phrase: Node, antecedents: dict[str, Node]) -> tuple[Node | None, Node | None]:
-    """The preposition and the head of its noun phrase; of "out of it" those of the inner phrase."""
+    """Returns the preposition and the head of its noun phrase; for "out of it" those of the inner phrase."""
     phrase = _antecedent(phrase, antecedents) or phrase
     preposition = next((part for part in phrase.children if part.category in PREPOSITION_TAGS), None)
     for part in phrase.children:
@@ -129,7 +127,7 @@ def _prepositional_object(phrase: Node, antecedents: dict[str, Node]) -> tuple[N
 
 
 def _head(node: Node | None, antecedents: dict[str, Node]) -> Node | None:
-    """Returns the head of a noun phrase; that of its antecedent if it is empty or a relative pronoun."""
+    """Returns the head of a noun phrase, or the head of its antecedent for an empty element or relative pronoun."""
     seen = set()
     while node is not None and node not in seen:
         seen.add(node)
@@ -154,7 +152,7 @@ def _antecedent(node: Node, antecedents: dict[str, Node]) -> Node | None:
 
 
 def _modified_noun_phrase(relative: Node) -> Node | None:
-    """The noun phrase beside the relative clause that a relative pronoun begins."""
+    """Returns the noun phrase that the relative clause of a relative pronoun modifies."""
     clause = next((node for node in relative.ancestors() if node.category == "SBAR"), None)
     if clause is None or clause.parent is None or clause.parent.category != "NP":
         return None
@@ -162,5 +160,5 @@ def _modified_noun_phrase(relative: Node) -> Node | None:
 
 
 def _has_extraposed_subject(node: Node) -> bool:
-    """Returns whether a phrase is the `it` of "it is clear that": it has a clause elsewhere."""
+    """Returns whether a phrase is the `it` of "it is clear that", whose clause is elsewhere."""
     return any(part.word is not None and part.word.startswith("*EXP*") for part in node.nodes())

@@ -1,11 +1,11 @@
-"""The words of events: heads of noun phrases, and lemmas."""
+"""Heads of noun phrases, and lemmas."""
 
 from eval.narrative_cloze.penn_trees import Node
 from eval.task import import_extra
 from onlstm_hf.trees.treebank import PUNCTUATION_TAGS, Preprocessing
 
 NOUN_TAGS = frozenset({"NN", "NNS", "NNP", "NNPS"})
-# For a noun phrase: from which side its parts are looked through, and what is looked for, rule after rule.
+# Rules for noun phrases in order: direction of the search among the parts, and categories to find.
 _NOUN_RULES = (
     (reversed, NOUN_TAGS | {"NX", "POS", "JJR"}),
     (iter, frozenset({"NP", "WHNP"})),
@@ -18,13 +18,10 @@ _WRITTEN = Preprocessing(digits="numbers")
 
 
 def head_word(node: Node) -> Node | None:
-    """The head of a noun phrase by the rules of Collins (1999, appendix A), as a leaf.
+    """Returns the head of a noun phrase as a leaf, by the rules of Collins (1999, appendix A).
 
-    A phrase that is no noun phrase and has no rule here, such as the `ADJP` of "the rich", is headed by its last part.
-    Punctuation and empty elements are no parts.
-
-    Returns:
-        `None` for a phrase without words.
+    The head of a phrase without a rule, such as the `ADJP` of "the rich", is its last part. Punctuation and empty
+    elements are ignored. A phrase without words has the head `None`.
     """
     while node.word is None:
         parts = [child for child in node.children if _is_overt(child)]
@@ -33,8 +30,8 @@ def head_word(node: Node) -> Node | None:
         rules = _AMOUNT_RULES if node.category == "QP" else _NOUN_RULES
         if node.category not in ("NP", "NX", "WHNP", "NAC", "QP"):
             rules = ()
-        found = (part for direction, sought in rules for part in direction(parts) if part.category in sought)
-        node = next(found, parts[-1])
+        matches = (part for direction, categories in rules for part in direction(parts) if part.category in categories)
+        node = next(matches, parts[-1])
     return node
 
 
@@ -47,7 +44,7 @@ def verb_lemma(verb: Node) -> str:
 
 
 def noun_lemma(head: Node) -> str:
-    """The lemma of a plural noun; any other head in lower case, `N` for a number in digits."""
+    """Returns the lemma of a plural noun; any other head in lower case, with `N` for a number in digits."""
     return _lemma(head.word, "NOUN") if head.category == "NNS" else _WRITTEN.word(head.word)
 
 

@@ -1,4 +1,4 @@
-"""Scripts by a language model over the words of events: the likeliest next events by beam search."""
+"""Prediction of the next event by beam search with a language model over the words of events."""
 
 from collections.abc import Iterator, Sequence
 
@@ -14,12 +14,12 @@ class ScriptLanguageModel:
     """Predicts events word by word: the verb, its three arguments, the preposition.
 
     Args:
-        model: a language model with a `state`, trained on the text of scripts.
-        tokenizer: its tokenizer.
-        beam_size: how many beginnings of events are kept at each of the five steps.
+        model: language model with a `state`, trained on the text of scripts.
+        tokenizer: tokenizer of the model.
+        beam_size: number of partial events to keep at each of the five steps.
 
     Raises:
-        ValueError: if the tokenizer lacks words of some kind: it is not one of scripts.
+        ValueError: if the tokenizer has no words of some kind, so that it is not a tokenizer of scripts.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, beam_size: int = 100):
@@ -31,22 +31,22 @@ class ScriptLanguageModel:
             raise ValueError("the model's tokenizer is not one of the words of events")
 
     def predict(self, scripts: Sequence[Script], count: int) -> list[list[Script]]:
-        """For each script and each of its events after the first, the `count` likeliest events after those before it.
+        """Predicts the `count` most probable events for each event after the first of each script.
 
-        The scripts are read side by side, one event at a time. Only events of words of the right kinds are predicted.
+        The scripts are read as a batch, one event at a time. Predicted events have words of the right kinds only.
         """
         predictions: list[list[Script]] = [[] for _ in scripts]
         rows = [number for number, script in enumerate(scripts) if len(script) > 1]
         state = None
         with evaluation_mode(self.model):
             for place in progress_bar(range(max(map(len, scripts), default=0) - 1), unit="event"):
-                going_on = [row for row, number in enumerate(rows) if len(scripts[number]) > place + 1]
-                rows = [rows[row] for row in going_on]
-                state = state.index_select(torch.tensor(going_on)) if state is not None else None
-                read = [" ".join(scripts[number][place]) for number in rows]
+                unfinished = [row for row, number in enumerate(rows) if len(scripts[number]) > place + 1]
+                rows = [rows[row] for row in unfinished]
+                state = state.index_select(torch.tensor(unfinished)) if state is not None else None
+                texts = [" ".join(scripts[number][place]) for number in rows]
                 if place == 0:
-                    read = [f"{self.tokenizer.eos_token} {text}" for text in read]
-                tokens = self.tokenizer(read, return_tensors="pt", add_special_tokens=False)
+                    texts = [f"{self.tokenizer.eos_token} {text}" for text in texts]
+                tokens = self.tokenizer(texts, return_tensors="pt", add_special_tokens=False)
                 output = self._read(tokens.input_ids, state)
                 state = output.state
                 for number, prediction in zip(rows, self._search(output, count), strict=True):
@@ -57,7 +57,7 @@ class ScriptLanguageModel:
         return self.model(input_ids.to(self.model.device), state=state, use_cache=True)
 
     def _search(self, output, count: int) -> Iterator[Script]:
-        """Beam search from the model's output `[B, T]` for the events before the held-out one."""
+        """Runs beam search from the model's output for the events before the held-out one, logits `[B, T, V]`."""
         num_rows = output.logits.shape[0]
         scores = torch.zeros(num_rows, 1)
         beams = torch.empty(num_rows, 1, 0, dtype=torch.long)

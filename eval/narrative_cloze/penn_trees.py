@@ -1,4 +1,4 @@
-"""Trees of the Penn Treebank with function tags and empty elements, whose indices name their antecedents."""
+"""Penn Treebank trees with function tags and with empty elements that refer to antecedents by index."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Node:
     """A constituent or a word.
 
     Attributes:
-        category: its label without function tags and index, such as `NP` of `NP-SBJ-1`, or the tag of a word.
-        functions: its function tags, such as `{"SBJ"}`.
-        index: the number by which empty elements refer to it (`1`), or `None`.
-        word: the text of a leaf, `None` for a constituent.
-        children: those of a constituent.
-        parent: `None` for the root.
+        category: label without function tags and index, such as `NP` of `NP-SBJ-1`, or the tag of a word.
+        functions: function tags, such as `{"SBJ"}`.
+        index: number by which empty elements refer to the node (`1`), or `None`.
+        word: text of a leaf, `None` for a constituent.
+        children: children of a constituent.
+        parent: parent node, `None` for the root.
     """
 
     category: str
@@ -36,10 +36,10 @@ class Node:
 
     @classmethod
     def from_bracket(cls, bracket: BracketNode) -> Node:
-        """The tree of a pair of brackets; leaves are `(TAG word)`.
+        """Converts a bracketed tree with leaves `(TAG word)`.
 
         Raises:
-            ValueError: if a word has no tag or a constituent no label, the outermost one excepted.
+            ValueError: if a word has no tag, or a constituent below the outermost bracket no label.
         """
         label, parts = bracket.label, bracket.children
         if label is None:
@@ -59,28 +59,28 @@ class Node:
         return node
 
     def nodes(self) -> Iterator[Node]:
-        """This node and all below it, each before its children and these from left to right."""
+        """Yields this node and its descendants in preorder."""
         yield self
         for child in self.children:
             yield from child.nodes()
 
     def words(self) -> Iterator[Node]:
-        """The words below it, without empty elements."""
+        """Yields the words of the node from left to right, without empty elements."""
         return (node for node in self.nodes() if node.word is not None and node.category != EMPTY)
 
     def ancestors(self) -> Iterator[Node]:
-        """Its parent and everything above, from below."""
+        """Yields the parent and all higher ancestors in order."""
         node = self.parent
         while node is not None:
             yield node
             node = node.parent
 
     def siblings_before(self) -> list[Node]:
-        """The children of its parent that stand before it, the nearest first."""
+        """Returns the siblings on the left, the nearest first."""
         return self.parent.children[: self._position()][::-1] if self.parent else []
 
     def siblings_after(self) -> list[Node]:
-        """The children of its parent that stand after it, the nearest first."""
+        """Returns the siblings on the right, the nearest first."""
         return self.parent.children[self._position() + 1 :] if self.parent else []
 
     def _position(self) -> int:
@@ -94,10 +94,10 @@ class Node:
 
 
 def read_documents(paths: Sequence[str | os.PathLike]) -> list[list[Node]]:
-    """The trees of each document of files, or of the `.mrg` files of folders, in order.
+    """Reads the trees of each document of files, or of the `.mrg` files of folders, in order.
 
-    Every file begins a document, and so does every tree that an empty line stands before. (In the free sample of the
-    Penn Treebank as one file this gives 197 documents of its 199: there is no empty line before two of them.)
+    Every file and every tree after an empty line begins a document. (The free sample of the Penn Treebank in one file
+    has 197 instead of 199 documents, since two are not preceded by an empty line.)
 
     Raises:
         FileNotFoundError: if there is no such file.

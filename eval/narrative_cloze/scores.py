@@ -1,4 +1,4 @@
-"""The narrative cloze: how many held-out events are among the events that a model finds likeliest."""
+"""Narrative cloze: recall of held-out events among the most probable events of a model."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,12 +8,12 @@ NUM_PREDICTIONS = 25
 
 
 def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Script]]) -> dict[str, float]:
-    """Scores predictions of every event but the first of each script.
+    """Scores predictions of every event except the first of each script.
 
     Returns:
-        `num_events`; `recall`, the share of events that are among those predicted for their place; `verb_recall`, the
-        share whose verb is the verb of one of them; `recall_without_rare`, the recall of the `num_events_without_rare`
-        events in which no word is written `?`.
+        `num_events`; `recall`, the share of events among the predictions for their position; `verb_recall`, the share
+        of events whose verb is in a prediction; and `recall_without_rare`, the recall on the `num_events_without_rare`
+        events without the word `?`.
 
     Raises:
         ValueError: if there is no event to predict.
@@ -26,12 +26,14 @@ def score_cloze(scripts: Sequence[Script], predictions: Iterable[Sequence[Script
     if not pairs:
         raise ValueError("no held-out document has two events")
     hits = [event in prediction for event, prediction in pairs]
-    verb_hits = [event[0] in {other[0] for other in prediction} for event, prediction in pairs]
-    known = [hit for hit, (event, _) in zip(hits, pairs, strict=True) if not any(word[2:] == RARE for word in event)]
+    verb_hits = [event[0] in {guess[0] for guess in prediction} for event, prediction in pairs]
+    hits_without_rare = [
+        hit for hit, (event, _) in zip(hits, pairs, strict=True) if not any(word[2:] == RARE for word in event)
+    ]
     return {
         "num_events": len(pairs),
         "recall": sum(hits) / len(pairs),
         "verb_recall": sum(verb_hits) / len(pairs),
-        "num_events_without_rare": len(known),
-        "recall_without_rare": sum(known) / max(1, len(known)),
+        "num_events_without_rare": len(hits_without_rare),
+        "recall_without_rare": sum(hits_without_rare) / max(1, len(hits_without_rare)),
     }

@@ -1,10 +1,10 @@
-"""Writes the events of a treebank's documents as text for training language models.
+"""Writes the events of a treebank's documents as training text for language models.
 
     python eval/narrative_cloze/write_events.py --treebank wsj/ --output-dir runs/events
 
-It writes `train.txt`, `valid.txt` and `test.txt`, a line a document, once with entities as the arguments of events
-(`entities/`) and once with nouns (`nouns/`). Every fifth document is test, the one after it validation. A document
-begins with every file, and with every tree after an empty line.
+It writes `train.txt`, `valid.txt` and `test.txt` with one document per line, once with entities as arguments of events
+(`entities/`) and once with nouns (`nouns/`). Every fifth document is test, the next one validation. Every file and
+every tree after an empty line begins a document.
 """
 
 import argparse
@@ -21,7 +21,7 @@ from eval.report.tables import format_table
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import run_program
 
-MIN_COUNT = 2  # a word that the training documents have once is written `?`
+MIN_COUNT = 2  # rarer words of the training documents become `?`
 WRITERS = {"entities": entity_script, "nouns": noun_script}
 
 
@@ -37,15 +37,15 @@ def build_parser() -> argparse.ArgumentParser:
         "--treebank", nargs="+", required=True, metavar="PATH", help="Penn-style .mrg files, or folders of them"
     )
     parser.add_argument(
-        "--output-dir", required=True, metavar="FOLDER", help="folder to write; older files in it are replaced"
+        "--output-dir", required=True, metavar="FOLDER", help="output folder; existing files are replaced"
     )
     return parser
 
 
 def write_events(options: argparse.Namespace) -> None:
-    """Extracts the events, writes both variants and prints how many there are."""
-    read = progress_bar(read_documents(options.treebank), unit="document")
-    documents = [[event for tree in trees for event in events(tree)] for trees in read]
+    """Extracts the events, writes both variants and prints their counts."""
+    tree_documents = progress_bar(read_documents(options.treebank), unit="document")
+    documents = [[event for tree in trees for event in events(tree)] for trees in tree_documents]
     documents = [document for document in documents if document]
     if len(documents) < 5:
         raise ValueError(f"the treebank has {len(documents)} documents with events; at least 5 are needed")

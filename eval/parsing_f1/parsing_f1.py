@@ -14,23 +14,22 @@ from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.treebank import GoldTree, Preprocessing, preprocessing_of
 
 _DESCRIPTION = """\
-Compares the trees that a model found in sentences with the gold trees of a treebank: unlabelled precision, recall and
-F1 by sentence, over the corpus and as EVALB counts, recall by label, depth and F1 by sentence length. The protocol is
-that of the PRPN and ON-LSTM papers and reproduces the scores of their code.
+Compares induced trees with the gold trees of a treebank: unlabelled precision, recall and F1 averaged over sentences,
+over the corpus and as in EVALB, recall by label, depth, and F1 by sentence length. The protocol is that of the PRPN
+and ON-LSTM papers and reproduces the scores of their code.
 """
 
 _INPUTS_DESCRIPTION = """
 Args:
-    predictions: one tree per sentence: a bracket string such as `(the (old cat))` (labels, if it has any, are left
-        out), nested lists of words, an `InducedTree`, an `nltk.Tree`, or the constituents as a list of half-open spans
-        `(start, end)` of word indices.
+    predictions: one tree per sentence: a bracket string such as `(the (old cat))` (labels are ignored), nested lists
+        of words, an `InducedTree`, an `nltk.Tree`, or a list of half-open spans `(start, end)` of word indices.
     references: one labelled gold tree per sentence: a Penn-style bracket string, an `nltk.Tree`, or a `GoldTree`.
-    preprocessing: which leaves of the gold strings are words and how they are written: an
+    preprocessing: selects and normalises the words of the gold strings: an
         `onlstm_hf.trees.treebank.Preprocessing`, the name of one of its `PRESETS`, or a dictionary of its fields, such
         as a model's `config.treebank_preprocessing`. The default is the papers' protocol. The predicted trees must
         have exactly these words.
-    baselines: whether to add the scores of the baselines on the same sentences, under `"baselines"`.
-    seed: of the random baselines and the bootstrap.
+    baselines: whether to add the scores of the baselines on the same sentences as `"baselines"`.
+    seed: seed of the random baselines and the bootstrap.
     length_limits, num_resamples, confidence: see `onlstm_hf.scoring.parsing_scores.score_parses`.
 Returns:
     `onlstm_hf.scoring.parsing_scores.ParsingScores` as a dictionary: `sentence_f1` (the papers' UF1), `corpus_f1`,
@@ -56,7 +55,7 @@ _CITATION = """\
 
 
 class ParsingF1(evaluate.Metric):
-    """Carries trees through the string columns of `evaluate` and leaves the scores to `scoring/parsing_scores.py`."""
+    """Metric interface of `scoring/parsing_scores.py`, which passes trees through string columns of `evaluate`."""
 
     def _info(self):
         return evaluate.MetricInfo(
@@ -105,7 +104,7 @@ class ParsingF1(evaluate.Metric):
 
 
 def _for_each(side: str, convert: Callable, *columns: list) -> list:
-    """Converts every item; an error says which one it was."""
+    """Converts every item; errors name its position."""
     if isinstance(columns[0], str) or not hasattr(columns[0], "__iter__"):
         raise ValueError(f"{side}s must be a list with one tree per sentence, got {type(columns[0]).__name__}")
     converted = []
@@ -118,7 +117,7 @@ def _for_each(side: str, convert: Callable, *columns: list) -> list:
 
 
 def _write_prediction(tree: Any) -> str:
-    """A predicted tree as a bracket string, or as JSON with spans only."""
+    """Converts a predicted tree to a bracket string, or spans to JSON."""
     if isinstance(tree, str) and tree.lstrip().startswith(("(", "[")):
         return tree.strip()
     if isinstance(tree, list | tuple) and all(_is_span(item) for item in tree):
@@ -132,13 +131,13 @@ def _read_prediction(text: str, gold: GoldTree) -> InducedTree:
     if text.startswith("["):
         spans = json.loads(text)
         if not spans and len(gold.words) > 1:
-            raise ValueError(f"there is no tree; a flat one of these words is [[0, {len(gold.words)}]]")
+            raise ValueError(f"there are no spans; a flat tree of these words is [[0, {len(gold.words)}]]")
         return InducedTree.from_spans(gold.words, spans)
     return InducedTree.from_bracket(text)
 
 
 def _write_reference(tree: Any) -> str:
-    """A gold tree as a bracket string, or as JSON with preprocessed words."""
+    """Converts a gold tree to a bracket string, or a `GoldTree` to JSON with its preprocessed words."""
     if isinstance(tree, GoldTree):
         return json.dumps([tree.words, tree.constituents])
     if isinstance(tree, str):

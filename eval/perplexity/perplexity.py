@@ -5,21 +5,21 @@ import evaluate
 import numpy as np
 
 _DESCRIPTION = """\
-Perplexity of a language model: the exponential of the mean negative log probability, per token and, where counts are
-given, per word, with the bits per character. It is computed from the log probability of each token. The protocol (one
-stream with the state carried, or independent sentences) is named, not implied.
+Perplexity of a language model: the exponential of the mean negative log probability per token and, with counts, per
+word, and the bits per character. The inputs are the log probabilities of the tokens. The protocol (one stream with the
+state carried, or independent sentences) is explicit.
 """
 
 _INPUTS_DESCRIPTION = """
 Args:
-    predictions: for each sequence the natural log probability of each of its tokens.
-    protocol: `"stream"`: the sequences are consecutive parts of one stream; every token counts once. `"sentence"`:
-        each sequence stands alone; adds the perplexity of each and the mean of these.
-    num_words: number of words of each sequence, for `word_perplexity`; whether `<eos>` is one is up to the caller.
+    predictions: natural log probabilities of the tokens of each sequence.
+    protocol: `"stream"`: the sequences are consecutive parts of one stream; every token counts once. `"sentence"`: the
+        sequences are independent; adds the perplexity of each and their mean.
+    num_words: number of words of each sequence, for `word_perplexity`; the caller decides whether `<eos>` counts.
     num_characters: number of characters of each sequence, for `bits_per_character`.
 Returns:
-    `perplexity` (over all tokens together), `log_likelihood`, `num_tokens`; where asked for `word_perplexity` and
-    `bits_per_character`, and for the sentence protocol `perplexities` and `mean_perplexity`.
+    `perplexity` (over all tokens together), `log_likelihood`, `num_tokens`; with counts `word_perplexity` and
+    `bits_per_character`; for the sentence protocol `perplexities` and `mean_perplexity`.
 Examples:
     >>> import evaluate
     >>> perplexity = evaluate.load("eval/perplexity")
@@ -77,7 +77,7 @@ class Perplexity(evaluate.Metric):
 
 
 def _sum_log_probabilities(sequences: list[list[float]]) -> tuple[np.ndarray, np.ndarray]:
-    """Log likelihood and number of tokens of each sequence."""
+    """Returns the log likelihood and the number of tokens of each sequence."""
     for position, sequence in enumerate(sequences):
         values = np.asarray(sequence, dtype=np.float64)
         if not len(values):

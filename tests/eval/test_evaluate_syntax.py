@@ -230,7 +230,7 @@ def test_a_compressed_set_that_ends_too_early_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("content", "problem"), [(BLIMP, "lacks sentence_good, sentence_bad"), (["a", "b"], "is no JSON object")]
+    ("content", "problem"), [(BLIMP, "lacks sentence_good, sentence_bad"), (["a", "b"], "is not a JSON object")]
 )
 def test_bad_pairs_of_blimp_are_refused(tmp_path, content, problem):
     (tmp_path / "wh_island.jsonl").write_text(json.dumps(content), encoding="utf-8")
@@ -240,7 +240,7 @@ def test_bad_pairs_of_blimp_are_refused(tmp_path, content, problem):
 
 def test_one_line_says_that_there_is_nothing_to_evaluate_on(capsys):
     assert evaluate_syntax.main(["no-such-model"]) == 1
-    assert capsys.readouterr().err.startswith("evaluate_syntax.py: nothing to evaluate on")
+    assert capsys.readouterr().err.startswith("evaluate_syntax.py: nothing to evaluate")
 
 
 def test_the_reference_sets_are_read_whole(shared_dir):

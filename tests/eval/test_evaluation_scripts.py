@@ -612,7 +612,7 @@ def test_the_seed_is_that_of_the_training(tmp_path, checkpoint, model, of_releas
 
 def test_one_tree_a_sentence_is_no_ensemble(capsys, checkpoint, treebank):
     assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "0", "--ensemble"]) == 1
-    assert "one layer of one model is no ensemble" in capsys.readouterr().err
+    assert "an ensemble or agreement needs several parsers" in capsys.readouterr().err
 
 
 def test_trees_may_be_a_column_of_a_dataset(capsys, tmp_path, checkpoint, dataset):
@@ -718,10 +718,13 @@ def test_models_that_read_treebanks_in_different_ways_need_a_preset(portuguese, 
     (other / "config.json").write_text(json.dumps(config | {"treebank_preprocessing": None}))
     command = [str(portuguese / "model"), str(other), "--treebank", str(portuguese / "trees.mrg")]
     assert evaluate_parsing.main(command) == 1
-    assert "remembers another way to read treebanks than the models before: give --preset" in capsys.readouterr().err
+    assert (
+        "was trained with another preprocessing of treebanks than the models before: give --preset"
+        in capsys.readouterr().err
+    )
     assert evaluate_parsing.main([*command, "--preset", "universal"]) == 0
     assert evaluate_parsing.main([*command, "--preset", "universal", "--dropped-tags", "PUNCT,art,n,v,num"]) == 1
-    assert "has a word, read in this way" in capsys.readouterr().err
+    assert "has a word with this preprocessing" in capsys.readouterr().err
 
 
 def test_perplexity_counts_the_words_that_the_tokenizer_keeps(portuguese, capsys):

@@ -97,7 +97,7 @@ def test_trees_that_come_from_no_distances_are_the_same_by_every_rule(capsys, bi
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ([], "give checkpoints, or files of trees with --trees-from"),
+        ([], "give checkpoints, or tree files with --trees-from"),
         (["--trees-from", "nothing.xz"], "there is no file nothing.xz"),
         (["--trees-from", "gold.mrg"], "gold.mrg is no file of trees, or damaged"),
         (["--trees-from", "onlstm1.jsonl.xz", "--layer", "7"], "no distances of layer 7"),

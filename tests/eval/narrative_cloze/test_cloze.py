@@ -150,7 +150,7 @@ def test_scripts_are_read_as_they_were_written(tmp_path):
         [[A]],
     ]
     (tmp_path / "text.txt").write_text("v:a a:1 a:- a:- p:- v:b a:1\n")
-    with pytest.raises(ValueError, match="line 1: v:b a:1 is no event"):
+    with pytest.raises(ValueError, match="line 1: v:b a:1 is not an event"):
         read_scripts(tmp_path / "text.txt")
 
 
