@@ -1,10 +1,10 @@
-"""A fast path for a cell of one's own: that of `minimal_cell.py`, without a graph over time.
+"""A fast path for a custom cell: the cell of `minimal_cell.py` without an autograd graph over time.
 
     python training/quickstart.py --output_dir runs/fast_cell \\
         --model_code examples/fast_cell.py --model_type fast_cumax_lstm --model.parse_layer 0
 
-The named tuples say what the path is given and returns, `forward` and `backward` are the path, and `CumaxRecurrence`
-makes an operator of them. With `--implementation reference` the equations of `reference` run instead.
+The named tuples define the inputs and outputs of the path, `forward` and `backward` implement it, and
+`CumaxRecurrence` makes an operator of them. `--implementation reference` runs the equations of `reference` instead.
 """
 
 from typing import NamedTuple
@@ -50,7 +50,7 @@ class Gradients(NamedTuple):
 
 
 def forward(inputs: Inputs, options: Options) -> Trace:
-    """The steps by plain operations, each of which writes to its place in the trace."""
+    """Computes the steps with plain operations that write into the trace."""
     trace, num_chunks = empty_trace(inputs, options), options.num_chunks
     weight, hidden, cell = product_weight(inputs, options).t(), inputs.hidden, inputs.cell
     for step, input_gates in enumerate(inputs.input_gates):
@@ -75,7 +75,7 @@ def forward(inputs: Inputs, options: Options) -> Trace:
 
 
 def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) -> Gradients:
-    """The chain rule through the steps, last to first; what needs no other step is computed for all at once."""
+    """Applies the chain rule from the last step to the first; terms of single steps are computed for all at once."""
     num_chunks = options.num_chunks
     candidate, output = trace.activations.unbind(2)
     forget_gate, input_gate = master_gates(trace.softmaxes, trace.cells)
@@ -83,7 +83,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
     cell_per_hidden = output * (1 - tanh_cell.square())
     candidate_per_cell = input_gate * (1 - candidate.square())
     output_per_hidden = tanh_cell * output * (1 - output)
-    # Derivatives of the cell state with respect to f and cumax(..) of i, for all units of their chunk.
+    # Derivatives of the cell state with respect to f and to the cumax of i, for all units of a chunk.
     gates_per_cell = torch.stack([trace.cells, -candidate], dim=2).unflatten(-1, (num_chunks, -1))
     grad_cumaxes = 0.0
     if grad_trace.means is not None:
@@ -96,7 +96,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         if grad_trace.outputs is not None:
             grad_hidden = grad_hidden + grad_trace.outputs[step]
         passed_on = 0.0
-        if inputs.mask is not None:  # padding hands both gradients on to the step before
+        if inputs.mask is not None:  # padding passes both gradients to the previous step
             is_real = inputs.mask[step].unsqueeze(-1)
             passed_on, passed_on_cell = grad_hidden.where(~is_real, 0), grad_cell.where(~is_real, 0)
             grad_hidden, grad_cell = grad_hidden.where(is_real, 0), grad_cell.where(is_real, 0)
@@ -106,7 +106,7 @@ def backward(grad_trace: Trace, trace: Trace, inputs: Inputs, options: Options) 
         torch.mul(grad_hidden, output_per_hidden[step], out=grad_output)
         of_step = (gates_per_cell[step] * grad_cell.unflatten(-1, (1, num_chunks, -1))).sum(-1)
         of_step = of_step + (grad_cumaxes if grad_trace.means is None else grad_cumaxes[step])
-        # Each entry of a softmax counts in its own and all later entries of the cumulative sum.
+        # Each entry of a softmax contributes to its own and all later entries of the cumulative sum.
         of_step, softmaxes = of_step.flip(-1).cumsum(-1).flip(-1), trace.softmaxes[step]
         centred = of_step - (of_step * softmaxes).sum(-1, keepdim=True)
         grad_logits.copy_((centred * softmaxes).flatten(1))
@@ -129,14 +129,14 @@ def product_weight(inputs: Inputs, options: Options) -> torch.Tensor:
 
 
 def master_gates(softmaxes: torch.Tensor, units: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """f and i for each of the units `[..., H]`, from both softmaxes `[..., 2, C]`."""
+    """Returns f and i for all units `[..., H]` from both softmaxes `[..., 2, C]`."""
     chunk_size = units.shape[-1] // softmaxes.shape[-1]
     forget_gate, not_input_gate = softmaxes.cumsum(-1).repeat_interleave(chunk_size, dim=-1).unbind(-2)
     return forget_gate, 1 - not_input_gate
 
 
 class CumaxRecurrence(Recurrence):
-    """The operator: the compiler asks for shapes, autograd for the gradient of the weight."""
+    """Operator of the recurrence: gives the compiler its shapes and autograd the gradient of the weight."""
 
     name = "fast_cumax_lstm"
     Inputs, Options, Trace = Inputs, Options, Trace
@@ -190,7 +190,7 @@ class FastCumaxLSTMLayer(nn.Module):
         return ONLSTMLayerOutput(outputs, (outputs[-1], cell), 1 - forget_means, input_means)
 
     def reference(self, inputs: Inputs) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """The definition: the first three entries of a `Trace`, one step after the other."""
+        """Computes the first three entries of a `Trace` step by step; this is the definition."""
         _, weight, hidden, cell, mask = inputs
         outputs, means = [], []
         for step, gates in enumerate(inputs.input_gates):

@@ -1,14 +1,14 @@
-"""A new cell in one file: an LSTM with the master gates of the ON-LSTM in place of its input and forget gate.
+"""A new cell in one file: an LSTM whose input and forget gates are the master gates of the ON-LSTM.
 
     f = cumax(W_f x + U_f h)                        i = 1 - cumax(W_i x + U_i h)
     c' = f * c + i * tanh(W_c x + U_c h)            h' = sigmoid(W_o x + U_o h) * tanh(c')
 
-Its syntactic distances are one minus the mean of f. Train it on the toy corpus and see its trees:
+Its syntactic distances are one minus the mean of f. Train it on the toy corpus and print its trees:
 
     python training/quickstart.py --output_dir runs/cumax_lstm \\
         --model_code examples/minimal_cell.py --model_type cumax_lstm --model.parse_layer 0
 
-Change `step` and run it again: these equations are what runs. `fast_cell.py` gives the same cell a fast path.
+To change the equations, edit `step` and run the command again. `fast_cell.py` adds a fast path to this cell.
 """
 
 import torch
@@ -33,7 +33,7 @@ class CumaxLSTMLayer(nn.Module):
         self.recurrent_projection = nn.Linear(size, sum(self.gate_sizes))
 
     def step(self, gates: torch.Tensor, cell: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        """The equations: gates and cell state `[B, H]` to hidden state, cell state, and the means of f and i."""
+        """Maps gates and cell state `[B, H]` to hidden state, cell state, and the means of f and i."""
         forget, write, candidate, output = gates.split(self.gate_sizes, dim=-1)
         forget_gate = cumax(forget).repeat_interleave(self.chunk_size, dim=-1)
         input_gate = 1 - cumax(write).repeat_interleave(self.chunk_size, dim=-1)
@@ -48,7 +48,7 @@ class CumaxLSTMLayer(nn.Module):
         outputs, forget_means, input_means = [], [], []
         for step, gates in enumerate(self.input_projection(inputs)):
             new_hidden, new_cell, forget_mean, input_mean = self.step(gates + recurrent(hidden), cell)
-            if mask is not None:  # padding leaves the state as it is
+            if mask is not None:  # padding does not change the state
                 is_real = mask[step].unsqueeze(-1)
                 new_hidden, new_cell = new_hidden.where(is_real, hidden), new_cell.where(is_real, cell)
             hidden, cell = new_hidden, new_cell

@@ -3,9 +3,9 @@
     python examples/trainer.py train.txt valid.txt runs/trainer
     python examples/trainer.py train.txt valid.txt runs/trainer --report_to tensorboard --push user/my-onlstm
 
-The files have a sentence a line. The model reads a sentence as `parse` does: `<eos>`, the words, `<eos>`. So the
-perplexity printed here counts sentences that stand alone. `training/train_lm.py` reads text as one stream instead, and
-has the schedules of the papers.
+The files have one sentence per line. As in `parse`, the model reads each sentence between two `<eos>`, so the
+perplexity is that of independent sentences. `training/train_lm.py` reads the text as one stream and has the schedules
+of the papers.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from onlstm_hf.hub.push import push_model
 
 
 def main(arguments: list[str] | None = None) -> dict[str, float]:
-    """Trains by the arguments of a command line and returns the scores of the validation text."""
+    """Trains with command-line arguments and returns the scores of the validation text."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("train_file")
     parser.add_argument("validation_file")
@@ -40,7 +40,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     parser.add_argument("--push", metavar="USER/NAME", help="repository on the Hub to push the model to")
     options = parser.parse_args(arguments)
 
-    # 1. The text, and a tokenizer that splits ordinary writing into words.
+    # 1. The text, and a tokenizer that splits ordinary text into words.
     texts = load_dataset("text", data_files={"train": options.train_file, "validation": options.validation_file})
     texts = texts.filter(lambda line: line["text"].strip() != "")
     tokenizer = build_word_tokenizer(
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
 
     sentences = texts.map(encode, batched=True, remove_columns="text")
 
-    # 2. A small model. Its two layers give two sets of distances; `parse` takes those of `parse_layer`, from 0.
+    # 2. A small model. Each layer has its own distances; `parse` uses those of `parse_layer`, counted from 0.
     model = ONLSTMForCausalLM(
         ONLSTMConfig(
             vocab_size=len(tokenizer),
@@ -65,7 +65,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
         )
     )
 
-    # 3. Training. The collator pads with <pad>, whose labels do not count.
+    # 3. Training. The collator pads with <pad> and ignores its labels.
     trainer = Trainer(
         model=model,
         args=TrainingArguments(
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> dict[str, float]:
     scores = trainer.evaluate()
     print(f"validation perplexity {math.exp(scores['eval_loss']):.2f}")
 
-    # 4. The best weights, with the model's code: Transformers loads the folder where this package is not installed.
+    # 4. The best weights with the model's code, so that Transformers can load them without this package.
     trainer.save_model(str(options.output_dir / "best"))
     print(export_checkpoint(options.output_dir / "best", options.output_dir / "exported"))
     if options.push:

@@ -11,26 +11,26 @@ PROJECT_ROOT = Path(__file__).resolve().parent.parent
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-# Data sets of the tests are neither taken from the user's cache nor left there.
+# Tests neither read nor write the user's cache of data sets.
 _dataset_cache = tempfile.TemporaryDirectory(prefix="datasets-")
 os.environ["HF_DATASETS_CACHE"] = _dataset_cache.name
-# Runs write and sync many small files; in memory no test waits for a disk. Docker's is too small, or not executable.
+# Temporary files are in memory, since runs sync many small files. Docker's /dev/shm is too small or not executable.
 _memory = Path("/dev/shm")
 if _memory.is_dir() and os.access(_memory, os.W_OK):
-    _found = os.statvfs(_memory)
-    if _found.f_bavail * _found.f_frsize > 2**30 and not _found.f_flag & os.ST_NOEXEC:
+    _status = os.statvfs(_memory)
+    if _status.f_bavail * _status.f_frsize > 2**30 and not _status.f_flag & os.ST_NOEXEC:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_memory))
-# The models of the tests are so small that threads only wait for each other; must be set before torch is imported.
+# Several threads slow tiny models down. Must be set before torch is imported.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch  # noqa: E402
 from accelerate.state import AcceleratorState, GradientState  # noqa: E402
 
-try:  # the tests that need a GPU also run where it is missing
+try:  # check_gpu.py runs the GPU tests without hypothesis
     from hypothesis import HealthCheck, settings
 except ImportError:
     pass
-else:  # no test fails because the machine is slow
+else:  # no test fails on a slow machine
     settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("any machine")
 
@@ -42,7 +42,7 @@ def project_root() -> Path:
 
 @pytest.fixture(scope="session")
 def shared_dir() -> Path:
-    """Reference data and golden numbers of the authors' code, which are not part of the repository."""
+    """Folder of reference data and golden numbers of the authors' code, which are not part of the repository."""
     path = Path(os.environ.get("ONLSTM_SHARED", PROJECT_ROOT.parent / "shared"))
     if not path.is_dir():
         missing("data", f"reference data not found at {path}; set ONLSTM_SHARED to its folder")
@@ -73,7 +73,7 @@ def model(tokenizer):
 
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory, model, tokenizer) -> Path:
-    """The folder of this model and its tokenizer, not to be changed."""
+    """Read-only folder of this model and its tokenizer."""
     folder = tmp_path_factory.mktemp("checkpoint")
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -82,7 +82,7 @@ def checkpoint(tmp_path_factory, model, tokenizer) -> Path:
 
 @pytest.fixture(scope="module")
 def fresh_metric_modules(tmp_path_factory):
-    """Keeps copies of the metric modules out of the user's cache, and of the other tests' way."""
+    """Isolates the copies of metric modules from the user's cache and from other tests."""
     evaluate = library("evaluate")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(evaluate.config, "HF_MODULES_CACHE", str(tmp_path_factory.mktemp("modules")))
@@ -95,7 +95,7 @@ def fresh_metric_modules(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def fresh_accelerate():
-    """Accelerate keeps one state a process; every run in a test stands for a process of its own."""
+    """Resets Accelerate's process-wide state and the thread count, so that every test acts like a new process."""
     threads = torch.get_num_threads()
     yield
     AcceleratorState._reset_state(reset_partial_state=True)

@@ -1,4 +1,4 @@
-"""Shared parts of the tests of subcommands: sentences, the model's words, the command, small steps."""
+"""Sentences, vocabulary, entry point and small functions for the tests of subcommands."""
 
 import sys
 from io import BytesIO, TextIOWrapper
@@ -6,7 +6,7 @@ from io import BytesIO, TextIOWrapper
 TEXT = ["The cat sat on the mat .", "it saw 2 dogs", "dogs", "the old dog that the cat saw sat on the old mat"]
 WORDS = ["<eos>", "<unk>", "the", "cat", "sat", "on", "mat", ".", "it", "saw", "dogs", "old", "dog", "that", "N"]
 
-# The script that pip writes for the entry point of setup.cfg.
+# Script that pip writes for the entry point in setup.cfg.
 CONSOLE_SCRIPT = """
 import sys
 from onlstm_hf.cli.main import main

@@ -1,4 +1,4 @@
-"""Runs of `parse_corpus` by processes that start at once, and what they wrote."""
+"""Runs of `parse_corpus` in processes that start fast, and their outputs."""
 
 import os
 
@@ -11,13 +11,12 @@ from onlstm_hf.corpus.run import parse_corpus
 from tests.helpers.forked_processes import forked_context
 
 TASKS = 20
-# Workers that are what their process is, for those of `in_a_process` alone. A test's own process has threads, and its
-# forks may wait for ever for a lock that one of them held.
+# Forked workers, only for processes of `in_a_process`. The process of a test has threads, so its forks may deadlock.
 FORKS = Engine(workers=2, start_method="fork")
 
 
 def parse(corpus, output, checkpoint, tasks=TASKS, engine=FORKS, output_format="parquet", **options):
-    """Parses all of a folder."""
+    """Parses all files of a folder."""
     files = find_files(str(corpus))
     options = ParseOptions(**{"log_probability": False, "distances": True, **options})
     return parse_corpus(
@@ -29,19 +28,19 @@ def parse(corpus, output, checkpoint, tasks=TASKS, engine=FORKS, output_format="
         engine=engine,
         tasks=tasks,
         files=files,
-        progress=engine.start_method != "fork",  # which a thread shows
+        progress=engine.start_method != "fork",  # a thread draws the bar
         output_format=output_format,
     )
 
 
 def workers_at_once(number):
-    """Workers that have imported the libraries already when they start."""
+    """Returns an engine whose workers start with the libraries imported."""
     forked_context()
     return Engine(workers=number)
 
 
 def in_a_process(*arguments, function=parse):
-    """Starts a process of its own group, in which the libraries are imported already."""
+    """Starts a process in its own process group, with the libraries imported."""
     process = forked_context().Process(target=_in_a_group, args=(function, *arguments))
     process.start()
     return process
@@ -53,5 +52,5 @@ def _in_a_group(function, *arguments):
 
 
 def tables(output):
-    """The rows of each file of an output."""
+    """Returns the rows of each Parquet file of an output."""
     return {path.name: parquet.read_table(path).to_pylist() for path in sorted(output.glob("*.parquet"))}

@@ -1,4 +1,4 @@
-"""A stand-in for CUDA graphs where there is no GPU: what is launched while one is recorded runs only in replays."""
+"""Stand-in for CUDA graphs without a GPU: launches during a recording run only in replays."""
 
 import functools
 import os
@@ -11,7 +11,7 @@ from onlstm_hf.fast.recurrence import step_graphs
 
 
 class Launches(TorchDispatchMode):
-    """Keeps PyTorch operations that write to a given place instead of running them; views are run."""
+    """Records PyTorch operations with a given output tensor instead of running them; runs views."""
 
     def __init__(self, kept: list):
         super().__init__()
@@ -42,7 +42,7 @@ class StandInGraph:
 
 
 class StandInRecording(Launches):
-    """Triton's interpreter launches kernels through `InterpretedFunction.run`, which is kept, too."""
+    """Records PyTorch operations, and the kernels that Triton's interpreter launches by `InterpretedFunction.run`."""
 
     def __init__(self, graph, pool, stream, capture_error_mode):
         super().__init__(graph.launches)
@@ -70,7 +70,7 @@ class StandInRecording(Launches):
 
 @pytest.fixture
 def stand_in_graphs(monkeypatch):
-    """Counts of recordings and replays; everything runs on the CPU as if it were a GPU."""
+    """Makes the CPU record steps as a GPU does; the class counts recordings and replays."""
     monkeypatch.setattr(StandInGraph, "recorded", 0)
     monkeypatch.setattr(StandInGraph, "replayed", 0)
     monkeypatch.setattr(StandInGraph, "error", None)

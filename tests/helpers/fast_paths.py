@@ -1,4 +1,4 @@
-"""Shared parts of the tests that choose a fast path."""
+"""Helpers for tests of fast paths."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ from tests.helpers.requirements import library
 
 
 def record_paths(monkeypatch: pytest.MonkeyPatch, recurrence: Recurrence) -> list[tuple[str, str]]:
-    """A list to which each run of a fast path from now on adds the path's name and the direction."""
+    """Returns a list to which every later run of a fast path appends the path's name and the direction."""
     ran: list[tuple[str, str]] = []
 
     def recorded(name: str, direction: str, run: Callable) -> Callable:
@@ -30,7 +30,7 @@ def record_paths(monkeypatch: pytest.MonkeyPatch, recurrence: Recurrence) -> lis
 
 
 def run_in_the_interpreter(tests: str) -> None:
-    """Runs tests of this folder in a process in which Triton's interpreter computes on the CPU; all must pass."""
+    """Runs tests of this folder in a process with Triton's interpreter on the CPU; all must pass."""
     library("triton", reason="Triton is not installed")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", Path(__file__).with_name(tests)]
     run = subprocess.run(command, env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
@@ -38,7 +38,7 @@ def run_in_the_interpreter(tests: str) -> None:
 
 
 def compile_kernel(kernel, constants: dict, types: dict[str, str], capability: int) -> None:
-    """Compiles a Triton kernel for a GPU that need not be there, from its constants and the types of the others."""
+    """Compiles a Triton kernel from its constants and argument types, for a GPU that may be absent."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 

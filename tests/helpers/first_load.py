@@ -1,4 +1,4 @@
-"""Imported where processes are forked: what Transformers computes once, the first time that a model is loaded."""
+"""Computes before the fork what Transformers computes at the first load of a model."""
 
 from transformers.conversion_mapping import get_checkpoint_conversion_mapping
 

@@ -1,4 +1,4 @@
-"""Processes that start at once: forks of one that has imported the libraries, which takes seconds of CPU."""
+"""Processes that start fast: forks of a server that has imported the libraries, which takes seconds."""
 
 import faulthandler
 import multiprocessing
@@ -15,12 +15,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def forked_context() -> ForkServerContext:
-    """In place of `get_context("spawn")` where a process need not read its environment when it starts."""
+    """Replaces `get_context("spawn")` for processes that need not read their environment at the start."""
     context = multiprocessing.get_context("forkserver")
-    # pandas is what PyArrow imports at the first table.
-    own = ["onlstm_hf", "onlstm_hf.corpus.run", "training.train_lm", "tests.helpers.first_load"]
-    context.set_forkserver_preload([*own, "pandas"])
-    # It imports from the folder that it starts in, which may be a test's own copy of the project.
+    # PyArrow imports pandas for the first table.
+    modules = ["onlstm_hf", "onlstm_hf.corpus.run", "training.train_lm", "tests.helpers.first_load"]
+    context.set_forkserver_preload([*modules, "pandas"])
+    # The server imports from its working directory, which may be a test's copy of the project.
     folder = os.getcwd()
     os.chdir(ROOT)
     try:
@@ -31,13 +31,13 @@ def forked_context() -> ForkServerContext:
 
 
 def run_ranks(num_processes: int, function: Callable, *arguments) -> None:
-    """Runs a function in processes that find one another as those of `accelerate launch` do; all must succeed.
+    """Runs a function in distributed processes like those of `accelerate launch`; all must succeed.
 
     Raises:
-        AssertionError: One failed or took too long; it has what each of them printed last.
+        AssertionError: if a process fails or times out; the message has the end of each output.
     """
     context = forked_context()
-    # Held here as an agent of torchrun holds it: a port that is chosen first and bound later may be another's by then.
+    # Binds the port at once, as torchrun does; a port that is only chosen may be taken before it is bound.
     store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with TemporaryDirectory() as folder:
         outputs = [Path(folder, f"rank_{rank}.txt") for rank in range(num_processes)]

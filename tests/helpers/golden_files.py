@@ -1,4 +1,4 @@
-"""The golden files: numbers of the authors' own code."""
+"""Golden files: numbers from the authors' code."""
 
 import json
 from pathlib import Path
@@ -12,7 +12,7 @@ from onlstm_hf import convert_original_state_dict
 
 
 class Golden(NamedTuple):
-    """A golden file: its tensors (time first), its description, and what goes into our model (batch first)."""
+    """A golden file: its tensors (time first), its description, and the inputs of our model (batch first)."""
 
     tensors: dict[str, torch.Tensor]
     description: dict
@@ -22,7 +22,7 @@ class Golden(NamedTuple):
 
 
 def load_golden(path: Path, model_type: str, **options: str) -> Golden:
-    """Reads a file; `options` name the entries of the authors' configuration that its tensors do not show."""
+    """Reads a file; `options` name entries of the authors' configuration that its tensors do not show."""
     tensors = load_file(path.with_suffix(".safetensors"))
     description = json.loads(path.with_suffix(".json").read_text())
     weights = {name.removeprefix("weight."): t for name, t in tensors.items() if name.startswith("weight.")}

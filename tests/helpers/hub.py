@@ -1,4 +1,4 @@
-"""A Hub in memory, behind the methods of `HfApi` that a push calls."""
+"""In-memory Hub with the methods of `HfApi` that a push calls."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,18 +11,18 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 
 @dataclass
 class Repository:
-    """The commits of each branch, the latest one last: files by path."""
+    """Commits of each branch, the latest last; a commit is a dictionary of files by path."""
 
     private: bool
     branches: dict[str, list[dict[str, bytes]]] = field(default_factory=lambda: {"main": [{".gitattributes": b""}]})
 
 
 class Hub:
-    """The repositories, by type and name.
+    """Repositories by type and name.
 
     Attributes:
-        faults: by the name of a method of `HfApi` the error that it raises, or what happens before it is carried out.
-        token: the last one that a client was made with.
+        faults: for methods of `HfApi`, by name, an error to raise or a function to call first.
+        token: token of the latest client.
     """
 
     def __init__(self):
@@ -31,7 +31,7 @@ class Hub:
         self.token: str | None = None
 
     def client(self, token: str | None = None) -> HfApi:
-        """Stands in for `HfApi`: it has its methods, and refuses arguments that these do not have."""
+        """Stand-in for `HfApi`, which refuses arguments that the real methods do not have."""
         self.token = token
         api = mock.create_autospec(HfApi, instance=True)
         for name in ("create_repo", "repo_info", "create_branch", "create_commit"):
@@ -39,7 +39,7 @@ class Hub:
         return api
 
     def files(self, name: str, repo_type: str = "model", revision: str = "main") -> dict[str, bytes]:
-        """The files of a repository by path."""
+        """Returns the files of a repository by path."""
         files = self.repositories[repo_type, name].branches[revision][-1]
         return {path: content for path, content in files.items() if path != ".gitattributes"}
 

@@ -1,6 +1,8 @@
-"""The Triton path in Triton's interpreter, on the CPU. `test_onlstm_triton.py` runs this in a process of its
-own, as the interpreter has to be chosen before Triton is imported. It takes about 40 ms for one row of one step, there
-and back, whatever the sizes."""
+"""Tests of the Triton path in Triton's interpreter on the CPU.
+
+`test_onlstm_triton.py` runs this in another process, since the interpreter must be chosen before Triton is imported.
+Forward and backward pass take about 40 ms per row and step, for all sizes.
+"""
 
 import os
 from functools import partial
@@ -33,7 +35,9 @@ check = partial(onlstm_problems.check, tolerance=5e-5)
     ("length", "batch_size", "num_chunks", "chunk_size"),
     [(1, 1, 1, 1), (1, 2, 3, 2), (4, 3, 1, 5), (5, 2, 6, 1), (7, 2, 3, 4)],
 )
-@pytest.mark.parametrize("padding", [None, "everywhere"])  # which side it is on is nothing to a kernel of one step
+@pytest.mark.parametrize(
+    "padding", [None, "everywhere"]
+)  # a kernel computes one step, so the side of the padding does not matter
 def test_it_computes_the_reference(length, batch_size, num_chunks, chunk_size, padding):
     check(make_problem(length, batch_size, num_chunks, chunk_size, torch.float32, padding=padding))
 
@@ -74,7 +78,7 @@ def test_products_in_bfloat16_stay_close(input_dtype, padding):
         check(problem, tolerance=0.015)
 
 
-def test_half_precision_sequences_are_computed_with_in_float32():
+def test_half_precision_sequences_are_computed_in_float32():
     """Computes in float32, so that half precision only rounds inputs and outputs."""
     problem = make_problem(40, 2, 4, 4, torch.bfloat16, padding="everywhere")
     outputs, expected = ordered_neurons(*problem, "triton"), ordered_neurons(*in_float64(problem), "reference")
@@ -82,7 +86,7 @@ def test_half_precision_sequences_are_computed_with_in_float32():
     assert_near(outputs.cell, expected.cell, 3e-6)
 
 
-def test_the_factor_of_the_recurrent_weight_is_folded_in():
+def test_the_recurrent_weight_is_scaled():
     problem = make_problem(5, 2, 3, 2, torch.float32)
     expected = problem._replace(recurrent_weight=problem.recurrent_weight * 0.25)
     for length in (1, 5):
@@ -100,7 +104,7 @@ def test_recorded_steps_compute_the_same_at_every_length(stand_in_graphs):  # no
 
 
 def test_recorded_steps_of_several_layers_may_take_turns(stand_in_graphs):  # noqa: F811
-    """Both have the same sizes, hence the same buffers; and gradients are computed twice."""
+    """Both layers have the same sizes, hence the same buffers, and gradients are computed twice."""
     problems = [
         make_problem(20, 1, 3, 2, torch.float32),
         make_problem(20, 1, 3, 2, torch.float32, padding="everywhere"),
@@ -115,7 +119,7 @@ def test_recorded_steps_of_several_layers_may_take_turns(stand_in_graphs):  # no
     assert stand_in_graphs.recorded == 4
 
 
-def test_what_is_not_finite_does_not_stay_in_kept_buffers():
+def test_nan_does_not_stay_in_kept_buffers():
     problem = make_problem(4, 1, 3, 2, torch.float32)
     broken = problem._replace(input_gates=problem.input_gates.detach() * float("nan"))
     broken.input_gates.requires_grad_()
@@ -123,7 +127,7 @@ def test_what_is_not_finite_does_not_stay_in_kept_buffers():
     check(problem)
 
 
-def test_buffers_that_were_made_in_inference_mode_serve_training():
+def test_buffers_of_inference_mode_can_be_used_in_training():
     problem = make_problem(4, 1, 3, 2, torch.float32)
     with torch.inference_mode():
         ordered_neurons(*problem, "triton")

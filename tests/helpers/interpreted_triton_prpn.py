@@ -1,5 +1,7 @@
-"""The Triton path of the PRPN in Triton's interpreter, on the CPU. `test_prpn_triton.py` runs this in a
-process of its own, as the interpreter has to be chosen before Triton is imported."""
+"""Tests of the PRPN's Triton path in Triton's interpreter on the CPU.
+
+`test_prpn_triton.py` runs this in another process, since the interpreter must be chosen before Triton is imported.
+"""
 
 import os
 

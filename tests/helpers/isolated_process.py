@@ -1,4 +1,4 @@
-"""Processes in which `onlstm_hf` cannot be imported, and what they do there with checkpoints that carry their code."""
+"""Use of checkpoints with remote code in processes that cannot import `onlstm_hf`."""
 
 import json
 import os
@@ -17,7 +17,7 @@ class Absent:
 
 sys.meta_path.insert(0, Absent())
 """
-# Everything that checkpoints are for. Each is saved again, and what was saved is used in the same way.
+# Uses each checkpoint in all ways, saves it, and uses the saved copy in the same way.
 _USE_CHECKPOINTS = """
 import json
 import torch
@@ -96,14 +96,14 @@ print(json.dumps({"import_error": import_error, "reports": reports}))
 def run_isolated(
     script: str, *arguments: str | Path, modules: Path, folder: Path | None = None, hidden: Sequence[str] = ()
 ) -> dict:
-    """Runs a script without user packages and PYTHON* variables, and reads the JSON of its last line.
+    """Runs a script without user packages and PYTHON* variables, and parses the JSON in its last line of output.
 
     Args:
-        script: Python. The working directory is not among the places that it imports from.
-        arguments: its `sys.argv[1:]`.
-        modules: where Transformers keeps the code that it runs.
-        folder: the working directory.
-        hidden: packages that cannot be imported.
+        script: Python code; it does not import from the working directory.
+        arguments: `sys.argv[1:]` of the script.
+        modules: cache folder of Transformers for remote code.
+        folder: working directory.
+        hidden: packages that the script cannot import.
     """
     command = [sys.executable, "-I", "-X", "utf8", "-c", _HIDE.format(hidden=[*hidden]) + script, *map(str, arguments)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_MODULES_CACHE": str(modules)}
@@ -114,16 +114,15 @@ def run_isolated(
 
 
 def use_without_package(checkpoints: dict[str, tuple[str, str | dict[str, str]]], modules: Path, folder: Path) -> dict:
-    """Uses checkpoints in one process where the package is not importable: loaded, and saved and loaded again.
+    """Uses checkpoints in a process that cannot import the package, then saves and reloads them.
 
     Args:
-        checkpoints: by any name the folder of each, and a text: the sentence that a language model reads, goes on from
-            and parses, or the pair that a classifier classifies, `text` and `text_pair`. Beside each folder one is
-            written whose name ends with `-again`.
+        checkpoints: folder and input of each checkpoint, by any name. The input is a sentence for a language model, or
+            a pair (`text`, `text_pair`) for a classifier. The copy of a checkpoint is in its folder's name + `-again`.
         modules, folder: see `run_isolated`.
 
     Returns:
-        `import_error`, that of `import onlstm_hf`, and `reports`: by name, `first` and `again`, what was found.
+        `import_error`, the error of `import onlstm_hf`, and `reports` with the results of `first` and `again` by name.
     """
     return run_isolated(
         _USE_CHECKPOINTS, json.dumps(checkpoints), modules=modules, folder=folder, hidden=["onlstm_hf"]

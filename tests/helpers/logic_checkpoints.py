@@ -1,4 +1,4 @@
-"""Tiny classifiers of pairs of formulas, and results as a training on logical inference leaves them."""
+"""Tiny classifiers of pairs of formulas, and results files like those of training on logical inference."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ MODELS["tree_lstm"] = (TreeLSTMConfig, TreeLSTMForSequencePairClassification)
 
 
 def make_logic_model(name: str) -> PreTrainedModel:
-    """A classifier of this kind, in evaluation mode, whose labels are the relations."""
+    """Returns a classifier of the relations in evaluation mode."""
     make_config, model_class = MODELS[name]
     labels = {"id2label": dict(enumerate(RELATIONS)), "label2id": {name: i for i, name in enumerate(RELATIONS)}}
     torch.manual_seed(0)
@@ -25,7 +25,7 @@ def make_logic_model(name: str) -> PreTrainedModel:
 
 
 def save_logic_run(folder: Path, name: str) -> dict:
-    """Writes `best/` and `results.json`, and returns the results: 5 pairs, 3 of them right."""
+    """Writes `best/` and `results.json`, and returns the results: 5 pairs, 3 correct."""
     model = make_logic_model(name)
     model.save_pretrained(folder / "best")
     build_logic_tokenizer().save_pretrained(folder / "best")

@@ -1,4 +1,4 @@
-"""Processes that find one another on the loopback interface, as those of several hosts do in a network."""
+"""Processes that communicate over the loopback interface, like those of several hosts."""
 
 import os
 import subprocess
@@ -13,13 +13,13 @@ _INTERFACE = {"GLOO_SOCKET_IFNAME": "lo"}
 
 
 def start_process(command: Sequence[str], output: str, environment: Mapping[str, str]) -> subprocess.Popen:
-    """Starts a command whose output goes to the file `output`."""
+    """Starts a command and redirects its output to the file `output`."""
     with open(output, "w") as file:
         return subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **environment, **_INTERFACE})
 
 
 def enter_process(output: str, environment: Mapping[str, str]) -> None:
-    """Sets this process up as `start_process` does it with one that it starts."""
+    """Sets up this process like one of `start_process`."""
     os.environ |= {**environment, **_INTERFACE}
     with open(output, "w") as file:
         for descriptor in (1, 2):
@@ -28,7 +28,7 @@ def enter_process(output: str, environment: Mapping[str, str]) -> None:
 
 
 def kill_all(process: subprocess.Popen | BaseProcess) -> None:
-    """Ends a process and all that it started, at once and without a word to them."""
+    """Kills a process and all its descendants."""
     root = psutil.Process(process.pid)
     for one in [*root.children(recursive=True), root]:
         one.kill()

@@ -1,4 +1,4 @@
-"""Bounds on the memory that Python takes."""
+"""Bounds on the memory of Python."""
 
 import tracemalloc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def memory_below(num_bytes: int) -> Iterator[None]:
-    """A block that fails if Python takes more memory at a time."""
+    """Fails if the peak memory of Python in the block is `num_bytes` or more."""
     tracemalloc.start()
     try:
         yield

@@ -1,4 +1,4 @@
-"""Shared parts of the tests of compiled operators."""
+"""Helpers for tests of compiled operators."""
 
 import pytest
 
@@ -7,13 +7,13 @@ from tests.helpers.requirements import is_required, missing
 
 
 def needs_operator(operator: NativeOperator) -> pytest.MarkDecorator:
-    """The mark of a test that needs a compiled operator."""
+    """Returns the mark of tests that need a compiled operator."""
     is_missing = operator.library() is None and not is_required("compiler")
     return pytest.mark.skipif(is_missing, reason="the package was installed without a C++ compiler")
 
 
 def use_instruction_set(operator: NativeOperator, name: str, monkeypatch) -> None:
-    """Makes a compiled operator take the library of one instruction set; skips where it lacks."""
+    """Makes a compiled operator use the library of one instruction set; skips the test if it is missing."""
     library = operator.library(name)
     if library is None:
         missing("instructions", f"no operator with {name} instructions was built that this CPU can run")

@@ -1,4 +1,4 @@
-"""Problems of the ordered-neurons recurrence, and their gradients by any path."""
+"""Test problems of the ordered-neurons recurrence, and their gradients by any path."""
 
 from typing import NamedTuple
 
@@ -9,7 +9,7 @@ from tests.helpers.recurrences import ordered_neurons
 
 
 class Problem(NamedTuple):
-    """The arguments of `ordered_neurons`."""
+    """Arguments of `ordered_neurons`."""
 
     input_gates: torch.Tensor
     recurrent_weight: torch.Tensor
@@ -22,7 +22,7 @@ class Problem(NamedTuple):
 
 
 def in_float64(problem: Problem) -> Problem:
-    """The same problem in float64, differentiable on its own."""
+    """Returns a copy of the problem in float64 with its own gradients."""
     return Problem(*(t.detach().double().requires_grad_() for t in problem.differentiable()), problem.mask)
 
 
@@ -31,7 +31,7 @@ def on_device(problem: Problem, device: str) -> Problem:
 
 
 def assert_near(actual: torch.Tensor, expected: torch.Tensor, tolerance: float = 1e-4) -> None:
-    """By the relative error of the whole tensor; the scale of small ones is that of rounding sums of ones."""
+    """Compares by the relative error of the whole tensor, with a minimal scale for tensors near 0."""
     assert actual.shape == expected.shape
     actual, expected = actual.detach().cpu().double(), expected.detach().cpu().double()
     error = (actual - expected).norm()
@@ -54,7 +54,7 @@ def make_problem(length, batch_size, num_chunks, chunk_size, dtype=torch.float64
 
 
 def make_mask(padding, length, batch_size):
-    """`[T, B]`, with another number of real steps in every row; none at all in the last row of "everywhere"."""
+    """Returns a mask `[T, B]` with different numbers of real steps; "everywhere" pads the last row fully."""
     if padding is None:
         return None
     real = torch.ones(length, batch_size, dtype=torch.bool)
@@ -72,7 +72,7 @@ def make_mask(padding, length, batch_size):
 
 
 def check(problem: Problem, device: str = "cpu", tolerance: float = 1e-4, used=(0, 1, 2, 3)) -> None:
-    """Values and gradients by Triton on a device, against the reference in float64."""
+    """Compares values and gradients of Triton on a device with the reference in float64."""
     wide, problem = in_float64(problem), on_device(problem, device)
     for ours, theirs in zip(ordered_neurons(*problem, "triton"), ordered_neurons(*wide, "reference"), strict=True):
         assert_near(ours, theirs, tolerance)
@@ -89,7 +89,7 @@ PADDINGS = pytest.mark.parametrize("padding", [None, "left", "right", "everywher
 
 
 def gradients(problem: Problem, implementation: str, used=(0, 1, 2, 3), **options):
-    """Gradients of a random function of the outputs whose positions are in `used`."""
+    """Returns the gradients of a random function of the outputs at the positions in `used`."""
     outputs = ordered_neurons(*problem, implementation, **options)
     generator = torch.Generator().manual_seed(0)
     weights = [torch.randn(o.shape, generator=generator, dtype=torch.float64).to(o) for o in outputs]

@@ -1,4 +1,4 @@
-"""Files as the authors' scripts saved them, with classes that can be imported only meanwhile, and what spoils them."""
+"""Files in the format of the authors' scripts, whose classes are importable only temporarily, and damaged files."""
 
 import os
 import pickle
@@ -29,7 +29,7 @@ def original_class(name: str, base: type = nn.Module) -> type:
 
 
 class _Backend:
-    """The functions of torch 0.3, which each of its modules refers to: pickled as a call."""
+    """Functions of torch 0.3 to which its modules refer; pickled as a call."""
 
     def __reduce__(self):
         return _get_thnn_function_backend, ()
@@ -60,7 +60,7 @@ CLASSES = {
 
 @contextmanager
 def importable_original_code():
-    """Within it the classes can be pickled; outside, no module of their names exists."""
+    """Makes the classes picklable in the block; outside, their modules do not exist."""
     modules = {"torch.nn.backends": types.ModuleType("torch.nn.backends")}
     for value in [*CLASSES.values(), _get_thnn_function_backend]:
         module = modules.setdefault(value.__module__, types.ModuleType(value.__module__))
@@ -69,7 +69,7 @@ def importable_original_code():
     sys.modules |= modules
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the older format
+            warnings.simplefilter("ignore")  # older format
             yield
     finally:
         for name in modules:
@@ -77,11 +77,11 @@ def importable_original_code():
 
 
 def onlstm_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, chunk_size=4, num_layers=3, weight_dropout=0.3):
-    """[model, criterion, optimizer] with the attributes of the authors' `RNNModel` after an evaluation."""
+    """Returns [model, criterion, optimizer] with the attributes of the authors' `RNNModel` after an evaluation."""
     torch.manual_seed(0)
     model, stack = CLASSES["model.RNNModel"](), CLASSES["ON_LSTM.ONLSTMStack"]()
     model.lockdrop, stack.lockdrop = (CLASSES["locked_dropout.LockedDropout"]() for _ in range(2))
-    # The modules have the dropouts of the first run, the numbers below those of the last one, which count.
+    # The modules have the dropouts of the first run; the attributes below have those of the last run, which are valid.
     model.idrop, model.hdrop, model.drop = nn.Dropout(0.9), nn.Dropout(0.9), nn.Dropout(0.9)
     model.encoder, model.decoder = nn.Embedding(vocab_size, embedding_size), nn.Linear(embedding_size, vocab_size)
     model.decoder.weight = model.encoder.weight
@@ -121,14 +121,14 @@ def onlstm_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, chunk_siz
 
 
 def state_dict_of(checkpoint) -> dict[str, torch.Tensor]:
-    """The weights of such a model with drop-connect, under the authors' names."""
+    """Returns the weights of such a model with drop-connect, with the authors' names."""
     return {
         name: tensor.clone() for name, tensor in checkpoint[0].state_dict().items() if not name.endswith("._weight")
     }
 
 
 def prpn_checkpoint(vocab_size=15, embedding_size=8, hidden_size=12, num_slots=4, lookback=3, num_layers=2):
-    """A model with the attributes of the authors' `PRPN` after an evaluation."""
+    """Returns a model with the attributes of the authors' `PRPN` after an evaluation."""
     torch.manual_seed(0)
     model, parser, predictor = (
         CLASSES[name]()
@@ -186,7 +186,7 @@ def save_in_legacy_format(checkpoint, path):
 
 
 def save_as_torch_0_3(checkpoint, path):
-    """As torch 0.3 under Python 2 does: byte strings, parameters as variables, backends, source code, views."""
+    """Saves like torch 0.3 under Python 2: byte strings, parameters as variables, backends, source code, views."""
     for module in (checkpoint[0] if isinstance(checkpoint, list) else checkpoint).modules():
         module._backend = _Backend()
         module._buffers.pop("num_batches_tracked", None)
@@ -206,7 +206,7 @@ def write_legacy(path, program: bytes, storages: dict[str, torch.Tensor], head=L
 
 
 def with_byte_strings(program: bytes) -> bytes:
-    """The pickle with the strings that Python 2 would have written."""
+    """Converts the strings of a pickle to those of Python 2."""
     rewritten = b""
     operations = list(pickletools.genops(program))
     ends = [position for _, _, position in operations[1:]] + [len(program)]
@@ -234,7 +234,7 @@ class _OldPickler(pickle.Pickler):
         if isinstance(value, torch.storage.TypedStorage):
             key = str(value.data_ptr())
             elements = torch.empty(0, dtype=value.dtype).set_(value)
-            # Kept as a part of a larger storage, which shared memory led to.
+            # A part of a larger storage, as shared memory causes.
             self.storages[key] = torch.cat([elements[:1], elements])
             view = (key + "0", 1, len(elements))
             return "storage", torch.FloatStorage, key, "cuda:0", len(elements) + 1, view
@@ -250,7 +250,7 @@ class _OldPickler(pickle.Pickler):
 
 
 class MakesAFolder:
-    """Python's own reader would make the folder."""
+    """Creates a folder when Python's own unpickler reads it."""
 
     def __init__(self, path):
         self.path = str(path)
@@ -261,7 +261,7 @@ class MakesAFolder:
 
 @st.composite
 def mutations(draw):
-    """A few changes of bytes: replaced, removed, put in, copied from elsewhere, or cut off."""
+    """Replaces, removes, inserts, copies or cuts off some bytes."""
     kinds = st.sampled_from(["replace", "remove", "insert", "copy", "cut"])
     change = st.tuples(kinds, st.floats(0, 1), st.floats(0, 1), st.binary(min_size=1, max_size=6))
     return draw(st.lists(change, min_size=1, max_size=4))
@@ -286,13 +286,13 @@ def _record(event: str, _arguments: tuple) -> None:
         events.append(event)
 
 
-# Python calls this at all that could matter: imports, code, processes, files, and the names that its reader looks up.
+# Audit hook: Python calls it for imports, code, processes, files, and names that the unpickler looks up.
 sys.addaudithook(_record)
 
 
 @contextmanager
 def watched() -> Iterator[list[str]]:
-    """Collects what happens within it."""
+    """Collects the audit events of the block."""
     _watching.append(events := [])
     try:
         yield events

@@ -10,12 +10,12 @@ from tests.helpers.requirements import missing
 
 
 def run_script(body: str, data: Any = None, **imports: str) -> Any:
-    """Runs a function of the page's modules on data, and returns what it makes of it.
+    """Runs a JavaScript function with the page's modules in Node, and returns its result.
 
     Args:
-        body: of the function, in JavaScript; `data` is its argument.
-        data: what JSON can hold.
-        imports: for each module that the body needs, what to call it, and its path below `static/`.
+        body: body of the function; `data` is its argument.
+        data: JSON-serialisable argument.
+        imports: path below `static/` of each module to import, by its name in the body.
     """
     if shutil.which("node") is None:
         missing("node", "Node is not installed (Debian: apt-get install nodejs)")

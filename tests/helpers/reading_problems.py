@@ -1,4 +1,4 @@
-"""Problems of the PRPN's reading network: a path's values and gradients against the reference in float64."""
+"""Test problems of the PRPN's reading network: values and gradients of a path against the float64 reference."""
 
 import torch
 
@@ -10,7 +10,7 @@ INPUT_SIZE = 5
 
 
 def arguments(batch_size, length, num_slots, size, masks=True, dtype=torch.float64):
-    """Differentiable arguments of `read_sequence`: input gates, inputs, weights, gates, memories; then the masks."""
+    """Returns the differentiable arguments of `read_sequence`, then its masks."""
     torch.manual_seed(0)
 
     def random(*shape):
@@ -38,7 +38,7 @@ def leaves(tensors):
 
 
 def converted(tensors, device, dtype=torch.float32):
-    """The arguments of `read_sequence` on a device, as leaves that gradients are asked of."""
+    """Copies the arguments of `read_sequence` to a device, as leaves with gradients."""
 
     def convert(tensor):
         return tensor.detach().to(device, dtype).requires_grad_()
@@ -50,12 +50,12 @@ def converted(tensors, device, dtype=torch.float32):
 
 
 def check(sizes, masks, device, seed=0, tolerance=2e-4, implementation="triton"):
-    """Values and all gradients of one problem of (batch size, length, slots, units)."""
+    """Compares values and all gradients of one problem; `sizes` are batch size, length, slots and units."""
     tensors, keep = arguments(*sizes, masks)
     torch.manual_seed(seed)
     with torch.no_grad():
         tensors[0].add_(torch.randn_like(tensors[0]))
-        # Weights of the scale that trained ones have: with larger ones rounding grows from step to step.
+        # Weights at the scale of trained ones; with larger weights rounding errors grow from step to step.
         for weight in (tensors[2].key, tensors[2].recurrent):
             weight.mul_(weight.shape[1] ** -0.5)
     narrow = converted(tensors, device)

@@ -1,4 +1,4 @@
-"""The recurrences by name of an implementation: the equations of the models, or the fast paths, in one signature."""
+"""Recurrences with the same signature for all implementations: the models' equations and the fast paths."""
 
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ from onlstm_hf.models.state import LOOPS, loop, state_dtype
 
 
 class OrderedNeuronsOutput(NamedTuple):
-    """Outputs `[T, B, H]`, last cell state `[B, C, K]`, and both distances `[T, B]`."""
+    """Outputs `[T, B, H]`, last cell state `[B, C, K]`, and forget and input distances `[T, B]`."""
 
     outputs: torch.Tensor
     cell: torch.Tensor
@@ -32,7 +32,7 @@ def ordered_neurons(
     recurrent_scale=1.0,
     recurrent_mask=None,
 ) -> OrderedNeuronsOutput:
-    """Arguments as for `ordered_neurons` of `fast/onlstm/operator.py`; also `"reference"` and `"scan"`."""
+    """Runs `ordered_neurons` of `fast/onlstm/operator.py`, or the loop for `"reference"` and `"scan"`."""
     path = None if implementation in LOOPS else onlstm.RECURRENCE.choose(implementation, input_gates)
     if path is None:
         dtype = state_dtype(input_gates)
@@ -61,7 +61,7 @@ def read_sequence(
     summary_keep=None,
     implementation="auto",
 ) -> modeling_prpn.ReadingLayerOutput:
-    """Arguments as for `read_sequence` of `fast/prpn/operator.py`; also `"reference"` and `"scan"`."""
+    """Runs `read_sequence` of `fast/prpn/operator.py`, or the loop for `"reference"` and `"scan"`."""
     others = gates, hidden_memories, cell_memories, newest_keep, key_keep, summary_keep
     path = None if implementation in LOOPS else prpn.RECURRENCE.choose(implementation, input_gates)
     if path is not None:
@@ -72,7 +72,7 @@ def read_sequence(
 
 
 def reading_layer(weights: ReadingWeights) -> modeling_prpn.ReadingLayer:
-    """A layer of the reading network with these very tensors as its weights."""
+    """Returns a layer of the reading network that uses these tensors as weights."""
     size = len(weights.key)
     config = PRPNConfig(vocab_size=1, embedding_size=1, hidden_size=size + size % 2)
     config.hidden_size = size

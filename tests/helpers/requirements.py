@@ -1,8 +1,7 @@
-"""Requirements of tests beside the package: missing ones skip a test, or fail it if they are asked for.
+"""Optional requirements of tests: a missing one skips the test, or fails it if `ONLSTM_STRICT` requires it.
 
-A test that lacks something is skipped, with the reason. `ONLSTM_STRICT=1` makes such tests fail instead, and
-`ONLSTM_STRICT=data,browser` only those that lack one of the things named: where a machine is known to have them, no
-test may pass by not being run.
+`ONLSTM_STRICT=1` requires everything; `ONLSTM_STRICT=data,browser` requires the named kinds, so that no test is
+skipped on a machine that is known to have them.
 """
 
 import os
@@ -16,12 +15,11 @@ KINDS = (*("data", "compiler", "browser", "axe", "node", "instructions", "librar
 
 
 def missing(kind: str, reason: str) -> NoReturn:
-    """Skips the test that runs, or fails it where the thing must not be missing.
+    """Skips the running test, or fails it if `ONLSTM_STRICT` requires this kind.
 
     Args:
-        kind: one of `KINDS`: reference data, a C++ compiler (or what it builds), a browser, axe-core for it,
-            Node, instructions of the CPU, libraries of Python, the common tests of Transformers, libraries that
-            quantise.
+        kind: one of `KINDS`: reference data, a C++ compiler (or its products), a browser, axe-core, Node, CPU
+            instructions, Python libraries, the common tests of Transformers, quantisation libraries.
         reason: what is missing, and how to get it.
     """
     if kind not in KINDS:
@@ -32,7 +30,7 @@ def missing(kind: str, reason: str) -> NoReturn:
 
 
 def is_required(kind: str) -> bool:
-    """Returns whether a thing must be there. A mistyped name is a `ValueError`."""
+    """Returns whether `ONLSTM_STRICT` requires a kind. An unknown name there raises a `ValueError`."""
     asked = os.environ.get("ONLSTM_STRICT", "")
     if asked in ("", "0", "1"):
         return asked == "1"
@@ -43,7 +41,7 @@ def is_required(kind: str) -> bool:
 
 
 def library(name: str, reason: str | None = None, kind: str = "libraries") -> ModuleType:
-    """An optional library; a test that lacks it is skipped or fails."""
+    """Imports an optional library; without it the test is skipped or fails."""
     try:
         return import_module(name)
     except ImportError:

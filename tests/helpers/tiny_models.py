@@ -1,4 +1,4 @@
-"""Tiny models of every kind, for tests of what all of them must do."""
+"""Tiny models of every kind, for common tests of all models."""
 
 from dataclasses import dataclass, field
 
@@ -31,7 +31,7 @@ SIDES = pytest.mark.parametrize("side", ["left", "right"])  # of the padding
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of model: its classes, the options that make it tiny, and those that switch all dropout off."""
+    """A kind of model: its classes, options of a tiny model, and options that disable dropout."""
 
     config_class: type[PreTrainedConfig]
     model_class: type[PreTrainedModel]
@@ -50,7 +50,7 @@ class Kind:
         return self.config_class(**{**tiny, **self.options, **options})
 
     def make(self, model_class: type[PreTrainedModel] | None = None, **options) -> PreTrainedModel:
-        """A model in evaluation mode, by default with the head; its weights are large enough for outputs to differ."""
+        """Returns a model in evaluation mode, by default with a head; large weights make outputs differ."""
         torch.manual_seed(0)
         model = (model_class or self.causal_class)(self.config(**options))
         with torch.no_grad():
@@ -88,18 +88,18 @@ PRPN = Kind(
     no_dropout=dict.fromkeys(("input_dropout", "output_dropout", "recurrent_dropout"), 0.0),
 )
 KINDS = {**AWD_LSTMS, "prpn": PRPN}
-# One kind of each model type, for what depends on the classes and not on the recurrence.
+# One kind of each model type, for tests that do not depend on the recurrence.
 MODEL_TYPES = {"onlstm": KINDS["onlstm"], "prpn": PRPN, "rnn": KINDS["lstm"]}
 
 
 def random_rows() -> list[torch.Tensor]:
-    """The ids of three sentences of different lengths."""
+    """Returns the ids of three sentences of different lengths."""
     torch.manual_seed(1)
     return [torch.randint(PAD, (length,)) for length in (6, 4, 1)]
 
 
 def random_state(model: PreTrainedModel, batch_size: int) -> ModelState:
-    """A state with numbers between 0 and 1; the model is one with a head."""
+    """Returns a state of random numbers between 0 and 1 for a model with a head."""
     torch.manual_seed(3)
     return model.model.initial_state(batch_size).map(torch.rand_like)
 
@@ -110,7 +110,7 @@ def assert_same_state(state: ModelState, expected: ModelState, **tolerances) -> 
 
 
 def pad(rows: list[torch.Tensor], side: str) -> tuple[torch.Tensor, torch.Tensor, list[slice]]:
-    """Padded ids, their mask, and where in each row the real tokens stand."""
+    """Returns padded ids, their mask, and the slice of real tokens in each row."""
     longest = max(map(len, rows))
     places = [slice(longest - len(row), longest) if side == "left" else slice(0, len(row)) for row in rows]
     input_ids = torch.full((len(rows), longest), PAD)

@@ -1,4 +1,4 @@
-"""Tiny training runs: texts, commands in this process, and comparisons of what runs leave."""
+"""Tiny training runs: texts, commands in this process, and comparisons of outputs."""
 
 import json
 import random
@@ -22,7 +22,7 @@ SPEEDS = {"tokens_per_s", "pairs_per_s", "words_per_s"}
 
 
 def write_texts(folder: str | Path = ".", words: list[str] = WORDS, **counts: int) -> None:
-    """Writes `NAME.txt` with so many random sentences of 2 to 8 words for each name."""
+    """Writes `NAME.txt` with `counts[NAME]` random sentences of 2 to 8 words for each name."""
     generator = random.Random(0)
     for name, count in counts.items():
         lines = (" ".join(generator.choices(words, k=generator.randint(2, 8))) for _ in range(count))
@@ -30,19 +30,19 @@ def write_texts(folder: str | Path = ".", words: list[str] = WORDS, **counts: in
 
 
 def command(output_dir: str | Path, *overrides: object, recipe: str = "recipe.yaml") -> list[str]:
-    """The arguments of a training script."""
+    """Returns the arguments of a training script."""
     return [recipe, "--output_dir", str(output_dir), *map(str, overrides)]
 
 
 def run_in_process(main: Callable[[list[str]], dict], arguments: list[str]) -> dict:
-    """Runs a training script in this process, as a process of its own would."""
+    """Runs a training script in this process with a fresh Accelerate state."""
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
     return main(arguments)
 
 
 def log_of(output_dir: str | Path, *names: str) -> list[dict]:
-    """Entries of log.jsonl that have all the names, without speeds."""
+    """Returns the entries of log.jsonl that have all these names, without speeds."""
     entries = [json.loads(line) for line in Path(output_dir, "log.jsonl").read_text().splitlines()]
     return [
         {key: value for key, value in entry.items() if key not in SPEEDS}
@@ -69,17 +69,17 @@ def assert_same_run(output_dir: str | Path, other: str | Path) -> None:
 
 
 class Stopped(Exception):
-    """Ends a run of a test."""
+    """Raised to stop a run."""
 
 
 def check_resumption(
     monkeypatch: pytest.MonkeyPatch, train: Callable[..., dict], *options: object, stops: Sequence[int] = (5,)
 ) -> None:
-    """Checks that a run that is stopped in the middle of updates and resumed is the one that was not.
+    """Checks that a run that is stopped during updates and resumed equals an uninterrupted run.
 
     Args:
-        train: runs a script with an output folder and options.
-        stops: the update that each sitting ends in: gradients are there, the weights are as before.
+        train: function that runs a script with an output folder and options.
+        stops: update in which each part of the run stops, after the gradients and before the change of weights.
     """
     train("whole", *options)
     clip = Accelerator.clip_grad_norm_
@@ -96,6 +96,6 @@ def check_resumption(
             patch.setattr(Accelerator, "clip_grad_norm_", clip_or_stop)
             train("parts", *options, "--resume")
         with open("parts/log.jsonl", "a") as log:
-            log.write('{"step": 3, "lo')  # as of a process that is killed
+            log.write('{"step": 3, "lo')  # as in a killed process
     train("parts", *options, "--resume")
     assert_same_run("parts", "whole")

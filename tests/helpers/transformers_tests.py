@@ -1,7 +1,7 @@
-"""The tests that Transformers has for every model: classes to derive from, in the installed version's source.
+"""Common tests of Transformers for all models: base classes from the source of the installed version.
 
-They are no part of what is installed. `python -m tests.helpers.transformers_tests` downloads them into the folder that
-the environment variable `TRANSFORMERS_TESTS` names, or into `.cache/transformers-tests/`.
+The installed package does not include them. `python -m tests.helpers.transformers_tests` downloads them to the folder
+`TRANSFORMERS_TESTS` (environment variable), by default `.cache/transformers-tests/`.
 """
 
 import os
@@ -22,8 +22,7 @@ from tests.helpers.requirements import library, missing
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 FOLDER = Path(os.environ.get("TRANSFORMERS_TESTS", PROJECT_ROOT / ".cache" / "transformers-tests"))
 TESTS = FOLDER / f"transformers-{transformers.__version__}" / "tests"
-# Modules that others import, but that only the repository of Transformers has: for each the names that are needed.
-# Where the folder is a checkout of it, they are there and nothing stands in for them.
+# Names to stand in for modules that only the repository of Transformers has. A checkout of it needs no stand-ins.
 STAND_INS = {
     "exporters.test_export": {"ExportTesterMixin": type("ExportTesterMixin", (), {})},
     "generation.test_utils": {"GenerationTesterMixin": type("GenerationTesterMixin", (), {})},
@@ -33,7 +32,7 @@ PACKAGE = "tests_of_transformers"
 
 
 def common_tests(name: str) -> ModuleType:
-    """A module of these tests; the test that asks for it is skipped or fails where they are not at hand."""
+    """Imports a module of these tests; without them the calling test is skipped or fails."""
     library("parameterized")
     if not TESTS.is_dir():
         missing("common", f"{TESTS} is missing; python -m tests.helpers.transformers_tests downloads it")
@@ -55,7 +54,7 @@ def _package(name: str, folder: Path) -> None:
 
 
 def download() -> None:
-    """Puts the tests of the installed version into their folder, unless they are there."""
+    """Downloads the tests of the installed version to their folder, unless they exist."""
     if TESTS.is_dir():
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -69,7 +68,7 @@ def download() -> None:
             archive.extractall(folder, wanted, filter="data")
         tests = Path(folder, TESTS.parent.name, "tests")
         (tests / "__init__.py").touch()
-        # The tests of tokenizers open this file, but none of them reads what is in it.
+        # The tests of tokenizers open this file, but do not read it.
         (tests / "fixtures").mkdir()
         (tests / "fixtures" / "sample_text.txt").touch()
         tests.parent.rename(TESTS.parent)
