@@ -13,7 +13,6 @@ from transformers import (
 )
 
 from onlstm_hf import build_word_tokenizer
-from tests.helpers.tiny_models import assert_same_state
 
 CORPUS = [
     "the old cat saw the dog",
@@ -190,33 +189,14 @@ def step(model, ids):
     return output.loss.detach(), [parameter.grad.clone() for parameter in model.parameters()]
 
 
-@pytest.fixture
-def make_small_graph(kind, make_model):
-    """A model whose code Inductor has compiled in seconds: it gives the C++ compiler a file for nearly every layer."""
+# tests/training/test_torch_compile.py compiles an ON-LSTM with Inductor. An RNN has no custom operator.
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["prpn"], indirect=True)
+def test_training_compiles_with_inductor_without_graph_breaks(make_model, kind, tokenizer):
+    ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
     torch._dynamo.reset()
-    return lambda: make_model(num_hidden_layers=1, parse_layer=0, **kind.no_dropout)
-
-
-@pytest.mark.slow
-def test_the_model_compiles_with_inductor_without_graph_breaks(make_small_graph, tokenizer):
-    ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
-    model = make_small_graph()
-    mask = torch.ones_like(ids)
-    mask[0, -2:] = 0
-    with torch.no_grad():
-        expected = model(ids, attention_mask=mask, output_hidden_states=True)
-        output = torch.compile(model, fullgraph=True)(ids, attention_mask=mask, output_hidden_states=True)
-    torch.testing.assert_close(output.logits, expected.logits)
-    torch.testing.assert_close(output.hidden_states, expected.hidden_states)
-    assert_same_state(output.state, expected.state)
-
-
-# An RNN has no operator that Inductor does not know; `test_recurrent_language_model.py` compiles its training.
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["onlstm", "prpn"], indirect=True)
-def test_its_training_compiles_with_inductor_without_graph_breaks(make_small_graph, tokenizer):
-    ids = tokenizer(CORPUS[:3], padding=True, return_tensors="pt")["input_ids"]
-    model = make_small_graph().train()
+    # One layer, because Inductor gives the C++ compiler a file for nearly every layer.
+    model = make_model(num_hidden_layers=1, parse_layer=0, **kind.no_dropout).train()
     torch.testing.assert_close(step(torch.compile(model, fullgraph=True), ids), step(model, ids))
 
 

@@ -1,4 +1,4 @@
-"""Memory that is kept: pages are taken from the system once, and not at every allocation."""
+"""`keep_freed_memory`: freed pages are reused."""
 
 import platform
 import subprocess
@@ -11,26 +11,22 @@ from onlstm_hf.utils import process_memory
 ALLOCATIONS = """
 import resource, runpy, sys, torch
 
-def page_faults():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-def taken_again():
-    for _ in range(20):  # until the heap has its size and order
+def page_faults(num_tensors=10):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(num_tensors):
         torch.ones(10_000_000)
-    before = page_faults()
-    for _ in range(10):
-        torch.ones(10_000_000)
-    return page_faults() - before
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 
-by_default = taken_again()
-# By its file: the package would import Transformers.
+by_default = page_faults()
+# Run as a file, because an import of the package imports Transformers.
 assert runpy.run_path(sys.argv[1])["keep_freed_memory"]()
-print(by_default, taken_again())
+page_faults(20)  # warm-up: the heap grows to its final size
+print(by_default, page_faults())
 """
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no such setting")
-def test_the_pages_of_a_large_tensor_are_taken_once():
+def test_pages_of_freed_tensors_are_reused():
     command = [sys.executable, "-c", ALLOCATIONS, process_memory.__file__]
     by_default, kept = map(int, subprocess.check_output(command, text=True).split())
     assert kept < by_default / 5
