@@ -67,7 +67,7 @@ def test_nltk_trees_are_predictions_and_references(parsing_f1):
     assert parsing_f1.compute(predictions=[predicted], references=[gold]) == expected_scores(NESTED)
 
 
-def test_leaves_of_nltk_trees_are_words_whatever_they_contain(parsing_f1):
+def test_leaves_of_nltk_trees_may_contain_any_characters(parsing_f1):
     nltk = library("nltk")
     gold = nltk.Tree("S", [nltk.Tree("NP", [nltk.Tree("NNP", ["New York"]), nltk.Tree("NN", ["(the city)"])]),
                            nltk.Tree("VP", [nltk.Tree("VB", ["sleeps"]), nltk.Tree("RB", ["never"])])])  # fmt: skip
@@ -76,7 +76,7 @@ def test_leaves_of_nltk_trees_are_words_whatever_they_contain(parsing_f1):
     assert scores["sentence_f1"] == pytest.approx(1) and scores["label_recall"].keys() == {"NP", "VP"}
 
 
-def test_trees_of_another_parser_are_scored_with_marks_kept(parsing_f1):
+def test_trees_with_punctuation_are_scored(parsing_f1):
     text = r"(ROOT (S (NP (-LRB- -LRB-) (NN cats) (-RRB- -RRB-)) (VP (VBP eat) (CD 1\/2))))"
     for preprocessing in ("plain", {"dropped_tags": [], "digits": "keep"}):
         lowered = text.replace("-LRB-)", "-lrb-)") if preprocessing != "plain" else text
@@ -85,7 +85,7 @@ def test_trees_of_another_parser_are_scored_with_marks_kept(parsing_f1):
             assert scores["corpus_f1"] == 1 and "ROOT" not in scores["label_recall"]
 
 
-def test_gold_trees_are_references_as_they_are(parsing_f1):
+def test_gold_trees_are_valid_references(parsing_f1):
     gold = GoldTree.from_bracket("(S (NP (DT The) (NN N2)) (VP (VBD sat) (. .)))", AS_WRITTEN)
     scores = parsing_f1.compute(predictions=[[["The", "N2"], ["sat", "."]]], references=[gold])
     assert scores["corpus_f1"] == 1
@@ -148,7 +148,7 @@ def test_options_and_baselines_reach_the_scores(parsing_f1):
         ([], [], "nothing to score"),
     ],
 )
-def test_parsing_f1_says_which_tree_is_wrong(parsing_f1, predictions, references, message):
+def test_parsing_f1_errors_name_the_tree(parsing_f1, predictions, references, message):
     with pytest.raises(ValueError, match=message):
         evaluate.load("eval/parsing_f1", keep_in_memory=True).compute(predictions=predictions, references=references)
 
@@ -170,7 +170,7 @@ def log_probabilities():
     return [np.log(generator.uniform(1e-4, 1, size)).tolist() for size in (7, 1, 300)]
 
 
-def test_perplexity_is_that_of_all_tokens(perplexity, log_probabilities):
+def test_perplexity_is_over_all_tokens(perplexity, log_probabilities):
     everything = np.concatenate(log_probabilities)
     scores = perplexity.compute(predictions=log_probabilities)
     assert set(scores) == {"perplexity", "log_likelihood", "num_tokens"}
@@ -179,7 +179,7 @@ def test_perplexity_is_that_of_all_tokens(perplexity, log_probabilities):
     assert scores["num_tokens"] == 308
 
 
-def test_parts_of_a_stream_do_not_matter(perplexity, log_probabilities):
+def test_the_split_of_a_stream_does_not_matter(perplexity, log_probabilities):
     whole = perplexity.compute(predictions=[[value for part in log_probabilities for value in part]])
     assert perplexity.compute(predictions=log_probabilities) == pytest.approx(whole)
 
@@ -221,7 +221,7 @@ def test_impossible_token_makes_perplexity_infinite(perplexity):
         ({"predictions": [[-1.0]], "num_characters": [0]}, "num_characters must be counts"),
     ],
 )
-def test_perplexity_refuses_what_it_cannot_score(arguments, message):
+def test_perplexity_refuses_invalid_inputs(arguments, message):
     with pytest.raises(ValueError, match=message):
         evaluate.load("eval/perplexity", keep_in_memory=True).compute(**arguments)
 
@@ -242,7 +242,7 @@ def share(flags):
         min_size=1,
     )
 )
-def test_accuracy_is_the_share_of_pairs_that_are_right(minimal_pairs, items):
+def test_accuracy_is_the_share_of_correct_pairs(minimal_pairs, items):
     scores = minimal_pairs.compute(
         predictions=[[float(better), float(worse)] for better, worse, *_ in items],
         conditions=[item[2] for item in items],
@@ -308,7 +308,7 @@ def test_impossible_sentences_are_compared_like_others(minimal_pairs):
         ({"out_of_vocabulary": [[True, False], False]}, "a list of 1, but that of item 0"),
     ],
 )
-def test_minimal_pairs_refuses_what_it_cannot_score(arguments, message):
+def test_minimal_pairs_refuses_invalid_inputs(arguments, message):
     arguments = {"predictions": [[-1.0, -2.0], [-3.0, -2.0]], **arguments}
     with pytest.raises(ValueError, match=message):
         evaluate.load("eval/minimal_pairs", keep_in_memory=True).compute(**arguments)

@@ -23,13 +23,13 @@ def treebank(tmp_path):
     return str(tmp_path / "trees.mrg")
 
 
-def test_marks_are_where_leaves_of_punctuation_stood(treebank):
+def test_marks_are_found_at_punctuation_leaves(treebank):
     ((gold, marks),) = read_with_marks([treebank], None)
     assert [tree.words for tree in gold] == [("the", "cat", "which", "sat", "paid", "N"), ("x",)]
     assert marks == [[True, False, True, False, True, False], [True]]
 
 
-def test_a_cue_splits_where_marks_stood(treebank, tmp_path, capsys):
+def test_a_cue_splits_at_marks(treebank, tmp_path, capsys):
     sentences = [("the", "cat", "which", "sat", "paid", "N"), ("x",)]
     distances = [[[0.9, 0.5, 0.4, 0.3, 0.2, 0.1], [0.5]]]
     write_tree_file(tmp_path / "a.jsonl.xz", SentenceDistances(sentences, {None: distances[0]}))
@@ -39,19 +39,19 @@ def test_a_cue_splits_where_marks_stood(treebank, tmp_path, capsys):
     results = json.loads(output.read_text())
     scores = results["models"][0]["sentence_f1"]["none"]
     assert results["sentences_with_marks"] == 0.5
-    # three of the four binary constituents are gold, and all three gold ones are there; one word counts as right
+    # three of four induced constituents are gold, all three gold ones are found; one-word sentences have F1 1
     assert scores["0"] < scores["4"] == pytest.approx((6 / 7 + 1) / 2)
     assert "k = 4" in capsys.readouterr().out
 
 
-def test_trees_that_are_of_one_rule_are_not_read_by_another(treebank, tmp_path, capsys):
+def test_trees_built_with_one_rule_are_refused(treebank, tmp_path, capsys):
     trees = SentenceDistances([("the", "cat", "sat"), ("x",)], {None: [[0.0, 1.0, 2.0], [0.0]]}, branching_bias="none")
     write_tree_file(tmp_path / "grammar.jsonl.xz", trees)
     assert evaluate_punctuation.main([str(tmp_path / "grammar.jsonl.xz"), "--treebank", treebank]) == 1
     assert "built with one rule only" in capsys.readouterr().err
 
 
-def test_the_score_of_several_files_is_the_mean_of_theirs(treebank, tmp_path):
+def test_scores_are_averaged_over_files(treebank, tmp_path):
     folder = tmp_path / "files"
     folder.mkdir()
     first, *others = Path(treebank).read_text().splitlines(keepends=True)
@@ -66,14 +66,14 @@ def test_the_score_of_several_files_is_the_mean_of_theirs(treebank, tmp_path):
     assert scores[0] == pytest.approx((scores[1] + scores[2]) / 2) and scores[1] != scores[2]
 
 
-def test_sentences_are_set_back_into_ordinary_writing(treebank):
+def test_sentences_become_ordinary_text(treebank):
     pytest.importorskip("nltk")
     first, second, third = evaluate_unknown_words.ordinary_sentences(treebank, 9)
     assert first == '"The cat, which sat, paid $5.'
     assert (second, third) == ("(x)", ".")
 
 
-def test_the_share_of_unknown_words_is_that_of_the_words_that_the_tokenizer_finds(treebank, tmp_path):
+def test_unknown_words_are_counted_among_the_words_of_the_tokenizer(treebank, tmp_path):
     pytest.importorskip("nltk")
     (tmp_path / "trees.mrg").write_text("( (S (NP (DT The) (NN cat)) (, ,) (VP (VBD paid) (NNP Zyx)) (. .)) )\n")
     output = tmp_path / "results.json"

@@ -106,7 +106,7 @@ def test_the_more_probable_sentence_wins(request, tokenizer, marvin_linzen, kind
         assert scores["by_group"][f"NPIs: simple ({name})"]["num_correct"] == expected
 
 
-def test_sentences_score_as_the_command_line_scores_them(onlstm, tokenizer, monkeypatch, marvin_linzen):
+def test_scores_equal_those_of_the_command_line(onlstm, tokenizer, monkeypatch, marvin_linzen):
     scored = {}
 
     def record(model, sequences, batch_size):
@@ -121,7 +121,7 @@ def test_sentences_score_as_the_command_line_scores_them(onlstm, tokenizer, monk
     assert original(onlstm, list(scored)) == pytest.approx(totals, abs=1e-4)
 
 
-def test_pairs_of_unknown_words_are_ties_and_counted(onlstm, tokenizer, marvin_linzen):
+def test_pairs_of_unknown_words_are_counted_as_ties(onlstm, tokenizer, marvin_linzen):
     score = evaluate_syntax.score_items(onlstm, tokenizer, load_marvin_linzen(marvin_linzen))["by_group"]
     assert score["agreement: simple"]["num_ties"] == 1  # smirk and smirks
     assert score["agreement: simple"]["num_out_of_vocabulary"] == 2  # and the last pair, not for its "pilots"
@@ -176,13 +176,13 @@ def test_table_and_results_of_several_models(capsys, tmp_path, checkpoints, marv
     assert results["command"].startswith("python eval/evaluate_syntax.py ")
 
 
-def test_checkpoints_of_runs_are_told_apart_in_the_table():
+def test_checkpoints_of_runs_have_distinct_names_in_the_table():
     models = [{"model": f"runs/{name}/best", "scores": {}} for name in ("onlstm", "lstm")]
     header, _ = syntax_table({"syntax": {"models": models}})
     assert header[1:3] == ["onlstm", "lstm"]
 
 
-def test_a_dataset_has_a_configuration_a_paradigm(monkeypatch):
+def test_a_dataset_has_one_configuration_per_paradigm(monkeypatch):
     datasets = library("datasets")
     rows = {name: BLIMP | {"UID": name, "sentence_good": name, "sentence_bad": "b"} for name in ("one", "two")}
 
@@ -213,7 +213,7 @@ def test_bad_sets_are_refused_before_a_model_is_loaded(capsys, tmp_path, name, c
 
 
 @pytest.mark.parametrize("opener", [open, gzip.open])
-def test_a_byte_order_mark_is_no_part_of_a_condition_and_lines_end_at_line_feeds_alone(tmp_path, opener):
+def test_byte_order_marks_are_ignored_and_only_line_feeds_end_lines(tmp_path, opener):
     name = "simple_agrmt.tsv" + (".gz" if opener is gzip.open else "")
     sentences = ("the\x85author laughs", "the\u2028author laugh")
     with opener(tmp_path / name, "wb") as file:
@@ -222,7 +222,7 @@ def test_a_byte_order_mark_is_no_part_of_a_condition_and_lines_end_at_line_feeds
     assert item.condition == "simple_agrmt/sing" and item.sentences == sentences
 
 
-def test_a_compressed_set_that_ends_too_early_is_refused(tmp_path):
+def test_a_truncated_compressed_set_is_refused(tmp_path):
     packed = gzip.compress(SIMPLE.encode())
     (tmp_path / "simple_agrmt.tsv.gz").write_bytes(packed[: len(packed) - 9])
     with pytest.raises(ValueError, match="simple_agrmt.tsv.gz: "):
@@ -238,7 +238,7 @@ def test_bad_pairs_of_blimp_are_refused(tmp_path, content, problem):
         load_blimp(str(tmp_path))
 
 
-def test_one_line_says_that_there_is_nothing_to_evaluate_on(capsys):
+def test_without_data_there_is_a_one_line_error(capsys):
     assert evaluate_syntax.main(["no-such-model"]) == 1
     assert capsys.readouterr().err.startswith("evaluate_syntax.py: nothing to evaluate")
 

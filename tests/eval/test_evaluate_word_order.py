@@ -40,7 +40,7 @@ def checkpoint(tmp_path):
     return tmp_path / "model"
 
 
-def test_right_is_the_higher_probability_and_equal_sentences_to_the_model_are_ties(checkpoint, tmp_path, capsys):
+def test_higher_probability_is_correct_and_unknown_words_give_ties(checkpoint, tmp_path, capsys):
     lines = ["the cat sat on the mat", "the cat sat", "dog bird", "cat", "cat cat"]
     (tmp_path / "text.txt").write_text("\n".join(lines))
     output = tmp_path / "results.json"

@@ -55,7 +55,7 @@ def tokenizer():
 
 
 def build_model(vocab_size, seed):
-    """A model whose weights are large enough for its layers to disagree on the trees."""
+    """A model whose large weights make the trees of its layers differ."""
     torch.manual_seed(seed)
     sizes = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "chunk_size": 2}
     model = ONLSTMForCausalLM(ONLSTMConfig(vocab_size=vocab_size, eos_token_id=0, **sizes)).eval()
@@ -83,7 +83,7 @@ def checkpoint(tmp_path_factory, model, tokenizer):
 
 @pytest.fixture(scope="module")
 def other_checkpoint(tmp_path_factory, tokenizer):
-    """The same words, other weights."""
+    """A model with the same vocabulary and other weights."""
     other = build_model(len(tokenizer), seed=1)
     return save(tmp_path_factory.mktemp("other"), other, tokenizer), other
 
@@ -104,7 +104,7 @@ def treebank(tmp_path):
 
 @pytest.fixture
 def dataset(tmp_path):
-    """A dataset folder with the lines in `validation` and, backwards, in `test`, and trees beside both."""
+    """A dataset folder with the lines in `validation` and in reverse in `test`, and with trees in both."""
     folder = tmp_path / "dataset"
     folder.mkdir()
     lines = [line for line in LINES if line]
@@ -127,7 +127,7 @@ def log_likelihood(model, tokenizer, lines):
     return total, count
 
 
-def test_perplexity_is_that_of_reading_token_by_token(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
+def test_perplexity_equals_reading_token_by_token(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
     output = tmp_path / "results.json"
     assert evaluate_lm.main([checkpoint, "--files", text_file, "--output", str(output)]) == 0
     results = json.loads(output.read_text())
@@ -148,7 +148,7 @@ def test_perplexity_is_that_of_reading_token_by_token(capsys, tmp_path, checkpoi
     assert "Penn Treebank test (published)" in table and "56.17" in table and "58.29" in table
 
 
-def test_rows_of_the_stream_begin_anew(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
+def test_rows_of_the_stream_start_from_an_empty_state(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
     output = tmp_path / "results.json"
     assert evaluate_lm.main([checkpoint, "--files", text_file, "--batch-size", "4", "--output", str(output)]) == 0
     scores = json.loads(output.read_text())["scores"][text_file]
@@ -170,7 +170,7 @@ def test_every_split_of_a_dataset_and_every_file_is_a_text(capsys, checkpoint, d
 
 
 @pytest.mark.parametrize("adaptation", [[], ["--adapt", "cache", "--cache-size", "9"]], ids=["plain", "adapted"])
-def test_models_are_mixed_with_the_weights_that_suit_a_text(
+def test_mixture_weights_are_tuned_on_a_text(
     capsys, tmp_path, checkpoint, other_checkpoint, model, tokenizer, text_file, adaptation
 ):
     (other, second), output, test = other_checkpoint, tmp_path / "results.json", tmp_path / "test.txt"
@@ -196,7 +196,7 @@ def test_models_are_mixed_with_the_weights_that_suit_a_text(
     assert "standard deviation" not in printed
 
 
-def test_models_of_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint, text_file):
+def test_models_with_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint, text_file):
     words = build_word_tokenizer([*LINES, "bird"], pad_token="<eos>")
     other = save(tmp_path / "other", build_model(len(words), seed=0), words)
     options = ["--files", text_file, "--mix", "--tune", text_file]
@@ -204,7 +204,7 @@ def test_models_of_other_vocabularies_are_not_mixed(capsys, tmp_path, checkpoint
     assert f"{other} predicts other tokens than {checkpoint}" in capsys.readouterr().err
 
 
-def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpoint, other_checkpoint, text_file):
+def test_several_models_have_rows_and_a_mean(capsys, tmp_path, checkpoint, other_checkpoint, text_file):
     models, output = [checkpoint, other_checkpoint[0]], tmp_path / "results.json"
     assert evaluate_lm.main([*models, "--files", text_file, "--output", str(output)]) == 0
     results = json.loads(output.read_text())["models"]
@@ -220,9 +220,7 @@ def test_several_models_have_a_row_each_and_their_mean(capsys, tmp_path, checkpo
     assert json.loads((tmp_path / "one.json").read_text())["scores"] == results[1]["scores"]
 
 
-def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
-    capsys, tmp_path, checkpoint, model, tokenizer, text_file
-):
+def test_the_best_cache_on_validation_text_scores_all_texts(capsys, tmp_path, checkpoint, model, tokenizer, text_file):
     other, output = tmp_path / "other.txt", tmp_path / "results.json"
     other.write_text("dogs saw dogs\ndogs saw N dogs\n" * 5)
     arguments = [checkpoint, "--files", text_file, str(other), "--adapt", "cache", "--tune", str(other)]
@@ -258,7 +256,7 @@ def test_the_cache_that_is_best_for_the_validation_text_scores_all_texts(
     assert f"the best of 8 on 20 tokens of {other}" in table
 
 
-def test_settings_that_are_given_need_no_text_to_choose_by(capsys, tmp_path, checkpoint, text_file):
+def test_given_settings_need_no_tuning_text(capsys, tmp_path, checkpoint, text_file):
     output = tmp_path / "results.json"
     settings = ["--adapt", "dynamic-sgd", "--learning-rate", "0.01", "--decay", "0.1", "--segment-length", "4"]
     assert evaluate_lm.main([checkpoint, "--files", text_file, *settings, "--output", str(output)]) == 0
@@ -268,7 +266,7 @@ def test_settings_that_are_given_need_no_text_to_choose_by(capsys, tmp_path, che
 
 
 @pytest.mark.parametrize("method", ["dynamic-sgd", "dynamic-rms", "dynamic-sgd-cache", "dynamic-rms-cache"])
-def test_settings_of_dynamic_evaluation_and_of_a_cache_beside_it_are_chosen_together(
+def test_settings_of_dynamic_evaluation_and_cache_are_chosen_together(
     capsys, tmp_path, checkpoint, model, tokenizer, text_file, method
 ):
     output = tmp_path / "results.json"
@@ -303,7 +301,7 @@ def test_settings_of_dynamic_evaluation_and_of_a_cache_beside_it_are_chosen_toge
     assert f"{text_file}, {method}" in capsys.readouterr().out
 
 
-def test_ngrams_alone_have_a_row_for_each_order(capsys, tmp_path, text_file):
+def test_ngrams_have_a_row_for_each_order(capsys, tmp_path, text_file):
     output, other = tmp_path / "results.json", tmp_path / "other.txt"
     other.write_text(f"{LINES[0]} zyxwv\n")
     files = [text_file, str(other)]
@@ -373,7 +371,7 @@ def test_bad_text_is_refused_before_the_model_is_loaded(capsys, tmp_path, datase
     assert len(error) == 1 and expected in error[0]
 
 
-def test_a_missing_model_is_one_line(capsys, text_file, treebank):
+def test_a_missing_model_is_a_one_line_error(capsys, text_file, treebank):
     assert evaluate_lm.main(["no-such-model", "--files", text_file]) == 1
     assert capsys.readouterr().err == "evaluate_lm.py: there is no checkpoint folder no-such-model\n"
     assert evaluate_parsing.main(["no-such-model", "--treebank", treebank]) == 1
@@ -381,12 +379,12 @@ def test_a_missing_model_is_one_line(capsys, text_file, treebank):
 
 
 def as_json(scores):
-    """Scores as they are read back."""
+    """Converts scores as JSON does."""
     return json.loads(json.dumps(scores.to_dict()))
 
 
 @pytest.mark.parametrize("branching_bias", ["right", "none"])
-def test_parsing_scores_are_those_of_the_induced_trees(
+def test_parsing_scores_match_the_induced_trees(
     capsys, tmp_path, checkpoint, model, tokenizer, treebank, branching_bias
 ):
     output = tmp_path / "results.json"
@@ -441,7 +439,7 @@ def test_one_layer_and_no_short_sentences(capsys, tmp_path, checkpoint):
     assert "-" in row.split()
 
 
-def test_induced_trees_are_written_beside_the_gold_trees(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
+def test_gold_and_induced_trees_are_written(capsys, tmp_path, checkpoint, model, tokenizer, treebank):
     path = tmp_path / "trees.jsonl"
     assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--trees", str(path)]) == 0
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -529,7 +527,7 @@ def test_a_treebank_of_files_has_a_row_for_each(capsys, tmp_path, checkpoint, mo
     assert list(json.loads(output.read_text())["by_file"]) == same_names
 
 
-def test_a_model_that_is_named_twice_is_refused(capsys, checkpoint, treebank):
+def test_a_model_named_twice_is_refused(capsys, checkpoint, treebank):
     assert evaluate_parsing.main([checkpoint, f"{checkpoint}/", "--treebank", treebank, "--ensemble"]) == 1
     assert "named twice" in capsys.readouterr().err
 
@@ -555,7 +553,7 @@ def test_a_dataset_has_no_files(capsys, checkpoint, dataset):
     assert "--by-file needs files of trees" in capsys.readouterr().err
 
 
-def test_averages_have_the_ties_that_are_asked_for_in_that_order(tmp_path, checkpoint, treebank):
+def test_averages_follow_the_requested_order_of_ties(tmp_path, checkpoint, treebank):
     output = tmp_path / "results.json"
     options = ["--treebank", treebank, "--ensemble", "--ties", "left", "random", "--output", str(output)]
     assert evaluate_parsing.main([checkpoint, *options]) == 0
@@ -600,7 +598,7 @@ def test_several_checkpoints_give_mean_deviation_extremes_and_interval(
 
 
 @pytest.mark.parametrize("of_release", [True, False])
-def test_the_seed_is_that_of_the_training(tmp_path, checkpoint, model, of_release):
+def test_the_seed_comes_from_the_training(tmp_path, checkpoint, model, of_release):
     folder = tmp_path / "run" / "best"
     shutil.copytree(checkpoint, folder)
     recipe = {"recipe": {"seed": 7}}
@@ -610,7 +608,7 @@ def test_the_seed_is_that_of_the_training(tmp_path, checkpoint, model, of_releas
     assert describe_checkpoint(checkpoint, model)["seed"] is None
 
 
-def test_one_tree_a_sentence_is_no_ensemble(capsys, checkpoint, treebank):
+def test_an_ensemble_needs_several_trees(capsys, checkpoint, treebank):
     assert evaluate_parsing.main([checkpoint, "--treebank", treebank, "--layer", "0", "--ensemble"]) == 1
     assert "an ensemble or agreement needs several parsers" in capsys.readouterr().err
 
@@ -655,7 +653,7 @@ def test_an_unknown_layer_is_refused(capsys, checkpoint, treebank):
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_work_shows_its_progress_on_a_terminal_alone(capsys, monkeypatch, checkpoint, text_file, is_terminal):
+def test_progress_is_shown_only_on_a_terminal(capsys, monkeypatch, checkpoint, text_file, is_terminal):
     monkeypatch.setattr(iteration, "PROGRESS_AFTER_SECONDS", 0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
     assert evaluate_lm.main([checkpoint, "--files", text_file]) == 0
@@ -672,7 +670,7 @@ def test_the_scripts_run_from_a_checkout(project_root, checkpoint, treebank):
 
 @pytest.fixture
 def portuguese(tmp_path):
-    """A checkpoint that was trained on words without punctuation, and trees of its treebank."""
+    """A checkpoint trained on words without punctuation, and trees of its treebank."""
     tokenizer = build_word_tokenizer(
         ["o gato que dorme vê N ratos"], lowercase=True, digits_to_n=True, drop_punctuation=True
     )
@@ -690,7 +688,7 @@ def portuguese(tmp_path):
     return tmp_path
 
 
-def test_trees_are_read_as_the_model_remembers_without_english_figures(portuguese, capsys):
+def test_stored_preprocessing_is_used_without_published_figures(portuguese, capsys):
     output = portuguese / "results.json"
     command = [str(portuguese / "model"), "--treebank", str(portuguese / "trees.mrg")]
     assert evaluate_parsing.main([*command, "--output", str(output)]) == 0
@@ -711,7 +709,7 @@ def test_trees_are_read_as_the_model_remembers_without_english_figures(portugues
     assert json.loads(output.read_text())["protocol"]["preprocessing"] == known
 
 
-def test_models_that_read_treebanks_in_different_ways_need_a_preset(portuguese, capsys):
+def test_models_with_different_preprocessing_need_a_preset(portuguese, capsys):
     other = portuguese / "other"
     shutil.copytree(portuguese / "model", other)
     config = json.loads((other / "config.json").read_text())
@@ -727,7 +725,7 @@ def test_models_that_read_treebanks_in_different_ways_need_a_preset(portuguese, 
     assert "has a word with this preprocessing" in capsys.readouterr().err
 
 
-def test_perplexity_counts_the_words_that_the_tokenizer_keeps(portuguese, capsys):
+def test_perplexity_counts_words_kept_by_the_tokenizer(portuguese, capsys):
     output = portuguese / "results.json"
     text = ["--files", str(portuguese / "text.txt"), "--output", str(output)]
     assert evaluate_lm.main([str(portuguese / "model"), *text]) == 0

@@ -1,4 +1,4 @@
-"""`evaluate_parsing.py --trees-from`: the same figures without the weights."""
+"""`evaluate_parsing.py --trees-from`: the same scores without weights."""
 
 import json
 from pathlib import Path
@@ -29,7 +29,7 @@ SIZES = {"embedding_size": 8, "hidden_size": 12, "num_hidden_layers": 2, "eos_to
 
 @pytest.fixture(autouse=True)
 def project(tmp_path, monkeypatch):
-    """Three checkpoints, and the file of trees of each beside it, in the working directory."""
+    """Three checkpoints and their tree files in the working directory."""
     monkeypatch.chdir(tmp_path)
     Path("gold.mrg").write_text(TREES)
     gold = read_treebank("gold.mrg")
@@ -49,7 +49,7 @@ def project(tmp_path, monkeypatch):
 
 
 def evaluate(capsys, *options):
-    """The results file, and what was printed, without the names of the sources of trees."""
+    """Returns the results and the printed output, without the names of the models."""
     assert evaluate_parsing.main([*options, "--treebank", "gold.mrg", "--output", "results.json"]) == 0
     results = json.loads(Path("results.json").read_text())
     return results, capsys.readouterr().out.partition("\n")[2]
@@ -57,7 +57,7 @@ def evaluate(capsys, *options):
 
 @pytest.mark.parametrize("bias", ["right", "none"])
 @pytest.mark.parametrize("layer", ["all", "0"])
-def test_the_figures_are_those_of_the_checkpoints(capsys, bias, layer):
+def test_scores_equal_those_of_the_checkpoints(capsys, bias, layer):
     options = ["--ensemble", "--branching-bias", bias, "--layer", layer]
     expected, printed = evaluate(capsys, "onlstm1", "onlstm2", *options)
     found, printed_again = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "onlstm2.jsonl.xz", *options)
@@ -70,7 +70,7 @@ def test_the_figures_are_those_of_the_checkpoints(capsys, bias, layer):
     ]
 
 
-def test_checkpoints_and_files_of_any_architecture_stand_side_by_side(capsys):
+def test_checkpoints_and_tree_files_can_be_combined(capsys):
     expected, printed = evaluate(capsys, "onlstm1", "prpn", "--ensemble")
     found, printed_again = evaluate(capsys, "onlstm1", "--trees-from", "prpn.jsonl.xz", "--ensemble")
     assert printed_again == printed
@@ -78,7 +78,7 @@ def test_checkpoints_and_files_of_any_architecture_stand_side_by_side(capsys):
 
 
 @pytest.mark.parametrize("bias", ["right", "none"])
-def test_trees_that_come_from_no_distances_are_the_same_by_every_rule(capsys, bias):
+def test_trees_without_distances_do_not_depend_on_the_rule(capsys, bias):
     gold = read_treebank("gold.mrg")
     trees = [left_branching_tree(tree.words) for tree in gold]
     stored = [distances_of_tree(tree, "none") for tree in trees]
@@ -107,13 +107,13 @@ def test_trees_that_come_from_no_distances_are_the_same_by_every_rule(capsys, bi
         (["--trees-from", "onlstm1.jsonl.xz", "--treebank", "other.mrg"], "has other sentences than other.mrg"),
     ],
 )
-def test_what_cannot_be_scored_is_an_error(capsys, options, message):
+def test_invalid_inputs_are_refused(capsys, options, message):
     Path("other.mrg").write_text(TREES.replace("cat", "bird"))
     assert evaluate_parsing.main(["--treebank", "gold.mrg", *options]) == 1
     assert message in capsys.readouterr().err
 
 
-def test_all_layers_of_a_model_have_its_weight_in_the_average(capsys):
+def test_all_layers_have_the_weight_of_their_model(capsys):
     options = ["--ensemble", "--ties", "right"]
     results, _ = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz=2.5", *options)
     stored = [read_tree_file(name) for name in ("onlstm1.jsonl.xz", "prpn.jsonl.xz")]
@@ -124,7 +124,7 @@ def test_all_layers_of_a_model_have_its_weight_in_the_average(capsys):
     assert results["weights"] == [1, 2.5]
 
 
-def test_agreement_needs_no_gold_trees_and_is_compared_with_the_f1(capsys):
+def test_agreement_is_correlated_with_the_f1(capsys):
     files = ["onlstm1.jsonl.xz", "onlstm2.jsonl.xz", "prpn.jsonl.xz"]
     results, printed = evaluate(capsys, "--trees-from", *files, "--agreement")
     gold = read_treebank("gold.mrg")
@@ -142,19 +142,19 @@ def test_agreement_needs_no_gold_trees_and_is_compared_with_the_f1(capsys):
     assert found["rank_correlation"]["all others"]["all"] == pytest.approx(expected)
     assert (
         found["rank_correlation"]["all others"]["layer 1 (--layer 0)"] is None
-    )  # two seeds have no ranks to speak of
+    )  # two seeds are too few for a rank correlation
 
     assert "rank correlation with F1: all" in printed
 
 
 def ranks(values):
-    """Ranks from 1 on; equal values share the mean of theirs."""
+    """Returns ranks from 1; equal values have the mean of their ranks."""
     return [
         sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
     ]
 
 
-def test_each_models_own_layer_makes_its_trees(capsys):
+def test_layer_own_uses_the_layer_of_each_model(capsys):
     results, _ = evaluate(capsys, "--trees-from", "onlstm1.jsonl.xz", "prpn.jsonl.xz", "--layer", "own")
     assert [list(model["scores"]["all"]) for model in results["models"]] == [
         ["layer 2 (--layer 1)"],

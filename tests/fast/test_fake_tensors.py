@@ -1,4 +1,4 @@
-"""Tensors without memory, as the compiler traces with, on a device that this machine need not have."""
+"""Fake tensors, as in tracing by the compiler, on devices that this machine may lack."""
 
 import pytest
 import torch
@@ -52,16 +52,16 @@ RECURRENCES = pytest.mark.parametrize(
 @needs_operator(onlstm_native.OPERATOR)
 @needs_operator(prpn_native.OPERATOR)
 @RECURRENCES
-def test_the_operators_keep_the_rules_of_torch_compile(recurrence, make):
-    """Schema, the shapes that they promise the compiler, and their registration with autograd."""
+def test_operators_pass_opcheck(recurrence, make):
+    """Checks the schema, the shapes on fake tensors, and the registration with autograd."""
     checks = ("test_schema", "test_autograd_registration", "test_faketensor")
     given = (*flatten(*make("cpu")), "native")
     torch.library.opcheck(recurrence.forward_operator, given, test_utils=checks)
 
 
 @RECURRENCES
-def test_the_backward_pass_is_an_operator_of_its_own(recurrence, make):
-    """No path runs while the compiler traces: it would ask a tensor for its address."""
+def test_the_backward_pass_is_a_separate_operator(recurrence, make):
+    """Paths need the addresses of tensors, so none may run while the compiler traces."""
     with FakeTensorMode(allow_non_fake_inputs=False):
         inputs, options = make("cpu")
         trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "native"))
@@ -73,7 +73,7 @@ def test_the_backward_pass_is_an_operator_of_its_own(recurrence, make):
 
 @RECURRENCES
 def test_on_a_gpu_both_operators_are_opaque(recurrence, make):
-    """Without one here, too."""
+    """Runs without a GPU."""
     with FakeTensorMode(allow_non_fake_inputs=False), torch.no_grad():
         inputs, options = make("cuda")
         trace = recurrence.Trace(*recurrence.forward_operator(*flatten(inputs, options), "triton"))

@@ -12,7 +12,7 @@ from onlstm_hf.fast.linear import Linear, linear, matmul
 
 @pytest.mark.parametrize("shape", [(4, 7), (3, 5, 7), (1, 1, 7)])
 @pytest.mark.parametrize("with_bias", [True, False])
-def test_values_and_gradients_are_those_of_the_plain_product(shape, with_bias):
+def test_values_and_gradients_equal_the_plain_product(shape, with_bias):
     torch.manual_seed(0)
     tensors = [torch.randn(*shape), torch.randn(9, 7), *([torch.randn(9)] if with_bias else [])]
     tensors = [tensor.requires_grad_() for tensor in tensors]
@@ -25,7 +25,7 @@ def test_values_and_gradients_are_those_of_the_plain_product(shape, with_bias):
         torch.testing.assert_close(actual.double(), expected, rtol=0, atol=1e-5)
 
 
-def test_what_is_computed_may_be_changed_in_place():
+def test_results_can_be_changed_in_place():
     inputs, weight = torch.randn(3, 5, 7), torch.randn(9, 7, requires_grad=True)
     outputs = linear(inputs, weight)
     outputs += 1
@@ -63,7 +63,7 @@ def test_products_of_any_layout_and_their_gradients(left_layout, right_layout, s
         torch.testing.assert_close(actual, expected.float(), rtol=1e-5, atol=1e-5)
 
 
-def test_a_layer_is_that_of_pytorch():
+def test_a_layer_equals_that_of_pytorch():
     torch.manual_seed(0)
     layer, inputs = Linear(4, 5), torch.randn(3, 2, 4)
     expected = F.linear(inputs, layer.weight, layer.bias)
@@ -73,12 +73,12 @@ def test_a_layer_is_that_of_pytorch():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_other_dtypes_keep_theirs(dtype):
+def test_other_dtypes_are_kept(dtype):
     inputs, weight = torch.randn(3, 4, dtype=dtype), torch.randn(5, 4, dtype=dtype)
     assert torch.equal(linear(inputs, weight), F.linear(inputs, weight))
 
 
-def test_autocast_is_followed():
+def test_autocast_is_respected():
     inputs, weight = torch.randn(3, 4), torch.randn(5, 4)
     with torch.autocast("cpu", torch.bfloat16):
         assert linear(inputs, weight).dtype == torch.bfloat16
@@ -105,5 +105,5 @@ torch.testing.assert_close(linear(inputs, weight).double(), inputs.double() @ we
 """
 
 
-def test_products_are_right_where_the_system_grants_fewer_threads():
+def test_products_are_correct_with_fewer_threads_than_requested():
     subprocess.run([sys.executable, "-c", FEWER_THREADS], env=os.environ | {"OMP_THREAD_LIMIT": "1"}, check=True)

@@ -1,4 +1,4 @@
-"""The compiled operators are built, and their work is done by whichever thread runs."""
+"""Build of the compiled operators, and distribution of their work among threads."""
 
 import os
 import shutil
@@ -23,15 +23,15 @@ COMPUTE = "import sys; from tests.fast.test_native_team import compute; compute(
 @pytest.mark.skipif(sys.platform != "linux", reason="the operators are built on Linux")
 @pytest.mark.skipif(shutil.which("c++") is None and not is_required("compiler"), reason="needs a C++ compiler")
 @pytest.mark.parametrize("operator", [onlstm.OPERATOR, prpn.OPERATOR], ids=lambda operator: operator.name)
-def test_operators_are_built_where_there_is_a_compiler_and_those_of_other_versions_are_not_used(operator):
+def test_operators_are_built_with_a_compiler_and_outdated_ones_are_ignored(operator):
     assert NativeOperator(operator.name, operator.interface).library() is not None
     assert NativeOperator(operator.name, operator.interface + 1).library() is None
 
 
 def compute(path: str) -> None:
-    """Writes what both operators return for one problem, divided into `NUM_PARTS` parts.
+    """Writes the outputs of both operators for one problem, divided into `NUM_PARTS` parts.
 
-    They are called directly: oneDNN's products are wrong where the system grants fewer threads than it counts on.
+    It calls them directly, because oneDNN's products are wrong if the system grants fewer threads than requested.
     """
     torch.set_num_threads(NUM_PARTS)
     found = []
@@ -48,8 +48,8 @@ def compute(path: str) -> None:
 @needs_operator(onlstm.OPERATOR)
 @needs_operator(prpn.OPERATOR)
 @pytest.mark.parametrize("num_threads", [1, 2])
-def test_the_threads_that_there_are_take_the_parts_of_those_that_are_missing(num_threads, tmp_path, project_root):
-    """The system grants fewer threads than were asked for, as where the others never get a core."""
+def test_running_threads_do_the_work_of_missing_threads(num_threads, tmp_path, project_root):
+    """A limit on threads simulates threads that never get a core."""
     environment = {**os.environ, "OMP_THREAD_LIMIT": str(num_threads)}
     subprocess.run(
         [sys.executable, "-c", COMPUTE, tmp_path / "few.pt"],

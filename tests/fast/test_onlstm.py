@@ -26,7 +26,7 @@ def cumulative_softmax(values: list[float]) -> list[float]:
 
 
 def step_by_the_equations(gates: list[float], cell: list[list[float]]):
-    """One step of one sequence as the paper writes it, number by number; returns h, c and both distances."""
+    """Computes one step of one sequence by the paper's equations in scalars; returns h, c and both distances."""
     num_chunks, chunk_size = len(cell), len(cell[0])
     size = num_chunks * chunk_size
     starts = [0, num_chunks, 2 * num_chunks, *(2 * num_chunks + part * size for part in (1, 2, 3, 4))]
@@ -48,7 +48,7 @@ def step_by_the_equations(gates: list[float], cell: list[list[float]]):
 
 
 def run_by_the_equations(problem: Problem):
-    """Outputs `[T][B]`, last cell `[B]`, and both distances `[T][B]`, as lists."""
+    """Returns outputs `[T][B]`, last cell `[B]`, and both distances `[T][B]` as lists."""
     input_gates, weight = problem.input_gates.tolist(), problem.recurrent_weight.tolist()
     hidden, cell = problem.hidden.tolist(), problem.cell.tolist()
     outputs, forget_distances, input_distances = [], [], []
@@ -80,7 +80,7 @@ def test_the_reference_computes_the_equations(length, batch_size, num_chunks, ch
 
 
 @built
-def test_only_the_gradients_that_are_asked_for_are_needed():
+def test_gradients_may_be_needed_for_some_arguments_only():
     problem = make_problem(4, 2, 2, 2, torch.float32)
     expected = gradients(problem, "native")[1]
     frozen = Problem(*(tensor.detach() for tensor in problem.differentiable()), None)
@@ -94,7 +94,7 @@ def test_only_the_gradients_that_are_asked_for_are_needed():
 
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_masked_steps_are_as_if_they_were_not_there(data):
+def test_masked_steps_have_no_effect(data):
     length = data.draw(st.integers(1, 8))
     mask = torch.tensor(data.draw(st.lists(st.booleans(), min_size=length, max_size=length)))
     problem = make_problem(length, 1, 2, 3)
@@ -111,7 +111,7 @@ def test_masked_steps_are_as_if_they_were_not_there(data):
 
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_a_sequence_may_be_cut_anywhere(data):
+def test_a_sequence_can_be_split_anywhere(data):
     length = data.draw(st.integers(2, 8))
     cut = data.draw(st.integers(1, length - 1))
     problem = make_problem(length, 2, 3, 2, padding="everywhere")
@@ -147,8 +147,8 @@ def test_bfloat16_autocast_stays_close_to_float32(implementation, dtype):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("implementation", ["reference", "auto"])
-def test_half_precision_weights_are_computed_with_in_float32(dtype, implementation):
-    """So half precision loses what rounding the inputs and outputs loses, and no more over time."""
+def test_half_precision_weights_are_computed_in_float32(dtype, implementation):
+    """So half precision only rounds inputs and outputs, and errors do not grow over time."""
     problem = make_problem(40, 2, 4, 4, dtype)
     wide = Problem(*(tensor.detach().float() for tensor in problem.differentiable()), None)
     outputs, expected = ordered_neurons(*problem, implementation), ordered_neurons(*wide, "reference")
@@ -161,7 +161,7 @@ def test_half_precision_weights_are_computed_with_in_float32(dtype, implementati
 @pytest.mark.parametrize("scale", [1.0, 0.55, 0.0])
 @pytest.mark.parametrize("dropped", [False, True])
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_factor_and_mask_of_the_recurrent_weight_are_folded_into_it(implementation, scale, dropped, precision):
+def test_the_recurrent_weight_is_scaled_and_masked(implementation, scale, dropped, precision):
     problem = make_problem(6, 3, 4, 5, torch.float32, padding="left")
     weight = problem.recurrent_weight.detach()
     kept = torch.rand(weight.shape) < 0.6 if dropped else None
@@ -174,7 +174,7 @@ def test_factor_and_mask_of_the_recurrent_weight_are_folded_into_it(implementati
         ours = (*outputs, *gradients(problem, implementation, **options))
     tolerance = 1e-5 if precision == torch.float32 else 0.03
     for index, (actual, wanted) in enumerate(zip(ours, expected, strict=True)):
-        wanted = wanted * factors if index == 5 else wanted  # the gradient of the weight as it was given
+        wanted = wanted * factors if index == 5 else wanted  # gradient of the weight before scaling and masking
         assert (actual - wanted).abs().max() <= tolerance * max(1, wanted.abs().max())
 
 
@@ -195,7 +195,7 @@ def test_arguments_are_not_changed():
 
 
 @built
-def test_second_derivatives_of_a_fast_path_are_refused_and_of_the_reference_right():
+def test_second_derivatives_need_the_reference():
     problem = make_problem(3, 1, 2, 1, torch.float32)
     with pytest.raises(RuntimeError, match="ordered_neurons_backward"):
         outputs = ordered_neurons(*problem, "native").outputs
@@ -208,7 +208,7 @@ def test_second_derivatives_of_a_fast_path_are_refused_and_of_the_reference_righ
 
 
 @built
-def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_graph_is_kept(monkeypatch):
+def test_saved_activations_are_freed_before_the_weight_gradient_unless_the_graph_is_retained(monkeypatch):
     activations, given_back = [], []
 
     def forward(*arguments):
@@ -231,7 +231,7 @@ def test_saved_activations_are_given_back_before_the_weight_gradient_unless_the_
     assert all(map(torch.equal, kept, again))
 
 
-def test_scan_is_differentiated_in_problems_of_all_sizes():
+def test_scan_has_the_gradients_of_the_reference():
     for sizes in ((7, 3, 2, 3), (5, 2, 3, 4), (3, 4, 2, 5), (6, 1, 4, 3)):
         problem = make_problem(*sizes)
         gradients, expected = (

@@ -1,4 +1,4 @@
-"""The compiled CPU operator, built for each instruction set that this CPU has, against the reference in float64."""
+"""The compiled CPU operator for each instruction set of this CPU, compared with the float64 reference."""
 
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -19,7 +19,7 @@ from tests.helpers.recurrences import ordered_neurons
 OPERATOR = native.OPERATOR
 built = needs_operator(OPERATOR)
 
-# Odd sizes, chunks that straddle vectors, more and fewer rows than a register tile, one of everything.
+# Odd sizes, chunks across vectors, more and fewer rows than a register tile, and sizes of 1.
 SHAPES = [(1, 1, 1, 1), (2, 2, 3, 2), (4, 3, 1, 5), (5, 7, 23, 1), (3, 33, 2, 3), (6, 13, 5, 10), (2, 6, 11, 17)]
 
 
@@ -29,7 +29,7 @@ def instruction_set(request, monkeypatch):
 
 
 def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2, 3)):
-    """Outputs, and gradients relative to the largest one."""
+    """Compares outputs, and gradients relative to the largest one."""
     double = in_float64(problem)
     for ours, theirs in zip(ordered_neurons(*problem, "native"), ordered_neurons(*double, "reference"), strict=True):
         torch.testing.assert_close(ours.double(), theirs, rtol=0, atol=tolerance)
@@ -41,13 +41,13 @@ def assert_near_the_reference(problem: Problem, tolerance: float, used=(0, 1, 2,
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("state", ["random", "zero"])
 @PADDINGS
-def test_values_and_gradients_are_those_of_the_reference(instruction_set, shape, state, padding):
+def test_values_and_gradients_equal_the_reference(instruction_set, shape, state, padding):
     assert_near_the_reference(make_problem(*shape, torch.float32, state, padding), 5e-6)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("precision", [torch.float32, torch.bfloat16])
-def test_the_mask_of_the_recurrent_weight_is_that_of_the_reference(instruction_set, shape, precision, monkeypatch):
+def test_the_mask_of_the_recurrent_weight_equals_the_reference(instruction_set, shape, precision, monkeypatch):
     monkeypatch.setattr(module, "_ROWS_OF_MASK", 5)
     problem = make_problem(*shape, torch.float32)
     options = {"recurrent_scale": 0.8, "recurrent_mask": torch.rand(problem.recurrent_weight.shape) < 0.5}
@@ -70,7 +70,7 @@ def test_the_mask_of_the_recurrent_weight_is_that_of_the_reference(instruction_s
     chunk_size=st.integers(1, 9),
     padding=st.sampled_from([None, "everywhere"]),
 )
-def test_any_shape_is_right(length, batch_size, num_chunks, chunk_size, padding):
+def test_any_shape_equals_the_reference(length, batch_size, num_chunks, chunk_size, padding):
     assert_near_the_reference(
         make_problem(length, batch_size, num_chunks, chunk_size, torch.float32, padding=padding), 5e-6
     )
@@ -79,15 +79,15 @@ def test_any_shape_is_right(length, batch_size, num_chunks, chunk_size, padding)
 @built
 @pytest.mark.parametrize("used", [(0,), (1,), (2,), (3,), (0, 2), (1, 3)])
 @pytest.mark.parametrize("padding", [None, "everywhere"])
-def test_gradients_are_right_whichever_outputs_the_loss_looks_at(used, padding):
+def test_gradients_are_correct_for_any_outputs_in_the_loss(used, padding):
     assert_near_the_reference(make_problem(5, 3, 2, 3, torch.float32, padding=padding), 5e-6, used)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("padding", [None, "left"])
 @pytest.mark.parametrize("sequence_dtype", [torch.float32, torch.bfloat16])
-def test_bfloat16_products_lose_no_more_than_their_rounding(instruction_set, shape, padding, sequence_dtype):
-    """The reference under autocast rounds the same operands, so that it errs as much."""
+def test_bfloat16_products_only_lose_their_rounding(instruction_set, shape, padding, sequence_dtype):
+    """The reference under autocast rounds the same operands, so its error is the bound."""
     problem = make_problem(*shape, torch.float32, padding=padding)
     problem = problem._replace(input_gates=problem.input_gates.detach().to(sequence_dtype).requires_grad_())
     exact = ordered_neurons(*in_float64(problem), "reference"), gradients(in_float64(problem), "reference")
@@ -119,7 +119,7 @@ def test_results_do_not_depend_on_the_number_of_threads(shape):
 
 
 @built
-def test_calls_from_several_threads_do_not_disturb_each_other():
+def test_calls_from_several_threads_are_independent():
     problems = [make_problem(20, 4, chunks, 4, torch.float32) for chunks in (3, 9, 5, 12)]
     expected = [gradients(problem, "native") for problem in problems]
     with ThreadPoolExecutor(4) as pool:
@@ -129,7 +129,7 @@ def test_calls_from_several_threads_do_not_disturb_each_other():
 
 
 @built
-def test_without_gradients_the_same_values_come_out():
+def test_values_do_not_depend_on_gradients():
     problem = make_problem(7, 3, 4, 5, torch.float32, padding="right")
     expected = ordered_neurons(*problem, "native")
     with torch.no_grad():
@@ -137,7 +137,7 @@ def test_without_gradients_the_same_values_come_out():
 
 
 @built
-def test_inputs_that_are_not_contiguous_are_read_right():
+def test_non_contiguous_inputs_are_read_correctly():
     problem = make_problem(5, 3, 4, 5, torch.float32, padding="left")
     spread = Problem(
         problem.input_gates.detach().transpose(0, 1).contiguous().transpose(0, 1),
@@ -177,7 +177,7 @@ def test_nan_stays_in_its_row(instruction_set):
 
 
 @built
-def test_auto_takes_this_path_where_it_pays():
+def test_auto_takes_this_path_if_it_is_faster():
     problem = make_problem(native.MIN_LENGTH, 2, 3, 4, torch.float32)
     assert choose_path(module._PATHS, "auto", problem.input_gates) == "native"
     assert choose_path(module._PATHS, "auto", problem.input_gates[:1]) is None
@@ -185,7 +185,7 @@ def test_auto_takes_this_path_where_it_pays():
     assert choose_path(module._PATHS, "auto", problem.input_gates.double()) is None
 
 
-def test_without_the_operator_auto_falls_back_and_asking_for_it_says_why(monkeypatch):
+def test_without_the_operator_auto_falls_back_and_native_raises_the_reason(monkeypatch):
     monkeypatch.setattr(OPERATOR, "library", lambda: None)
     problem = make_problem(9, 2, 3, 4, torch.float32)
     for ours, theirs in zip(ordered_neurons(*problem), ordered_neurons(*problem, "reference"), strict=True):

@@ -1,4 +1,4 @@
-"""The Triton path: in Triton's interpreter and its compiler without a GPU, and everything with one (`-m gpu`)."""
+"""The Triton path: interpreter and compiler without a GPU, and all tests with one (`-m gpu`)."""
 
 import copy
 import subprocess
@@ -31,7 +31,7 @@ from tests.helpers.requirements import library
 gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
 
 
-# A synchronisation is what no recording allows.
+# A recording does not allow synchronisation.
 RECORDING_FAILS = """
 import sys, warnings
 sys.path.insert(0, "..")
@@ -58,7 +58,7 @@ print("refused:", module.KEPT.recorder.has_failed)
 
 
 @pytest.mark.slow
-def test_the_kernels_are_right_in_the_interpreter():
+def test_the_kernels_are_correct_in_the_interpreter():
     run_in_the_interpreter("interpreted_triton.py")
 
 
@@ -85,7 +85,7 @@ def test_the_kernels_compile_without_a_gpu(capability, dtype, num_chunks, chunk_
         compile_kernel(kernel, constants | {"CHUNKS": chunks}, types, capability)
 
 
-def test_it_says_why_it_cannot_run():
+def test_the_error_says_why_it_cannot_run():
     assert "on a GPU, not on cpu" in module.unsupported_reason(torch.zeros(1))
     with pytest.raises(ValueError, match="triton implementation cannot run here: it needs tensors on a GPU"):
         ordered_neurons(*make_problem(1, 1, 1, 1, torch.float32), "triton")
@@ -105,7 +105,7 @@ def without_tf32():
 
 @pytest.fixture
 def graphs_work():
-    """Falling back to single launches must not hide that recording fails."""
+    """The fallback to single launches must not hide a failed recording."""
     yield
     assert not module.KEPT.recorder.has_failed
 
@@ -132,7 +132,7 @@ class TestOnGPU:
         assert all(map(torch.equal, ordered_neurons(*problem), ordered_neurons(*problem, "triton")))
 
     @pytest.mark.parametrize("padding", [None, "left"])
-    def test_it_is_right_at_every_length_one_after_the_other(self, padding):
+    def test_it_is_correct_at_every_length_in_sequence(self, padding):
         for length in (70, 67, 71, 16, 4, 5, 1, 3, 35, 70):
             check(make_problem(length, 3, 5, 4, torch.float32, padding=padding))
 
@@ -144,7 +144,7 @@ class TestOnGPU:
         with torch.autocast("cuda", torch.bfloat16):
             check(problem, tolerance=0.02)
 
-    def test_tf32_is_used_when_it_is_allowed_and_only_then(self):
+    def test_tf32_is_used_only_if_allowed(self):
         if torch.cuda.get_device_capability() < (8, 0):
             pytest.skip("needs a GPU that has TF32")
         problem = make_problem(36, 20, 40, 10, torch.float32)
@@ -171,7 +171,7 @@ class TestOnGPU:
             for ours, theirs in zip(result, expected, strict=True):
                 assert_near(ours, theirs)
 
-    def test_threads_do_not_disturb_each_other(self):
+    def test_threads_are_independent(self):
         problem = on_gpu(make_problem(40, 3, 5, 4, torch.float32))
         expected = gradients(problem, "reference")
         gradients(problem, "triton")
@@ -189,7 +189,7 @@ class TestOnGPU:
             for ours, theirs in zip(result, expected, strict=True):
                 assert_near(ours, theirs)
 
-    def test_it_may_be_recorded_as_part_of_a_larger_graph(self, monkeypatch):
+    def test_it_can_be_recorded_in_a_larger_graph(self, monkeypatch):
         problem = on_gpu(make_problem(20, 3, 5, 4, torch.float32))
         gates = problem.input_gates.detach().clone()
         with torch.no_grad():
@@ -204,15 +204,15 @@ class TestOnGPU:
                 for ours, theirs in zip(outputs, ordered_neurons(gates, *problem[1:], "reference"), strict=True):
                     assert_near(ours, theirs)
 
-    def test_buffers_that_are_given_up_may_still_be_in_use(self):
-        """More sizes than are kept, one after the other and without waiting for the GPU."""
+    def test_evicted_buffers_may_still_be_in_use(self):
+        """Runs more sizes than are kept, without waiting for the GPU."""
         problems = [make_problem(23, size, 3, 2, torch.float32) for size in range(1, 2 * MAX_KEPT)]
         outputs = [ordered_neurons(*on_gpu(problem), "triton").outputs for _ in range(3) for problem in problems]
         for problem, output in zip(problems * 3, outputs, strict=True):
             assert_near(output.cpu(), ordered_neurons(*in_float64(problem), "reference").outputs)
 
-    def test_a_recording_that_fails_leaves_everything_right(self):
-        """In a process of its own, whose memory allocator may not get over it."""
+    def test_a_failed_recording_does_not_change_results(self):
+        """Runs in another process, because the memory allocator may not recover."""
         run = subprocess.run(
             [sys.executable, "-c", RECORDING_FAILS], cwd=Path(__file__).parent, capture_output=True, text=True
         )
@@ -220,7 +220,7 @@ class TestOnGPU:
         assert run.stdout.split() == ["warnings:", "1", "stream:", "True", "refused:", "True"]
 
     @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two CUDA devices")
-    def test_it_runs_on_a_device_that_is_not_the_current_one(self):
+    def test_it_runs_on_another_device_than_the_current_one(self):
         problem = make_problem(39, 3, 5, 4, torch.float32)
         other = on_device(problem, "cuda:1")
         for ours, theirs in zip(gradients(other, "triton"), gradients(problem, "reference"), strict=True):
@@ -228,7 +228,7 @@ class TestOnGPU:
 
     @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
     @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-    def test_a_compiled_model_trains_like_one_that_is_not(self, mode, precision):
+    def test_a_compiled_model_trains_like_a_plain_one(self, mode, precision):
         torch.manual_seed(0)
         config = ONLSTMConfig(
             vocab_size=50, embedding_size=24, hidden_size=40, chunk_size=4, initializer_range=1.0,

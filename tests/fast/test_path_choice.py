@@ -1,4 +1,4 @@
-"""The fast path that the released recipes are promised is the one that runs: a path that is not taken is only slow."""
+"""Released recipes run the expected fast path; a wrong choice would only be slow, not fail."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ pytestmark = [needs_operator(onlstm_native.OPERATOR), needs_operator(prpn_native
 
 @pytest.fixture(params=list(MODELS))
 def released(request, monkeypatch):
-    """A released recipe, its model with a small vocabulary, and the list of the paths that run."""
+    """Returns a released recipe, its model with a small vocabulary, and the list of the paths that run."""
     recipe = yaml.safe_load((RECIPES / f"{request.param}.yaml").read_text(encoding="utf-8"))
     config_class, model_class, recurrence = MODELS[request.param]
     model = model_class(config_class(vocab_size=50, **recipe["model"]))

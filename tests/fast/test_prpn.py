@@ -38,7 +38,7 @@ def test_attentions_are_not_differentiable(implementation):
 
 
 @pytest.mark.parametrize("length", [1, 5, 64, 65, 130])
-def test_attention_to_windows_is_that_of_every_step_alone(length):
+def test_attention_to_windows_equals_attention_of_each_step(length):
     torch.manual_seed(0)
     num_slots, size = 4, 6
     keys = torch.randn(2, length, size, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""The compiled operator of the reading network, for each instruction set that this CPU has, against the reference."""
+"""The compiled operator of the reading network for each instruction set of this CPU, compared with the reference."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from tests.helpers.recurrences import read_sequence
 OPERATOR = native.OPERATOR
 built = needs_operator(OPERATOR)
 
-# Batch, steps, slots, units: odd sizes, parts of vectors, more and fewer rows than a register tile, one of everything.
+# Batch, steps, slots, units: odd sizes, parts of vectors, more and fewer rows than a register tile, sizes of 1.
 SHAPES = [(1, 1, 1, 2), (2, 3, 2, 3), (3, 7, 5, 17), (13, 5, 15, 33), (4, 9, 3, 48), (2, 4, 7, 390)]
 
 
@@ -30,7 +30,7 @@ def values_and_gradients(tensors, keep, implementation, upstream):
 
 
 def assert_near_the_reference(tensors, keep, tolerance, precision=torch.float32):
-    """Values, and gradients relative to the largest one."""
+    """Compares values, and gradients relative to the largest one."""
     batch_size, num_slots, size = tensors[-1].shape
     upstream = torch.randn(2, batch_size, num_slots + tensors[0].shape[1], size).unbind()
     expected = values_and_gradients(tensors, keep, "reference", upstream)
@@ -47,18 +47,18 @@ def assert_near_the_reference(tensors, keep, tolerance, precision=torch.float32)
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("masks", [False, True])
-def test_values_and_gradients_are_those_of_the_reference(instruction_set, shape, masks):
+def test_values_and_gradients_equal_the_reference(instruction_set, shape, masks):
     assert_near_the_reference(*arguments(*shape, masks), 5e-5)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 20])
-def test_the_recurrent_map_takes_nothing_from_dropped_units(instruction_set, kept):
+def test_dropped_units_do_not_enter_the_recurrent_map(instruction_set, kept):
     tensors, (newest_keep, key_keep, _) = arguments(3, 4, 3, 20)
     summary_keep = torch.tensor([2.0] * kept + [0.0] * (20 - kept), dtype=torch.float64)
     assert_near_the_reference(tensors, (newest_keep, key_keep, summary_keep), 5e-5)
 
 
-def test_closed_slots_are_left_out(instruction_set):
+def test_closed_slots_have_no_effect(instruction_set):
     tensors, keep = arguments(3, 6, 7, 20)
     gates = tensors[3].detach()
     gates[gates < 0.7] = 0
@@ -69,7 +69,7 @@ def test_closed_slots_are_left_out(instruction_set):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
     (input_gates, key_inputs, weights, *others), keep = arguments(*shape)
-    # Scores of a trained model's size: a softmax of larger ones magnifies what rounding does to them.
+    # Scores at the scale of trained models; a softmax of larger scores amplifies rounding errors.
     maps = {name: getattr(weights, name).detach() / shape[-1] ** 0.5 for name in ("key", "recurrent")}
     weights = weights._replace(**{name: weight.requires_grad_() for name, weight in maps.items()})
     assert_near_the_reference((input_gates, key_inputs, weights, *others), keep, 0.05, torch.bfloat16)
@@ -81,13 +81,13 @@ def test_products_in_bfloat16_stay_near_the_reference(instruction_set, shape):
     batch_size=st.integers(1, 8),
     length=st.integers(1, 8),
     num_slots=st.integers(1, 6),
-    size=st.integers(5, 40),  # the normalisation of very few units magnifies what rounding does to them
+    size=st.integers(5, 40),  # normalisation of very few units amplifies rounding errors
     masks=st.booleans(),
     num_threads=st.integers(1, 3),
 )
-def test_any_shape_with_any_number_of_threads(batch_size, length, num_slots, size, masks, num_threads):
+def test_any_shape_and_number_of_threads_equals_the_reference(batch_size, length, num_slots, size, masks, num_threads):
     tensors, keep = arguments(batch_size, length, num_slots, size, masks)
-    # Rounding leaves the gradients of gates of large differences where all slots are nearly closed.
+    # If all slots are nearly closed, gradients of gates are differences of large numbers and have rounding errors.
     gates = (0.1 + 0.9 * tensors[3].detach()).requires_grad_()
     before = torch.get_num_threads()
     torch.set_num_threads(num_threads)
@@ -98,7 +98,7 @@ def test_any_shape_with_any_number_of_threads(batch_size, length, num_slots, siz
 
 
 @built
-def test_memories_that_need_no_gradient_change_no_other_gradient():
+def test_memories_without_gradient_do_not_change_other_gradients():
     tensors, keep = arguments(3, 5, 4, 6)
     tensors, keep = converted(tensors, "cpu"), [mask.float() for mask in keep]
     upstream = [torch.randn(3, 9, 6) for _ in range(2)]
@@ -111,7 +111,7 @@ def test_memories_that_need_no_gradient_change_no_other_gradient():
 
 @built
 @pytest.mark.parametrize("length", [native.MIN_LENGTH - 1, native.MIN_LENGTH])
-def test_auto_takes_it_from_a_few_steps_on(length, monkeypatch):
+def test_auto_takes_this_path_from_a_few_steps(length, monkeypatch):
     lengths = []
 
     def call(function, sizes, *arguments):
@@ -125,7 +125,7 @@ def test_auto_takes_it_from_a_few_steps_on(length, monkeypatch):
     assert lengths == ([length] if length >= native.MIN_LENGTH else [])
 
 
-def test_what_it_cannot_do_is_refused_with_the_reason(monkeypatch):
+def test_unsupported_inputs_are_refused_with_the_reason(monkeypatch):
     tensors, _ = arguments(2, 3, 2, 4)
     with pytest.raises(ValueError, match="native implementation cannot run here: it computes in float32"):
         read_sequence(*tensors, implementation="native")

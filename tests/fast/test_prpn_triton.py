@@ -1,4 +1,4 @@
-"""The PRPN's Triton path: in the interpreter and the compiler without a GPU, and everything with one (`-m gpu`)."""
+"""The PRPN's Triton path: interpreter and compiler without a GPU, and all tests with one (`-m gpu`)."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ gpu = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason
 
 
 @pytest.mark.slow
-def test_the_kernels_are_right_in_the_interpreter():
+def test_the_kernels_are_correct_in_the_interpreter():
     run_in_the_interpreter("interpreted_triton_prpn.py")
 
 
@@ -49,7 +49,7 @@ def test_the_kernels_compile_without_a_gpu(capability, dtype, num_slots, size, h
         compile_kernel(kernel, constants | {"BLOCK": block}, types, capability)
 
 
-def test_it_says_why_it_cannot_run():
+def test_the_error_says_why_it_cannot_run():
     assert "on a GPU, not on cpu" in module.unsupported_reason(torch.zeros(1))
     tensors, keep = arguments(1, 1, 1, 2)
     with pytest.raises(ValueError, match="triton implementation cannot run here: it needs tensors on a GPU"):
@@ -70,7 +70,7 @@ class TestOnGPU:
         assert not module.KEPT.recorder.has_failed
         assert sum(recording.is_recorded for recording in module.KEPT._kept.values()) >= 2
 
-    def test_training_has_the_losses_of_the_reference(self):
+    def test_training_losses_equal_the_reference(self):
         config = PRPNConfig(vocab_size=50, embedding_size=16, hidden_size=24, num_slots=5)
         batches = torch.randint(50, (12, 4, 9), generator=torch.Generator().manual_seed(0)).cuda()
         losses = {}

@@ -10,7 +10,7 @@ from tests.helpers.cuda_graph_stand_in import stand_in_graphs  # noqa: F401
 
 
 class Recurrence:
-    """x_{t+1} = 3 x_t + input_t modulo 2 ** 31, its position and its state in tensors."""
+    """x_{t+1} = 3 x_t + input_t modulo 2 ** 31, with position and state in tensors."""
 
     def __init__(self, inputs):
         self.inputs = torch.tensor(inputs)
@@ -63,7 +63,7 @@ def test_nothing_is_recorded_without_a_gpu():
     assert recurrence.state.item() == recurrence.expected(64)
 
 
-def test_a_recording_that_fails_is_warned_of_once_and_the_steps_are_launched_one_by_one(stand_in_graphs):  # noqa: F811
+def test_a_failed_recording_warns_once_and_launches_single_steps(stand_in_graphs):  # noqa: F811
     stand_in_graphs.error = RuntimeError("operation not permitted when stream is capturing")
     recurrence = Recurrence(range(200))
     recorder = GraphRecorder()
@@ -79,7 +79,7 @@ def test_a_recording_that_fails_is_warned_of_once_and_the_steps_are_launched_one
     assert (stand_in_graphs.recorded, stand_in_graphs.replayed) == (1, 0)
 
 
-def test_a_recording_that_fails_stops_only_its_own_recorder(stand_in_graphs):  # noqa: F811
+def test_a_failed_recording_only_stops_its_recorder(stand_in_graphs):  # noqa: F811
     stand_in_graphs.error = RuntimeError("not permitted")
     failed, other = GraphRecorder(), GraphRecorder()
     with pytest.warns(RuntimeWarning, match="not permitted"):
@@ -90,26 +90,26 @@ def test_a_recording_that_fails_stops_only_its_own_recorder(stand_in_graphs):  #
     assert (stand_in_graphs.recorded, stand_in_graphs.replayed) == (2, 1)
 
 
-def test_buffers_are_kept_by_size_as_far_as_allowed_and_each_owner_has_its_own():
+def test_buffers_are_kept_by_size_up_to_a_limit_for_each_owner():
     one, other, cpu = KeptBuffers(), KeptBuffers(), torch.device("cpu")
     buffer = one.get(cpu, 3, object)
     assert one.get(cpu, 3, object) is buffer
     assert one.get(cpu, 4, object) is not buffer and other.get(cpu, 3, object) is not buffer
     for size in range(2 * MAX_KEPT):
         one.get(cpu, size, object)
-        assert one.get(cpu, 3, object) is buffer  # the others are given up, as it is used in between
+        assert one.get(cpu, 3, object) is buffer  # the other buffers are evicted, since this one is used in between
     assert len(one) == MAX_KEPT
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_a_gpu_replays_what_it_recorded():
+def test_a_gpu_replays_recordings():
     recurrence = Recurrence(list(range(1, 301)))
     for name in ("inputs", "position", "state", "gathered"):
         setattr(recurrence, name, getattr(recurrence, name).cuda())
     recorder = GraphRecorder()
     graphs = StepGraphs(recurrence.run_steps, recurrence.state.device, recorder)
-    thread = threading.Thread(target=graphs.run, args=(70,))  # as gradients are computed in a thread of their own
+    thread = threading.Thread(target=graphs.run, args=(70,))  # gradients are computed in another thread
     thread.start()
     thread.join()
     for length in (70, 23, 16, 4, 1, 90):

@@ -11,7 +11,7 @@ VOCAB_SIZE = 11
 
 
 class LargestTensor(TorchDispatchMode):
-    """Looks at the size of whatever is computed."""
+    """Records the size of the largest computed tensor."""
 
     numel = 0
 
@@ -24,7 +24,7 @@ class LargestTensor(TorchDispatchMode):
 
 @pytest.fixture(params=["one block", "many blocks"])
 def block_size(request, monkeypatch):
-    """Rows are worked on in blocks; neither one block for all nor blocks of two rows may change anything."""
+    """Runs each test with one block of rows and with blocks of two rows; results must not change."""
     if request.param == "many blocks":
         monkeypatch.setattr(vocabulary_loss, "_BYTES_PER_PRODUCT", 8 * VOCAB_SIZE)
 
@@ -54,7 +54,7 @@ def assert_same_loss_and_gradient(loss, expected, logits, rtol=1e-5, atol=1e-6):
     )
 
 
-def test_the_loss_is_the_mean_cross_entropy_of_labels_that_are_not_ignored(logits, labels):
+def test_the_loss_is_the_mean_cross_entropy_without_ignored_labels(logits, labels):
     assert_same_loss_and_gradient(next_token_loss(logits, labels), flat_cross_entropy(logits, labels), logits)
 
 
@@ -79,7 +79,7 @@ def test_half_precision_logits_give_a_float32_loss(logits, labels, dtype, tolera
 
 
 @pytest.mark.parametrize("num_items", [None, 7])
-def test_the_mean_over_no_labels_is_that_of_pytorch_and_moves_no_weight(logits, num_items):
+def test_without_labels_the_mean_is_that_of_pytorch_and_gradients_are_zero(logits, num_items):
     nothing = torch.full((3, 5), IGNORED_LABEL)
     loss = next_token_loss(logits, nothing, num_items)
     loss.backward()
@@ -104,7 +104,7 @@ def test_labels_outside_the_vocabulary_are_refused(logits, labels, label):
 
 @pytest.fixture
 def projection() -> list[torch.Tensor]:
-    """Hidden states (time first in memory, as the models have them), weight and bias of a head."""
+    """Returns hidden states (time first in memory, as in the models), weight and bias of a head."""
     torch.manual_seed(2)
     hidden_states, weight, bias = torch.randn(5, 3, 7), torch.randn(VOCAB_SIZE, 7), torch.randn(VOCAB_SIZE)
     return [tensor.requires_grad_() for tensor in (hidden_states.transpose(0, 1), weight, bias)]
@@ -113,7 +113,7 @@ def projection() -> list[torch.Tensor]:
 @pytest.mark.usefixtures("block_size")
 @pytest.mark.parametrize("num_items", [None, 7, torch.tensor(7)])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_the_projected_loss_is_that_of_the_logits(projection, labels, num_items, dtype, tolerance):
+def test_the_projected_loss_equals_that_of_the_logits(projection, labels, num_items, dtype, tolerance):
     inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in projection]
     expected = next_token_loss(F.linear(*inputs), labels, num_items)
     loss = projected_next_token_loss(*inputs, labels, num_items)
@@ -126,7 +126,7 @@ def test_the_projected_loss_is_that_of_the_logits(projection, labels, num_items,
 
 @pytest.fixture
 def mixture(projection) -> list[torch.Tensor]:
-    """`hidden_states`, `weight`, `bias` and the scores that say how much each of three components counts."""
+    """Returns `hidden_states`, `weight`, `bias` and the scores of three components."""
     hidden_states, weight, bias = (tensor.detach() for tensor in projection)
     torch.manual_seed(3)
     latents = torch.randn(*hidden_states.shape[:2], 3, hidden_states.shape[2])
@@ -141,7 +141,7 @@ def mixed_log_probabilities(hidden_states, weight, bias, prior_scores):
 @pytest.mark.usefixtures("block_size")
 @pytest.mark.parametrize("num_items", [None, 7])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)])
-def test_the_projected_loss_of_a_mixture_is_that_of_the_mixed_probabilities(
+def test_the_projected_loss_of_a_mixture_equals_that_of_the_mixed_probabilities(
     mixture, labels, num_items, dtype, tolerance
 ):
     inputs = [tensor.detach().to(dtype).requires_grad_() for tensor in mixture]
@@ -197,7 +197,7 @@ def test_the_projected_loss_can_be_differentiated_again_and_scaled(projection, l
         loss.backward(retain_graph=True)
         for tensor, gradient in zip(projection, expected, strict=True):
             torch.testing.assert_close(tensor.grad, gradient)
-            tensor.grad.zero_()  # the caller's, which no further backward pass may see
+            tensor.grad.zero_()  # modified by the caller; a later backward pass must ignore it
 
 
 def test_the_projected_loss_refuses_a_second_derivative(projection, labels):
@@ -206,13 +206,13 @@ def test_the_projected_loss_refuses_a_second_derivative(projection, labels):
         gradient.sum().backward()
 
 
-def test_what_follows_padding_is_no_target():
+def test_tokens_after_padding_are_not_targets():
     labels = torch.tensor([[9, 1, 2, 3], [4, 5, IGNORED_LABEL, IGNORED_LABEL]])
     mask = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0]])
     targets = next_token_targets(labels, None, mask, labels.shape)
     assert targets.tolist() == [[IGNORED_LABEL, 2, 3, IGNORED_LABEL], [5] + [IGNORED_LABEL] * 3]
 
 
-def test_labels_that_are_shifted_already_are_taken_as_they_are():
+def test_shifted_labels_are_not_shifted_again():
     labels, shifted = torch.tensor([[1, 2, 3]]), torch.tensor([[4, 5, 6]])
     assert next_token_targets(labels, shifted, torch.zeros(1, 3), (1, 3)) is shifted

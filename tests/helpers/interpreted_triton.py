@@ -51,7 +51,7 @@ def test_it_computes_the_reference_at_sizes_of_several_programs_a_row(num_chunks
 
 @pytest.mark.parametrize("used", [(0,), (1,), (2,), (3,), (0, 2), (1, 3)])
 @pytest.mark.parametrize("padding", [None, "everywhere"])
-def test_gradients_are_right_whichever_outputs_the_loss_looks_at(used, padding):
+def test_gradients_are_correct_for_any_outputs_in_the_loss(used, padding):
     check(make_problem(3, 2, 2, 3, torch.float32, padding=padding), used=used)
 
 

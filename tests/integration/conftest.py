@@ -2,7 +2,7 @@ import pytest
 
 from tests.helpers.tiny_models import MODEL_TYPES, Kind
 
-# Marks of the tests that `tests/helpers/transformers_tests.py` brings in.
+# Markers of the common tests of Transformers, see `tests/helpers/transformers_tests.py`.
 MARKS_OF_TRANSFORMERS = (
     *("accelerate_tests", "flash_attn_test", "flash_attn_3_test", "flash_attn_4_test", "generate"),
     *("is_training_test", "torch_compile_test"),

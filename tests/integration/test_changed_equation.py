@@ -1,4 +1,4 @@
-"""A change of an equation works: `--implementation reference` trains with it, and nothing else has to be touched."""
+"""A changed equation works with `--implementation reference` without any other change."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ CHANGES = {"as_it_is": EQUATION, "changed": "hidden = output_gate * (1 + cell.ta
 
 
 def copy_of_the_model(project_root: Path, folder: Path, change: str) -> Path:
-    """`modeling_onlstm.py` under another name, with one line replaced, as a file for `--model_code`."""
+    """Writes a copy of `modeling_onlstm.py` with one line replaced, as a file for `--model_code`."""
     text = (project_root / "onlstm_hf" / "models" / "modeling_onlstm.py").read_text(encoding="utf-8")
     assert text.count(EQUATION) == 1
     text = text.replace(EQUATION, CHANGES[change])
@@ -52,7 +52,7 @@ def train(project_root, tmp_path_factory):
     return train
 
 
-def test_a_changed_equation_is_trained_with_and_sees_another_loss(train):
+def test_training_uses_a_changed_equation(train):
     expected, reference, changed = (
         train("as_it_is", "auto"),
         train("as_it_is", "reference"),

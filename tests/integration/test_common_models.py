@@ -1,8 +1,8 @@
-"""The tests that Transformers has for every model, run on the models of this package.
+"""Common tests of Transformers for all models, run on the models of this package.
 
-Besides what these tests ask of a "model tester", here stand the few that ask for something that the models do not
-have, each with the reason. `PipelineTesterMixin` is not among the base classes: it runs pipelines for the models of a
-list on the Hub (`tiny_model_summary.json`), and for no others; test_transformers_integration.py runs them here.
+Besides the required "model tester", this file overrides the few tests that need features which the models lack, each
+with the reason. `PipelineTesterMixin` is no base class, because it only runs pipelines of models in a list on the Hub
+(`tiny_model_summary.json`); test_transformers_integration.py tests pipelines.
 """
 
 import unittest
@@ -21,7 +21,7 @@ TrainingTesterMixin = common_tests("test_training_mixin").TrainingTesterMixin
 
 
 class ModelTester:
-    """Tiny configurations and inputs; its attributes have the names that the tests read."""
+    """Tiny configurations and inputs, with the attribute names that the common tests read."""
 
     batch_size, seq_length = 3, 7
     num_hidden_layers = 2
@@ -43,7 +43,7 @@ class ModelTester:
 
 
 class PairTester(ModelTester):
-    """Both sides of the pairs joined, as tokenizers join them."""
+    """Joins both sides of the pairs as tokenizers do."""
 
     def prepare_config_and_inputs_for_common(self) -> tuple[PreTrainedConfig, dict[str, torch.Tensor]]:
         config, inputs = super().prepare_config_and_inputs_for_common()
@@ -52,12 +52,12 @@ class PairTester(ModelTester):
 
 
 class Common(modeling.ModelTesterMixin):
-    """Settings that all models here share."""
+    """Common settings of all models."""
 
     kind: Kind
     class_of_tester: type[ModelTester] = ModelTester
     options: dict = {}
-    # Attention to memories is a field of a PRPN's output, but there is none between the positions of a sequence.
+    # The attentions of a PRPN are those to memories; there is no attention between the positions of a sequence.
     has_attentions = False
 
     @property
@@ -68,7 +68,7 @@ class Common(modeling.ModelTesterMixin):
         return self.all_model_classes
 
     def _prepare_for_class(self, inputs_dict, model_class, return_labels=False):
-        # Transformers finds the shape of labels by the class's name in lists of its own models.
+        # Transformers derives the shape of labels from class names of its own models.
         inputs = super()._prepare_for_class(inputs_dict, model_class)
         if return_labels and model_class in self.classes_with_loss():
             is_causal = model_class is self.kind.causal_class
@@ -76,7 +76,7 @@ class Common(modeling.ModelTesterMixin):
         return inputs
 
     def test_training(self):
-        # By such a list it also leaves out the models that have no loss.
+        # It also excludes models without a loss by class names.
         with patch.object(type(self), "all_model_classes", self.classes_with_loss()):
             super().test_training()
 
@@ -101,7 +101,7 @@ class LanguageModels(Common, modeling.GenerationTesterMixin, TrainingTesterMixin
     def test_training_overfit(self):
         self.options = {"embedding_size": 64, "hidden_size": 64}
         if self.kind is not PRPN:
-            # Penalties are a part of the loss that does not go away.
+            # The penalties in the loss do not vanish.
             self.options |= {"activation_regularization": 0.0, "temporal_activation_regularization": 0.0}
         super().test_training_overfit()
 
@@ -129,7 +129,7 @@ class PairClassifiers(Common):
 
 
 def _of(base: type, kinds: dict[str, Kind]) -> dict[str, type[unittest.TestCase]]:
-    """For each kind a class of tests."""
+    """Creates a test class for each kind of model."""
     names = {f"Test{kind.upper()}{base.__name__}": kind for kind in kinds}
     return {name: type(name, (base, unittest.TestCase), {"kind": kinds[kind]}) for name, kind in names.items()}
 

@@ -1,4 +1,4 @@
-"""The tests that Transformers has for every tokenizer, run on the tokenizers of this package."""
+"""Common tests of Transformers for all tokenizers, run on the tokenizers of this package."""
 
 import tempfile
 import unittest
@@ -14,7 +14,7 @@ TEXTS = ["this is a test", "the lower newer", "hello world , how are you ?", "a 
 
 class TestWordTokenizer(TokenizerTesterMixin, unittest.TestCase):
     tokenizer_class = PreTrainedTokenizerFast
-    # The words of one tokenizer are not those of another: there is no text with given ids.
+    # Vocabularies differ, so no text has given ids.
     test_tokenizer_from_extractor = False
 
     @classmethod

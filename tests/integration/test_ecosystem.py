@@ -1,4 +1,4 @@
-"""Other tools on the models: docs/ecosystem.md shows the features of these tests and of others."""
+"""Features of other tools with our models; docs/ecosystem.md shows the tested features."""
 
 import copy
 from typing import NamedTuple
@@ -14,7 +14,7 @@ TEXT = "the old cat saw a dog and the bird sang on a mat"
 
 
 class Feature(NamedTuple):
-    """Something that a tool can do with these options, or refuses with a message that says this."""
+    """A feature of a tool with its options, or the message of its refusal."""
 
     name: str
     options: dict
@@ -57,7 +57,7 @@ TRAINER = [
     Feature("Trackio", {"report_to": ["trackio"]}),
     Feature("gradient checkpointing", {"gradient_checkpointing": True}, "does not support activation checkpointing"),
 ]
-# The layers that adapters are put on.
+# Layers with adapters.
 MAPS = ["input_projection", "recurrent_projection"]
 PEFT = [
     Feature("DoRA", {"type": "LoraConfig", "r": 2, "use_dora": True, "init_lora_weights": False}),
@@ -91,7 +91,7 @@ def model(kind, tokenizer):
 
 
 def check(feature: Feature, use) -> None:
-    """`use()` works, or is refused with this message."""
+    """Checks that `use()` works or fails with the message of the refusal."""
     if feature.refusal is None:
         use()
         return
@@ -145,7 +145,7 @@ def test_trainer(feature, model, tokenizer, tmp_path, monkeypatch):
 
 
 @each(PEFT)
-def test_adapters_change_the_model_as_the_merged_weights_do_and_are_all_trained(feature, model):
+def test_adapters_equal_their_merged_weights_and_are_trained(feature, model):
     peft = library("peft")
     options = dict(feature.options)
     config = getattr(peft, options.pop("type"))(target_modules=MAPS, **options)

@@ -8,7 +8,7 @@ import pytest
 
 PROJECT_ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = PROJECT_ROOT / "onlstm_hf"
-# A folder may import from those after it, never from those before it.
+# A folder may only import from the folders after it.
 ORDER = (
     *("cli", "page", "hub", "corpus", "conversion", "scoring", "logic", "models", "parsing", "fast", "trees"),
     *("text", "utils"),
@@ -20,7 +20,7 @@ MAX_FILES_PER_FOLDER = 12
 
 
 def imported_folders(path: Path) -> Iterator[str]:
-    """The folders of the package that a module imports from, wherever in the module it does so."""
+    """Returns the folders of the package that a module imports from, also inside functions."""
     here = path.relative_to(PROJECT_ROOT).with_suffix("").parts
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom):
@@ -36,7 +36,7 @@ def imported_folders(path: Path) -> Iterator[str]:
                 yield name[1]
 
 
-def test_every_folder_has_its_place_in_the_order():
+def test_every_folder_is_in_the_import_order():
     assert {path.relative_to(PACKAGE).parts[0] for path in FOLDERS} <= set(ORDER)
 
 
@@ -61,7 +61,7 @@ def test_scripts_do_not_import_the_command_line():
             assert "cli" not in set(imported_folders(path)), path
 
 
-def test_tests_stand_in_the_folders_of_what_they_test():
+def test_tests_mirror_the_folders_of_the_code():
     code = {path.name for path in [*PACKAGE.iterdir(), PROJECT_ROOT / "training", PROJECT_ROOT / "eval"]}
     folders = {path.parent.name for path in (PROJECT_ROOT / "tests").glob("*/test_*.py")}
     assert folders <= code | {"integration"}

@@ -1,4 +1,4 @@
-"""The worked example of a new cell: one file, from its equations to a checkpoint that others load and score."""
+"""The example of a new cell in one file: equations, training, checkpoint, evaluation."""
 
 import json
 import sys
@@ -56,7 +56,7 @@ def fast_cell(project_root):
 
 @pytest.fixture(scope="module")
 def arguments(project_root, tmp_path_factory) -> list[str]:
-    """Returns the results of a tiny run with it."""
+    """Returns the results of a tiny run with the cell."""
     folder = tmp_path_factory.mktemp("run")
     (folder / "text.txt").write_text(f"{SENTENCE}\n" * 40)
     text, code = str(folder / "text.txt"), str(project_root / "examples" / "minimal_cell.py")
@@ -72,7 +72,7 @@ def checkpoint(arguments) -> Path:
     return Path(arguments[-1], "last")
 
 
-def test_its_layer_is_an_on_lstm_whose_ordinary_gates_are_open(cumax_lstm):
+def test_the_layer_equals_an_onlstm_with_open_standard_gates(cumax_lstm):
     torch.manual_seed(0)
     size, chunk_size, chunks = 6, 2, 3
     layer = cumax_lstm.CumaxLSTMLayer(5, size, chunk_size, 0.3).double().eval()
@@ -100,11 +100,11 @@ def test_its_layer_is_an_on_lstm_whose_ordinary_gates_are_open(cumax_lstm):
 
 
 def flat(output) -> list[torch.Tensor]:
-    """Outputs, cell state and both distances of a layer."""
+    """Returns outputs, cell state and both distances of a layer."""
     return [output.outputs, output.state[1], output.forget_distances, output.input_distances]
 
 
-def test_the_fast_cell_computes_what_the_minimal_one_does(cumax_lstm, fast_cell):
+def test_the_fast_cell_equals_the_minimal_cell(cumax_lstm, fast_cell):
     torch.manual_seed(0)
     minimal, fast = cumax_lstm.CumaxLSTMLayer(5, 6, 2, 0.3).eval(), fast_cell.FastCumaxLSTMLayer(5, 6, 2, 0.3).eval()
     fast.load_state_dict(minimal.state_dict())
@@ -113,7 +113,7 @@ def test_the_fast_cell_computes_what_the_minimal_one_does(cumax_lstm, fast_cell)
 
 
 @pytest.mark.parametrize("padding", [False, True])
-def test_its_fast_path_has_the_values_and_gradients_of_its_equations(fast_cell, padding):
+def test_the_fast_path_equals_the_equations(fast_cell, padding):
     torch.manual_seed(0)
     length, batch_size, chunks, chunk_size = 4, 3, 2, 3
     layer = fast_cell.FastCumaxLSTMLayer(5, chunks * chunk_size, chunk_size, 0.0).double()
@@ -136,7 +136,7 @@ def test_its_fast_path_has_the_values_and_gradients_of_its_equations(fast_cell, 
     torch.autograd.gradcheck(lambda *tensors: tuple(flat(layer(*tensors, mask))), (inputs, hidden, cell))
 
 
-def test_its_fast_path_trains_under_bfloat16_and_compiled(fast_cell, monkeypatch):
+def test_the_fast_path_trains_in_bfloat16_and_compiled(fast_cell, monkeypatch):
     ran = record_paths(monkeypatch, fast_cell.RECURRENCE)
     torch.manual_seed(0)
     layer, inputs, losses = fast_cell.FastCumaxLSTMLayer(5, 6, 2, 0.0), torch.randn(5, 2, 5), []
@@ -153,7 +153,7 @@ def test_its_fast_path_trains_under_bfloat16_and_compiled(fast_cell, monkeypatch
     torch.testing.assert_close(losses[1], losses[0], rtol=0.03, atol=0)
 
 
-def test_its_checkpoint_carries_its_file_and_loads_where_that_was_not_imported(checkpoint, project_root, tmp_path):
+def test_the_checkpoint_contains_the_code_and_loads_in_a_new_process(checkpoint, project_root, tmp_path):
     assert (checkpoint / "minimal_cell.py").read_bytes() == (
         project_root / "examples" / "minimal_cell.py"
     ).read_bytes()
@@ -166,8 +166,8 @@ def test_its_checkpoint_carries_its_file_and_loads_where_that_was_not_imported(c
     assert report["generated"] == model.generate(ids, max_new_tokens=4, do_sample=False)[0].tolist()
 
 
-def test_with_weights_in_bfloat16_it_parses_and_writes(checkpoint):
-    """`onlstm-hf parse` loads weights so where a CPU is faster by it."""
+def test_bfloat16_weights_parse_and_generate(checkpoint):
+    """`onlstm-hf parse --dtype bfloat16` loads weights like this."""
     model = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.bfloat16)
     tokenizer = AutoTokenizer.from_pretrained(checkpoint)
     for parsed in range(model.config.num_hidden_layers):
@@ -176,7 +176,7 @@ def test_with_weights_in_bfloat16_it_parses_and_writes(checkpoint):
     assert model.generate(ids, max_new_tokens=4, do_sample=False).shape[1] > ids.shape[1]
 
 
-def test_a_run_with_it_goes_on_where_it_stopped(checkpoint, arguments):
+def test_a_run_can_be_resumed(checkpoint, arguments):
     assert train_lm.main([*arguments, "--resume", "--max_steps", "2"])["updates"] == 2
 
 
@@ -189,7 +189,7 @@ def test_a_run_with_it_goes_on_where_it_stopped(checkpoint, arguments):
     ],
 )
 @pytest.mark.parametrize("option", [[], ["--trust-remote-code"]], ids=str)
-def test_evaluation_runs_its_code_only_when_told_to(script, arguments, option, tmp_path, monkeypatch):
+def test_evaluation_runs_remote_code_only_if_trusted(script, arguments, option, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("text.txt").write_text(f"{SENTENCE}\n")
     Path("trees.mrg").write_text("( (S (NP (DT the) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n")
@@ -207,7 +207,7 @@ def test_evaluation_runs_its_code_only_when_told_to(script, arguments, option, t
     assert trusted == [bool(option)]
 
 
-def test_a_file_that_cannot_be_its_own_module_is_refused(tmp_path):
+def test_invalid_model_code_is_refused(tmp_path):
     with pytest.raises(FileNotFoundError, match="no Python file .*cell.py"):
         run_model_code(str(tmp_path / "cell.py"))
     (tmp_path / "yaml.py").write_text("")

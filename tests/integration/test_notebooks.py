@@ -28,11 +28,11 @@ def test_a_notebook_runs_from_a_fresh_kernel(name, monkeypatch, tmp_path):
     client = nbclient.NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(FOLDER)}})
     client.execute()
     shown = [any(output.get("name") != "stderr" for output in cell.outputs) for cell in cells(notebook, "code")]
-    assert shown == kept  # the stored outputs are those of these cells
+    assert shown == kept  # the stored outputs belong to these cells
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
-def test_a_notebook_is_stored_whole(name):
+def test_stored_notebooks_are_complete(name):
     notebook = nbformat.read(FOLDER / name, as_version=4)
     nbformat.validate(notebook)
     code = cells(notebook, "code")
@@ -41,6 +41,6 @@ def test_a_notebook_is_stored_whole(name):
     assert "/tmp/" not in (FOLDER / name).read_text(encoding="utf-8")
 
 
-def test_the_list_names_every_notebook():
+def test_the_readme_lists_every_notebook():
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     assert NOTEBOOKS and all(name in text for name in NOTEBOOKS)

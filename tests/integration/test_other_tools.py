@@ -1,4 +1,4 @@
-"""Tools that know nothing of this package, as their users call them; their numbers are ours."""
+"""Tools without knowledge of this package give the same numbers as the package."""
 
 import json
 from pathlib import Path
@@ -36,7 +36,7 @@ def tokenizer():
 
 
 @pytest.mark.slow
-def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, tokenizer, monkeypatch):
+def test_lm_evaluation_harness_has_our_log_probabilities_and_accuracy(model, tokenizer, monkeypatch):
     lm_eval = library("lm_eval")
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
@@ -51,12 +51,12 @@ def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, t
     samples = results["samples"]["subject_verb_agreement"]
     num_correct = 0
     for sample in samples:
-        found = [answers[0] for answers in sample["filtered_resps"]]
+        log_probabilities = [answers[0] for answers in sample["filtered_resps"]]
         pair = [sample["doc"]["sentence_good"], sample["doc"]["sentence_bad"]]
         scores = score_sentences(model, tokenizer, pair)
         assert not any(tokenizer.unk_token in score.tokens for score in scores)
-        expected = [sum(score.log_probabilities[:-1]) for score in scores]  # it predicts no end of the sentence
-        assert found == pytest.approx(expected, abs=1e-3)
+        expected = [sum(score.log_probabilities[:-1]) for score in scores]  # without the end of the sentence
+        assert log_probabilities == pytest.approx(expected, abs=1e-3)
         num_correct += expected[0] > expected[1]
     accuracy = results["results"]["subject_verb_agreement"]["acc,none"]
     assert accuracy == pytest.approx(num_correct / len(samples)) and 0 < accuracy < 1
@@ -64,14 +64,14 @@ def test_lm_evaluation_harness_finds_our_log_probabilities_and_accuracy(model, t
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fresh_metric_modules")
-def test_pairs_that_unknown_words_make_identical_are_ties_and_not_correct(model, tokenizer, tmp_path):
+def test_pairs_with_unknown_words_are_ties_and_not_correct(model, tokenizer, tmp_path):
     lm_eval = library("lm_eval")
     from lm_eval.models.huggingface import HFLM
     from lm_eval.tasks import TaskManager
 
     pairs = [
         ("the company expects a loss", "the company expect a loss"),
-        ("the company expect a loss", "the company expects a loss"),  # for one that is not correct
+        ("the company expect a loss", "the company expects a loss"),  # one pair is not correct
         ("the zorbs glimp a loss", "the zorb glimps a loss"),
         ("stocks frobnicate", "stocks frobnicates"),
     ]
@@ -94,7 +94,7 @@ def test_pairs_that_unknown_words_make_identical_are_ties_and_not_correct(model,
     assert found["ties,none"] == pytest.approx(expected["num_ties"] / len(pairs)) and expected["num_ties"] == 2
 
 
-def test_lm_evaluation_harness_begins_texts_with_the_token_that_is_asked_for(model, tokenizer):
+def test_lm_evaluation_harness_begins_texts_with_the_requested_token(model, tokenizer):
     library("lm_eval")
     from lm_eval.api.instance import Instance
     from lm_eval.models.huggingface import HFLM
@@ -110,7 +110,7 @@ def test_lm_evaluation_harness_begins_texts_with_the_token_that_is_asked_for(mod
 # minicons
 
 
-def test_minicons_finds_our_log_probabilities(model, tokenizer):
+def test_minicons_has_our_log_probabilities(model, tokenizer):
     scorer = library("minicons.scorer").IncrementalLMScorer(CHECKPOINT, "cpu")
     found = scorer.token_score(SENTENCES, bos_token=True, eos_token=True)
     for tokens, expected in zip(found, score_sentences(model, tokenizer, SENTENCES), strict=True):
@@ -121,8 +121,8 @@ def test_minicons_finds_our_log_probabilities(model, tokenizer):
 # PEFT
 
 
-def test_lora_changes_the_model_as_the_merged_weights_do(kind, tmp_path):
-    """An adapter, which is not 0, on the embedding, the recurrence and the head."""
+def test_lora_equals_its_merged_weights(kind, tmp_path):
+    """Tests a nonzero adapter on the embedding, the recurrence and the head."""
     peft = library("peft")
     targets = ["embeddings", "input_projection", "recurrent_projection", "lm_head"]
     options = {**kind.no_dropout, "tie_word_embeddings": False}
@@ -149,12 +149,12 @@ def test_lora_changes_the_model_as_the_merged_weights_do(kind, tmp_path):
 
 
 @pytest.mark.parametrize("target", ["embeddings", "lm_head", "input_projection"])
-def test_lora_merges_into_tied_weights_only_where_they_are_untied_before(kind, target):
+def test_lora_merges_correctly_only_into_untied_weights(kind, target):
     peft = library("peft")
     ids = torch.randint(12, (3, 7))
 
     def logits(untie):
-        """Before and after the adapter is merged."""
+        """Returns the logits before and after merging the adapter."""
         model = kind.make(**kind.no_dropout)
         assert model.lm_head.weight is model.get_input_embeddings().weight
         if untie:
@@ -174,7 +174,7 @@ def test_lora_merges_into_tied_weights_only_where_they_are_untied_before(kind, t
     assert torch.allclose(merged, of_tied, rtol=1e-4, atol=1e-4) == (target == "input_projection")
 
 
-# PEFT asks for these beside the prompt: the width of the embeddings, and heads of attention, of which there are none.
+# Settings that PEFT requires: the embedding size, and attention heads, which do not exist.
 def prompt_options(model) -> dict:
     return {
         "task_type": "CAUSAL_LM",
@@ -205,7 +205,7 @@ def test_a_learned_prompt_is_read_once_before_the_text(kind, method):
     assert trained and all(name.startswith("prompt_encoder") for name in trained)
 
 
-def test_methods_of_peft_that_need_attention_are_refused(kind):
+def test_peft_methods_for_attention_are_refused(kind):
     peft = library("peft")
     model = kind.make()
     adaption = peft.AdaptionPromptConfig(adapter_len=3, adapter_layers=1, task_type="CAUSAL_LM")

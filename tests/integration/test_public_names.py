@@ -1,4 +1,4 @@
-"""The public names: every one is there, however it is asked for, and comes with no wait that is not needed."""
+"""Public names exist for every kind of import and are imported lazily."""
 
 import pickle
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 
 import onlstm_hf
 
-# Users' code has these names: add to them, do not rename.
+# Users' code depends on these names: add names, but do not rename any.
 PUBLIC_NAMES = [
     *("ONLSTMConfig", "ONLSTMModel", "ONLSTMForCausalLM"),
     *("ONLSTMForSequenceClassification", "ONLSTMForSequencePairClassification"),
@@ -42,7 +42,7 @@ for auto_class in (AutoModel, AutoModelForSequenceClassification):
 """
 
 
-def test_the_names_are_those_of_the_contract():
+def test_public_names_are_unchanged():
     assert set(onlstm_hf.__all__) == {*PUBLIC_NAMES, "DEFAULT_MODEL", "__version__"}
     assert set(onlstm_hf.__all__) <= set(dir(onlstm_hf))
 
@@ -62,13 +62,13 @@ def test_the_default_model_is_a_checkpoint_with_and_without_a_checkout(tmp_path,
     monkeypatch.delenv("ONLSTM_MODEL", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("onlstm_hf.utils.checkpoints.RELEASED_MODEL", Path("absent"))
-    packed = Path(onlstm_hf.DEFAULT_MODEL)  # as where only the wheel is installed
+    packed = Path(onlstm_hf.DEFAULT_MODEL)  # as in an installed wheel
     assert packed.is_relative_to(Path(onlstm_hf.__file__).parent) and (packed / "tokenizer.json").is_file()
     monkeypatch.setenv("ONLSTM_MODEL", "mine")
     assert onlstm_hf.DEFAULT_MODEL == "mine"
 
 
-def test_another_name_is_an_error_as_of_any_module():
+def test_unknown_names_raise_an_attribute_error():
     assert not hasattr(onlstm_hf, "ONLSTM")
     with pytest.raises(AttributeError, match="module 'onlstm_hf' has no attribute 'ONLSTM'"):
         _ = onlstm_hf.ONLSTM

@@ -1,4 +1,4 @@
-"""The Python and the commands of the README and of docs/ run as written."""
+"""Python code and commands in the README and docs/ run as written."""
 
 import importlib
 import json
@@ -37,12 +37,12 @@ TREES = (
     "( (S (NP (DT the) (JJ big) (NN cat)) (VP (VBZ sees) (NP (DT a) (NN dog)))) )\n"
     "( (S (NP (NP (DT the) (NN dog)) (CC and) (NP (DT the) (NN bird))) (VP (VBZ sleeps))) )\n"
 )
-# The tree of the README's sentence.
+# Tree of the README's sentence.
 GOLD_TREE = (
     "(S (NP (NP the president) (PP of (NP the company))) (VP said (SBAR (S he (VP will (VP sell (NP his shares)))))))"
 )
 TINY_STACK = ["--model.embedding_size", "40", "--model.hidden_size", "40"]
-# Arguments that shorten a training, after those of the page.
+# Additional arguments that shorten training.
 LESS_WORK = {
     "training/quickstart.py": ["--max_steps", "2"],
     "training/train_lm.py": ["--max_steps", "1", "--tree_batch_size", "8", *TINY_STACK],
@@ -55,8 +55,7 @@ LESS_WORK = {
         *["--num_epochs", "1", "--num_train", "100", "--num_validation", "20", "--num_test", "50"],
     ],
 }
-# Programs that install, copy or upload, or are tested elsewhere: without a browser, without the Hub, with
-# all of pytest.
+# Programs that install, copy or upload, or are tested elsewhere.
 NOT_RUN = ("python3", "pip", ".", "pytest", "lm_eval", "cp", "mkdir", "hf", "tar", "cd", "auditwheel", "ray")
 # A build takes minutes.
 NOT_RUN_MODULES = ("python -m build",)
@@ -78,27 +77,27 @@ PARSERS = {
 
 
 def blocks(page: str, *languages: str) -> list[tuple[str, str]]:
-    """Language and content of every fenced block in one of the languages."""
+    """Yields language and content of every fenced block in one of the languages."""
     text = (ROOT / page).read_text(encoding="utf-8")
     found = re.findall(r"^```(\w+)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [(language, content) for language, content in found if language in languages]
 
 
 def commands(content: str) -> list[list[list[str]]]:
-    """The commands of a block: each the words of the programs that `|` joins."""
+    """Returns the commands of a block, each a list of piped programs with their words."""
     lines = [shlex.split(line, comments=True) for line in content.replace("\\\n", " ").splitlines()]
     return [split_at("|", command) for line in lines for command in split_at("&&", line)]
 
 
 def split_at(separator: str, words: list[str]) -> list[list[str]]:
-    """The stretches of words between separators."""
+    """Splits words at separators."""
     stretches = groupby(words, key=lambda word: word == separator)
     return [list(stretch) for is_separator, stretch in stretches if not is_separator]
 
 
 @pytest.fixture
 def checkout(tmp_path, monkeypatch):
-    """A folder with the project's files and with what a user brings along, which is the working directory."""
+    """Returns the working directory, which has the project's files and a user's data."""
     monkeypatch.chdir(tmp_path)
     for path in ROOT.iterdir():
         if not path.name.startswith(".") and path.name != "runs":
@@ -140,7 +139,7 @@ def run(program: list[str]) -> None:
     if program[0] == "onlstm-hf":
         status = command_line.main(program[1:])
     else:
-        words = [found for word in program for found in sorted(glob(word)) or [word]]  # as a shell would
+        words = [found for word in program for found in sorted(glob(word)) or [word]]  # as in a shell
         script, *arguments = words[2:] if words[:2] == ["accelerate", "launch"] else words[1:]
         module = importlib.import_module(script.removesuffix(".py").replace("/", "."))
         assert Path(module.__file__) == ROOT / script
@@ -150,7 +149,7 @@ def run(program: list[str]) -> None:
 
 @pytest.mark.usefixtures("checkout", "fresh_metric_modules")
 @pytest.mark.parametrize("page", PAGES)
-def test_its_code_runs_as_written(page, monkeypatch):
+def test_code_runs_as_written(page, monkeypatch):
     sizes = {"num_train": 60, "num_validation": 60, "num_test": 60}
     monkeypatch.setattr(quickstart, "write_toy_corpus", partial(quickstart.write_toy_corpus, **sizes))
     namespace: dict = {}
@@ -168,7 +167,7 @@ def test_its_code_runs_as_written(page, monkeypatch):
                 run(program)
 
 
-def test_the_readme_draws_the_tree_and_the_picture_that_it_shows(project_root, monkeypatch, capsys):
+def test_the_readme_shows_the_tree_and_picture_that_it_draws(project_root, monkeypatch, capsys):
     monkeypatch.chdir(project_root)
     (_, first), (_, shown) = blocks("README.md", "python", "text")[:2]
     namespace: dict = {}
@@ -188,7 +187,7 @@ def test_the_readme_draws_the_tree_and_the_picture_that_it_shows(project_root, m
     assert values == pytest.approx(expected_values, abs=0.11)
 
 
-def test_excerpts_are_from_the_example_as_it_is():
+def test_excerpts_match_the_example():
     code = (ROOT / "examples" / "minimal_cell.py").read_text(encoding="utf-8")
     excerpts = [content for _, content in blocks("docs/new-cell.md", "py")]
     assert excerpts
@@ -197,7 +196,7 @@ def test_excerpts_are_from_the_example_as_it_is():
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_file_and_page_it_names_exists(page):
+def test_every_named_file_and_page_exists(page):
     text = (ROOT / page).read_text(encoding="utf-8")
     named = re.findall(r"(?<![\w/])(?:onlstm_hf|training|eval|docs|examples|model_cards)/[\w./*-]*\w", text)
     assert [name for name in named if not any(ROOT.glob(name))] == []
@@ -213,7 +212,7 @@ def test_the_citation_file_names_this_version():
 @pytest.mark.slow
 @pytest.mark.usefixtures("checkout")
 def test_a_step_of_a_pipeline_runs_as_a_script():
-    """Its workers import the script again, which must not start the work a second time."""
+    """Workers import the script again, which must not start the work a second time."""
     (script,) = [code for _, code in blocks("docs/corpus.md", "py") if "__main__" in code]
     Path("articles").mkdir()
     article = {"id": "1", "text": "The company said it expects to report a loss. He will sell his shares. " * 3}

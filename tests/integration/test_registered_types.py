@@ -1,4 +1,4 @@
-"""Every type of model that is registered is tested, documented, has the text of a card, and public names."""
+"""Every registered model type has tests, documentation, a model card text and public names."""
 
 from dataclasses import fields
 
@@ -11,17 +11,17 @@ from onlstm_hf.registration import MODEL_CLASSES
 from tests.helpers.tiny_models import MODEL_TYPES
 from tests.models import test_layer_contract, test_tree_lstm
 
-# Models over gold trees are no language models, and have tests of their own.
+# Models over gold trees are not language models and have other tests.
 TESTED_ALONE = {"tree_lstm": test_tree_lstm}
 
 
 def classes_of(models: dict) -> set[type]:
-    """The models of one type, of which an Auto class may have several."""
+    """Returns the model classes of one type; an Auto class may have several."""
     return {one for found in models.values() for one in (found if isinstance(found, tuple) else (found,))}
 
 
 def gaps(registered: dict) -> list[str]:
-    """The parts that each registered type lacks."""
+    """Returns the missing parts of each registered type."""
     missing = []
     for config_class, models in registered.items():
         name = config_class.model_type
@@ -51,6 +51,6 @@ def test_every_language_model_has_its_layer_among_those_of_the_contract():
 @pytest.mark.parametrize("kind", MODEL_TYPES.values(), ids=MODEL_TYPES)
 def test_the_docstring_of_a_configuration_names_every_field_of_the_package(kind):
     own = {field.name for field in fields(kind.config_class)} - {field.name for field in fields(PreTrainedConfig)}
-    own -= {"pad_token_id", "bos_token_id", "eos_token_id"}  # as in all models of Transformers
+    own -= {"pad_token_id", "bos_token_id", "eos_token_id"}  # as in Transformers
     text = kind.config_class.__doc__
     assert [name for name in sorted(own) if f"{name} (`" not in text and f"`{name}`" not in text] == []

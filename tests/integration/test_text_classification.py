@@ -1,4 +1,4 @@
-"""`pipeline("text-classification")` and `evaluate.evaluator` for classifiers of sequence pairs, as they are."""
+"""Unchanged `pipeline("text-classification")` and `evaluate.evaluator` with classifiers of sequence pairs."""
 
 import evaluate
 import pytest
@@ -15,7 +15,7 @@ from training.classification.logic import build_logic_tokenizer, encode_pairs
 
 
 class Accuracy(evaluate.Metric):
-    """Stands in for the metric of the `evaluate` library, which needs a download."""
+    """Stand-in for the metric of the `evaluate` library, which needs a download."""
 
     def _info(self):
         features = Features({"predictions": Value("int64"), "references": Value("int64")})
@@ -50,12 +50,12 @@ def classify(checkpoint):
 
 @pytest.fixture(scope="module")
 def probabilities(model, pairs):
-    """Returns the logits of the seven relations for each pair, from both sides encoded apart."""
+    """Returns the logits of the seven relations for each pair, with both sides encoded separately."""
     with torch.no_grad():
         return model(**collate(encode_pairs(pairs, build_logic_tokenizer()))).logits.softmax(dim=-1).tolist()
 
 
-def test_the_tokenizer_of_a_saved_checkpoint_tells_the_sides_apart(checkpoint):
+def test_the_tokenizer_of_a_checkpoint_marks_both_sides(checkpoint):
     encoded = AutoTokenizer.from_pretrained(checkpoint)("( a b )", "c", padding="max_length", max_length=7)
     assert encoded["token_type_ids"][:5] == [0, 0, 0, 0, 1]
     assert encoded["attention_mask"] == [1, 1, 1, 1, 1, 0, 0]
@@ -63,7 +63,7 @@ def test_the_tokenizer_of_a_saved_checkpoint_tells_the_sides_apart(checkpoint):
 
 @pytest.mark.parametrize("batch_size", [1, 4])
 @pytest.mark.parametrize("kind_of_input", ["list", "generator"])
-def test_many_pairs_give_the_probability_of_every_label(classify, pairs, probabilities, batch_size, kind_of_input):
+def test_pairs_give_probabilities_of_all_labels(classify, pairs, probabilities, batch_size, kind_of_input):
     inputs = [{"text": pair.left, "text_pair": pair.right} for pair in pairs]
     inputs = inputs if kind_of_input == "list" else (pair for pair in inputs)
     found = list(classify(inputs, batch_size=batch_size, top_k=None))

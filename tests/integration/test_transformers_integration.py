@@ -65,7 +65,7 @@ def logits_of(model, ids):
 # Saving and loading
 
 
-def test_a_checkpoint_is_one_safetensors_file_with_tied_weights_once(kind, model, tmp_path):
+def test_a_checkpoint_has_one_safetensors_file_with_tied_weights_once(kind, model, tmp_path):
     model.save_pretrained(tmp_path)
     assert [path.name for path in tmp_path.iterdir() if path.suffix in (".safetensors", ".bin", ".pt")] == [
         "model.safetensors"
@@ -107,7 +107,7 @@ def test_auto_classes_find_the_models(kind, model, ids, tmp_path):
     assert type(AutoModel.from_config(config)) is kind.model_class
 
 
-def test_bfloat16_is_loaded_on_request_and_kept(model, ids, tmp_path):
+def test_bfloat16_is_loaded_on_request_and_saved(model, ids, tmp_path):
     model.save_pretrained(tmp_path / "float32")
     half = AutoModelForCausalLM.from_pretrained(tmp_path / "float32", dtype=torch.bfloat16)
     assert {parameter.dtype for parameter in half.parameters()} == {torch.bfloat16}
@@ -155,7 +155,7 @@ def test_text_generation_pipeline(model, tokenizer, tmp_path):
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     generate = pipeline("text-generation", model=str(tmp_path))
-    # The pipeline puts the decoded words right behind the prompt, hence the space at its end.
+    # The pipeline appends the decoded words to the prompt without a space.
     prompts = ["the old cat ", "a ", "the dog and a "]
     options = {"max_new_tokens": 4, "do_sample": False}
     alone = [generate(prompt, **options)[0]["generated_text"] for prompt in prompts]
@@ -167,11 +167,11 @@ def test_text_generation_pipeline(model, tokenizer, tmp_path):
     assert [outputs[0]["generated_text"] for outputs in batched] == alone
 
 
-def test_feature_extraction_pipeline_gives_in_batches_what_it_gives_alone(model, tokenizer, tmp_path):
+def test_feature_extraction_pipeline_does_not_depend_on_batches(model, tokenizer, tmp_path):
     model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     extract = pipeline("feature-extraction", model=str(tmp_path))
-    texts = [CORPUS[0], CORPUS[1] + " on", CORPUS[6] + " sat"]  # of the same length, as outputs have the padding
+    texts = [CORPUS[0], CORPUS[1] + " on", CORPUS[6] + " sat"]  # same lengths, since outputs include padding
     with torch.no_grad():
         expected = model.model(tokenizer(texts, return_tensors="pt")["input_ids"]).last_hidden_state
     for batch_size in (1, 2):
@@ -211,10 +211,10 @@ def test_dropout_and_a_carried_state_compile_without_graph_breaks(make_model, id
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-# Derivatives that the fast paths do not have
+# Derivatives without fast paths
 
 
-def test_functional_gradients_are_those_of_backward(make_model, ids):
+def test_functional_gradients_equal_those_of_backward(make_model, ids):
     model = make_model().eval().double()
     model.set_implementation("reference")
     parameters = dict(model.named_parameters())
@@ -249,7 +249,7 @@ def test_the_norm_of_the_gradient_can_be_differentiated(make_model, ids):
 
 
 class Sentences(torch.utils.data.Dataset):
-    """Each item has the same number of labels, so that the order of averaging does not matter."""
+    """Items have the same number of labels, so the order of averaging does not matter."""
 
     def __init__(self, tokenizer, num_tokens=6):
         stream = [token for text in CORPUS * 4 for token in (*tokenizer(text)["input_ids"], tokenizer.eos_token_id)]
@@ -281,7 +281,7 @@ def train(model, dataset, folder, **options):
     return trainer
 
 
-def test_trainer_lowers_the_loss_and_its_checkpoints_load(kind, make_model, tokenizer, ids, tmp_path):
+def test_trainer_decreases_the_loss_and_its_checkpoints_load(kind, make_model, tokenizer, ids, tmp_path):
     model = make_model(**kind.no_dropout)
     options = {"per_device_train_batch_size": 20, "learning_rate": 0.05, "lr_scheduler_type": "constant"}
     trainer = train(model, Sentences(tokenizer), tmp_path, max_steps=40, save_steps=20, **options)
@@ -295,7 +295,7 @@ def test_trainer_lowers_the_loss_and_its_checkpoints_load(kind, make_model, toke
     assert not torch.equal(logits_of(earlier, ids), logits_of(model, ids))
 
 
-# A PRPN in training normalises by the batch: the halves of one differ from it.
+# Excludes the PRPN, whose batch normalisation differs between half and full batches.
 @pytest.mark.parametrize("kind", ["onlstm", "rnn"], indirect=True)
 def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(kind, make_model, tokenizer, tmp_path):
     dataset = Sentences(tokenizer)
@@ -322,7 +322,7 @@ def test_trainer_predicts_the_next_token_with_and_without_label_smoothing(
     expected = (1 - smoothing) * right + smoothing * losses.mean()
     assert trainer.evaluate()["eval_loss"] == pytest.approx(expected.item(), rel=1e-4)
 
-    # In training, where it gives the number of labels in a batch; a PRPN normalises by the batch there.
+    # The Trainer only passes the number of labels in training, where a PRPN normalises by the batch.
     num_items = trainer._get_num_items_in_batch([inputs], "cpu")
     loss = trainer.compute_loss(model.eval(), inputs, num_items_in_batch=num_items)
     torch.testing.assert_close(loss.detach(), expected)

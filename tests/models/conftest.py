@@ -1,4 +1,4 @@
-"""Input that the tests of all models share."""
+"""Common inputs for the tests of all models."""
 
 import pytest
 import torch
@@ -18,12 +18,12 @@ def model(kind):
 
 @pytest.fixture
 def rows() -> list[torch.Tensor]:
-    """Sentences of several lengths."""
+    """Sentences of different lengths."""
     return random_rows()
 
 
 @pytest.fixture
 def input_ids() -> torch.Tensor:
-    """Sentences of one length."""
+    """Sentences of the same length."""
     torch.manual_seed(2)
     return torch.randint(VOCAB_SIZE, (3, 6))

@@ -1,4 +1,4 @@
-"""The regularised stack: penalties, layer sizes, hidden states, with every kind of layer."""
+"""The regularised stack: penalties, layer sizes and hidden states for every kind of layer."""
 
 import pytest
 import torch
@@ -10,7 +10,7 @@ pytestmark = pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
 
 @SIDES
 def test_padding_does_not_change_loss_penalties_or_gradients(kind, rows, side):
-    """A batch of sentences in training: the sums over the sentences alone, put together by their counts."""
+    """The expected loss of a batch in training is the weighted sum over single sentences."""
     model = kind.make(**kind.no_dropout).train()
     input_ids, mask, _ = pad(rows, side)
     labels = input_ids.masked_fill(mask == 0, -100)
@@ -21,7 +21,7 @@ def test_padding_does_not_change_loss_penalties_or_gradients(kind, rows, side):
     for row in rows:
         alone = model(row.unsqueeze(0), labels=row.unsqueeze(0))
         for name in totals:
-            if len(row) > 1:  # a sentence of one token has no next token, and no mean over them
+            if len(row) > 1:  # a sentence of one token has no next token, so its mean is undefined
                 totals[name] = totals[name] + getattr(alone, name) * (len(row) - 1)
     totals = {name: total / sum(len(row) - 1 for row in rows) for name, total in totals.items()}
     for name, expected in totals.items():
@@ -33,7 +33,7 @@ def test_padding_does_not_change_loss_penalties_or_gradients(kind, rows, side):
 
 
 def test_penalties_follow_their_definition_in_training(kind, input_ids):
-    """AR looks at the dropped output, TAR at the output before dropout; both at tokens that predict another."""
+    """AR uses outputs after dropout, TAR before dropout; both use tokens that predict another."""
     model = kind.make(activation_regularization=3.0, temporal_activation_regularization=5.0).train()
     seen = {}
     model.model.output_dropout.register_forward_hook(lambda _, inputs, output: seen.update(raw=inputs[0], out=output))
@@ -60,7 +60,7 @@ def test_a_single_token_has_no_temporal_penalty(kind):
 
 
 @pytest.mark.parametrize("shifted", [False, True])
-def test_batches_of_unlike_lengths_add_up_to_the_update_of_one_batch(kind, shifted):
+def test_gradients_accumulate_over_batches_of_different_lengths(kind, shifted):
     torch.manual_seed(0)
     rows = [torch.randint(VOCAB_SIZE - 1, (length,)) for length in (9, 3, 6, 2)]
     model = kind.make(**kind.no_dropout).train()
@@ -91,8 +91,8 @@ def test_batches_of_unlike_lengths_add_up_to_the_update_of_one_batch(kind, shift
     ],
     ids=str,
 )
-def test_every_parameter_of_every_shape_of_model_learns(kind, options, input_ids):
-    """All weights have gradients, so that distributed data parallel training is safe."""
+def test_every_parameter_of_every_configuration_has_a_gradient(kind, options, input_ids):
+    """Distributed data parallel training requires gradients of all weights."""
     model = kind.make(**options).train()
     outputs = model(input_ids, labels=input_ids)
     assert len(outputs.state.layers) == model.config.num_hidden_layers
@@ -112,7 +112,7 @@ def test_hidden_states_are_the_embedded_input_and_the_output_of_every_layer(mode
         assert torch.equal(hidden, layer_output[:, -1])
 
 
-def test_gradients_flow_through_the_state_and_stop_where_it_is_detached(model, input_ids):
+def test_gradients_flow_through_the_state_unless_it_is_detached(model, input_ids):
     first = model(input_ids[:, :3])
     model(input_ids[:, 3:], state=first.state.detach()).logits.sum().backward(retain_graph=True)
     cut = model.model.layers[0].recurrent_projection.weight.grad.clone()

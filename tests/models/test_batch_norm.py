@@ -7,7 +7,7 @@ from tests.helpers.forked_processes import run_ranks
 
 
 def make_norms() -> tuple[MaskedBatchNorm, nn.BatchNorm1d]:
-    """Ours and that of PyTorch, with the same weights, in float64."""
+    """Returns our layer and that of PyTorch with the same weights, in float64."""
     torch.manual_seed(0)
     ours, theirs = MaskedBatchNorm(4).double(), nn.BatchNorm1d(4).double()
     with torch.no_grad():
@@ -18,7 +18,7 @@ def make_norms() -> tuple[MaskedBatchNorm, nn.BatchNorm1d]:
 
 @pytest.mark.parametrize("shape", [(6, 4), (3, 4, 5)])
 @pytest.mark.parametrize("masked", [False, True])
-def test_without_padding_it_is_the_batch_normalisation_of_pytorch(shape, masked):
+def test_without_padding_it_equals_batch_normalisation_of_pytorch(shape, masked):
     ours, theirs = make_norms()
     inputs = torch.randn(shape, dtype=torch.float64, requires_grad=True)
     mask = torch.ones(shape[:1] + shape[2:], dtype=torch.bool) if masked else None
@@ -36,7 +36,7 @@ def test_without_padding_it_is_the_batch_normalisation_of_pytorch(shape, masked)
     torch.testing.assert_close(ours.running_var, theirs.running_var)
 
 
-def test_padding_leaves_statistics_outputs_and_gradients_alone():
+def test_padding_does_not_change_statistics_outputs_or_gradients():
     ours, theirs = make_norms()
     inputs = torch.randn(3, 4, 5, dtype=torch.float64, requires_grad=True)
     mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [0, 0, 0, 1, 1]]).bool()
@@ -50,7 +50,7 @@ def test_padding_leaves_statistics_outputs_and_gradients_alone():
 
 
 @pytest.mark.parametrize("num_real", [0, 1])
-def test_hardly_any_word_gives_finite_numbers(num_real):
+def test_very_few_words_give_finite_numbers(num_real):
     norm = MaskedBatchNorm(4)
     mask = torch.arange(3) < num_real
     assert norm(torch.randn(3, 4), mask).isfinite().all()
@@ -58,8 +58,7 @@ def test_hardly_any_word_gives_finite_numbers(num_real):
 
 
 def steps(rows: slice) -> tuple[torch.Tensor, torch.Tensor]:
-    """The outputs of rows of a batch and the gradients of its inputs `[2, 2, B, 4, 5]`, with padding and then without,
-    and the running statistics `[2, 4]` after both steps."""
+    """Returns outputs and gradients `[2, 2, B, 4, 5]`, with and without padding, and running statistics `[2, 4]`."""
     norm, _ = make_norms()
     torch.manual_seed(3)
     inputs, weights = torch.randn(2, 3, 4, 5, dtype=torch.float64)
@@ -80,7 +79,7 @@ def _one_process(folder: str) -> None:
     distributed.destroy_process_group()
 
 
-def test_two_processes_normalise_as_one_with_the_whole_batch(tmp_path):
+def test_two_processes_normalise_like_one_with_the_whole_batch(tmp_path):
     run_ranks(2, _one_process, str(tmp_path))
     found, running = zip(*(torch.load(tmp_path / f"{rank}.pt") for rank in range(2)), strict=True)
     expected, expected_running = steps(slice(None))

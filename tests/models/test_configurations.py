@@ -70,7 +70,7 @@ def test_layer_sizes_end_with_the_embedding_size_unless_given(options, layer_siz
         ({"initializer_range": float("nan")}, "initializer_range must be a number that is not negative"),
     ],
 )
-def test_what_cannot_be_an_onlstm_is_refused(options, message):
+def test_invalid_onlstm_configurations_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         ONLSTMConfig(**options)
 
@@ -91,7 +91,7 @@ def test_what_cannot_be_an_onlstm_is_refused(options, message):
     ],
     ids=str,
 )
-def test_what_cannot_be_another_model_is_refused(config_class, options, message):
+def test_invalid_configurations_of_other_models_are_refused(config_class, options, message):
     with pytest.raises(ValueError, match=message):
         config_class(**options)
 
@@ -137,7 +137,7 @@ def test_a_change_that_contradicts_the_file_is_refused(unusual_config, tmp_path,
             config_class.from_pretrained(tmp_path, **changes)
 
 
-def test_changes_that_fit_the_file_take_effect(unusual_config, tmp_path):
+def test_consistent_changes_take_effect(unusual_config, tmp_path):
     unusual_config.save_pretrained(tmp_path)
     config, unused = AutoConfig.from_pretrained(
         tmp_path, layer_sizes=[24, 16], parse_layer=1, use_cache=False, unknown=3, return_unused_kwargs=True
@@ -148,7 +148,7 @@ def test_changes_that_fit_the_file_take_effect(unusual_config, tmp_path):
     assert resized.layer_sizes == [20, 12]
 
 
-def test_a_file_whose_sizes_contradict_is_read_as_before_with_a_warning(unusual_config, tmp_path, caplog):
+def test_a_file_with_contradicting_sizes_is_read_with_a_warning(unusual_config, tmp_path, caplog):
     fields = unusual_config.to_dict() | {"hidden_size": 1150}
     with caplog.at_level("WARNING", "onlstm_hf"):
         config = ONLSTMConfig.from_dict(fields)

@@ -5,7 +5,7 @@ from onlstm_hf.models.modeling_prpn import DeviationNorm
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3, 1e-6, 1e-9])
-def test_values_and_gradients_are_those_of_the_definition(scale):
+def test_values_and_gradients_follow_the_definition(scale):
     torch.manual_seed(0)
     norm = DeviationNorm(5).double()
     with torch.no_grad():

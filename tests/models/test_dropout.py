@@ -28,7 +28,7 @@ def test_locked_dropout_does_nothing_in_evaluation_or_without_probability(probab
     assert LockedDropout(probability).train(training)(inputs) is inputs
 
 
-def test_a_dropped_word_is_zero_wherever_it_stands():
+def test_a_dropped_word_is_zero_at_all_positions():
     embedding = nn.Embedding(200, 6)
     input_ids = torch.randint(200, (30, 40))
     embedded = dropped_words(embedding, input_ids, PROBABILITY, training=True)
@@ -62,7 +62,7 @@ def test_drop_connect_zeroes_weights_without_rescaling_in_training():
 
 
 @pytest.mark.parametrize("probability", [0.01, 0.45, 0.999999])
-def test_drop_connect_drops_each_entry_by_itself(probability):
+def test_drop_connect_drops_entries_independently(probability):
     dropped = drop_connect(torch.ones(1001, 333), probability, training=True).flatten() == 0
     deviation = (probability * (1 - probability) / len(dropped)) ** 0.5
     assert dropped.float().mean().item() == pytest.approx(probability, abs=5 * deviation + 2**-16)

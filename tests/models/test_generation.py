@@ -1,4 +1,4 @@
-"""`generate` against step-by-step definitions, which read the whole sequence anew for every token."""
+"""`generate`, compared with definitions that read the whole sequence again for every token."""
 
 import copy
 
@@ -31,7 +31,7 @@ def prompts() -> list[torch.Tensor]:
 
 @pytest.fixture
 def batch(prompts) -> dict[str, torch.Tensor]:
-    """The prompts with padding on the left."""
+    """Returns the prompts with padding on the left."""
     return padded(prompts, "left")
 
 
@@ -43,12 +43,12 @@ def padded(prompts: list[torch.Tensor], side: str) -> dict[str, torch.Tensor]:
 
 @torch.no_grad()
 def next_log_probabilities(model, sequence: list[int], state: ModelState | None = None) -> torch.Tensor:
-    """`[V]`, after a sequence that is read from its start."""
+    """Returns log probabilities `[V]` after a sequence."""
     return model(torch.tensor([sequence]), state=state).logits[0, -1].log_softmax(-1)
 
 
 def greedy(model, prompt: torch.Tensor, eos: int | None = None, state: ModelState | None = None) -> list[int]:
-    """The new tokens of greedy search."""
+    """Returns the new tokens of greedy search."""
     sequence = prompt.tolist()
     for _ in range(NEW_TOKENS):
         sequence.append(next_log_probabilities(model, sequence, state).argmax().item())
@@ -58,7 +58,7 @@ def greedy(model, prompt: torch.Tensor, eos: int | None = None, state: ModelStat
 
 
 def beam_search(model, prompt: torch.Tensor, num_beams: int, state: ModelState | None = None):
-    """The new tokens of all beams, best first, and their mean log probabilities; no sequence ends early."""
+    """Returns the new tokens of all beams, best first, and their mean log probabilities; no sequence ends early."""
     beams = [(0.0, [])]
     for _ in range(NEW_TOKENS):
         candidates = [
@@ -78,7 +78,7 @@ def new_tokens(output: torch.Tensor, prompt_length: int) -> list[list[int]]:
 
 @pytest.fixture
 def lengths_read(model):
-    """Numbers of tokens a row that the model reads in its calls."""
+    """Records the number of tokens per row in each call of the model."""
     lengths = []
     embeddings = model.get_input_embeddings()
     handle = embeddings.register_forward_hook(lambda _, inputs, __: lengths.append(inputs[0].shape[1]))
@@ -94,13 +94,13 @@ def test_padding_does_not_change_greedy_search(model, prompts, side, use_cache):
     assert new_tokens(output, 4) == [greedy(model, prompt) for prompt in prompts]
 
 
-def test_the_mask_is_read_off_the_padding_where_none_is_given(model, prompts, batch):
+def test_a_missing_mask_is_inferred_from_the_padding(model, prompts, batch):
     output = model.generate(batch["input_ids"], max_new_tokens=NEW_TOKENS, do_sample=False)
     assert new_tokens(output, 4) == [greedy(model, prompt) for prompt in prompts]
 
 
 @USE_CACHE
-def test_the_cache_spares_reading_the_past_again(model, prompts, lengths_read, use_cache):
+def test_the_cache_avoids_reading_the_past_again(model, prompts, lengths_read, use_cache):
     model.generate(prompts[0].unsqueeze(0), max_new_tokens=4, do_sample=False, use_cache=use_cache)
     assert lengths_read == ([4, 1, 1, 1] if use_cache else [4, 5, 6, 7])
 
@@ -134,7 +134,7 @@ def test_beam_search_keeps_the_best_sequences_of_every_step(model, prompts, batc
 
 
 @pytest.mark.parametrize("num_beams", [1, 3])
-def test_embeddings_in_the_place_of_ids_give_the_same_continuation(model, prompts, batch, num_beams):
+def test_input_embeddings_give_the_same_continuation(model, prompts, batch, num_beams):
     options = {"max_new_tokens": NEW_TOKENS, "do_sample": False, "num_beams": num_beams}
     expected = model.generate(**batch, **options)
     embedded = model.get_input_embeddings()(batch["input_ids"])
@@ -144,7 +144,7 @@ def test_embeddings_in_the_place_of_ids_give_the_same_continuation(model, prompt
 
 @pytest.fixture
 def read_before(model) -> tuple[torch.Tensor, ModelState]:
-    """Text of three rows that was read before, and the state after it."""
+    """Returns earlier text of three rows and the state after it."""
     torch.manual_seed(4)
     text = torch.randint(2, VOCAB_SIZE, (3, 5))
     with torch.no_grad():
@@ -153,7 +153,7 @@ def read_before(model) -> tuple[torch.Tensor, ModelState]:
 
 @USE_CACHE
 @pytest.mark.parametrize("num_beams", [1, 3])
-def test_generation_goes_on_from_a_given_state(model, batch, prompts, read_before, use_cache, num_beams):
+def test_generation_continues_from_a_given_state(model, batch, prompts, read_before, use_cache, num_beams):
     text, state = read_before
     before = copy.deepcopy(state)
     output = model.generate(
@@ -172,9 +172,9 @@ def test_generation_goes_on_from_a_given_state(model, batch, prompts, read_befor
 
 
 def test_the_returned_state_continues_the_text(model, prompts):
-    """It has seen everything but the last token, which is therefore the next prompt."""
+    """The last token is not yet in the state, so it is the next prompt."""
     prompt = prompts[0]
     first = model.generate(prompt.unsqueeze(0), max_new_tokens=3, do_sample=False, return_dict_in_generate=True)
-    state = first.get("cache") or first.past_key_values  # its name before Transformers 5.24
+    state = first.get("cache") or first.past_key_values  # name before Transformers 5.24
     second = model.generate(first.sequences[:, -1:], state=state, max_new_tokens=NEW_TOKENS - 3, do_sample=False)
     assert first.sequences[0, len(prompt) :].tolist() + second[0, 1:].tolist() == greedy(model, prompt)

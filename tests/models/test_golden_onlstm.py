@@ -1,4 +1,4 @@
-"""The numbers of the authors' own code (`golden/` of the reference data)."""
+"""Golden numbers of the authors' code (`golden/` of the reference data)."""
 
 import copy
 
@@ -67,8 +67,8 @@ def test_training_losses_and_every_gradient(golden, state):
             module.weight_dropout = 0.0
     model.config.activation_regularization = 2.0
     model.config.temporal_activation_regularization = 1.0
-    # The authors look embeddings up with padding_idx=-1, which PyTorch reads as the last row of the vocabulary: that
-    # row gets its gradient from the tied decoder alone. Embedding the words here also leaves out dropping whole words.
+    # The authors use padding_idx=-1, so PyTorch gives the last row of the embedding no gradient except from the tied
+    # decoder. Embedding the words here also skips word dropout.
     weight = model.model.embeddings.weight
     inputs_embeds = F.embedding(golden.input_ids, weight, padding_idx=len(weight) - 1)
     outputs = model(inputs_embeds=inputs_embeds, shift_labels=golden.labels, state=state)
@@ -78,7 +78,7 @@ def test_training_losses_and_every_gradient(golden, state):
     assert_close(outputs.activation_penalty, tensors["train.activation_regularization_alpha2"])
     assert_close(outputs.temporal_activation_penalty, tensors["train.temporal_activation_regularization_beta1"])
 
-    # Converting gradients as if they were weights puts the authors' rows in our order.
+    # Converting gradients like weights puts the authors' rows in our order.
     theirs = convert_original_state_dict(
         {name.removeprefix("grad."): tensor for name, tensor in tensors.items() if name.startswith("grad.")}
     )

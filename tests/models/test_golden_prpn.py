@@ -1,4 +1,4 @@
-"""The numbers of the authors' own code (`golden/` of the reference data)."""
+"""Golden numbers of the authors' code (`golden/` of the reference data)."""
 
 import copy
 
@@ -27,7 +27,7 @@ def computed_by(implementation: str, model: PRPNForCausalLM) -> PRPNForCausalLM:
 
 @pytest.fixture(scope="module")
 def exact(golden) -> PRPNForCausalLM:
-    """The model in float64."""
+    """Returns the model in float64."""
     return copy.deepcopy(golden.model).double()
 
 
@@ -53,7 +53,7 @@ def test_distances_gates_and_attentions(golden, evaluated):
     assert_close(ours.transpose(0, 1), golden.tensors["eval.attentions"])
 
 
-def test_the_returned_state_goes_on(golden, exact, evaluated):
+def test_the_returned_state_can_be_continued(golden, exact, evaluated):
     with torch.no_grad():
         outputs = exact(golden.tensors["continuation.input_ids"].t(), state=evaluated.state, output_distances=True)
     assert_close(outputs.logits.transpose(0, 1), golden.tensors["continuation.logits"])
@@ -69,7 +69,7 @@ def test_trees_are_equal(golden, evaluated):
 
 @pytest.mark.parametrize("computation", ["float64", "reference", pytest.param("native", marks=built)])
 def test_a_training_step(golden, computation):
-    """With soft gates the recurrence magnifies the rounding of single operations, the authors' as ours."""
+    """With soft gates the recurrence amplifies rounding errors, in the authors' code and in ours."""
     tolerance = 1e-5 if golden.model.config.hard else 2e-4
     model = copy.deepcopy(golden.model).train()
     model = computed_by("reference", model.double()) if computation == "float64" else computed_by(computation, model)
@@ -85,11 +85,11 @@ def test_a_training_step(golden, computation):
         {name.removeprefix(prefix): t for name, t in golden.tensors.items() if name.startswith(prefix)}
         for prefix in ("weight.", "grad.")
     )
-    # Converting gradients as if they were weights gives them our names.
+    # Converting gradients like weights gives them our names.
     theirs = dict(convert_original_state_dict(weights | gradients, "prpn").named_parameters())
     for name, parameter in model.named_parameters():
         largest = theirs[name].abs().max()
-        if largest < 1e-6:  # of a bias before batch normalisation: compared with the gradient of its weight
+        if largest < 1e-6:  # a bias before batch normalisation has gradient 0: use the scale of the weight's gradient
             largest = theirs[name.removesuffix("bias") + "weight"].abs().max()
         difference = (parameter.grad - theirs[name]).abs().max() / largest
         assert difference < 10 * tolerance, f"{name}: {difference:.1e}"

@@ -1,4 +1,4 @@
-"""Every recurrent layer, and those of the examples, keep what models ask of a layer."""
+"""Every recurrent layer, including those of the examples, fulfils the contract of models."""
 
 import sys
 
@@ -18,7 +18,7 @@ def example_layer(project_root, name: str, layer: str):
     return getattr(sys.modules[name], layer)(INPUT_SIZE, SIZE, 2, 0.0)
 
 
-# A PRPN's layer reads memories and their gates as well: the tests of all models cover it.
+# A PRPN's layer also reads memories and their gates; the tests of all models cover it.
 LAYERS = {
     "onlstm": lambda _: ONLSTMLayer(INPUT_SIZE, SIZE, 2, 0.0),
     "minimal_cell": lambda root: example_layer(root, "minimal_cell", "CumaxLSTMLayer"),
@@ -28,7 +28,7 @@ LAYERS = {
 
 
 def ways(layer) -> tuple[str, ...]:
-    """The implementations that one can choose among; a layer that has no choice names none."""
+    """Returns the implementations of a layer; a layer with only one has no names."""
     return getattr(layer, "implementations", ("auto",))
 
 
@@ -46,7 +46,7 @@ def inputs() -> torch.Tensor:
     return torch.randn(LENGTH, BATCH_SIZE, INPUT_SIZE).double()
 
 
-def test_it_has_what_models_read(layer, inputs):
+def test_it_has_the_attributes_that_models_read(layer, inputs):
     assert getattr(layer, "implementation", "auto") == "auto" and "auto" in ways(layer)
     output = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     assert isinstance(output, tuple)
@@ -75,7 +75,7 @@ def test_its_state_has_the_rows_of_the_batch_first_and_keeps_its_shapes(layer, i
         assert one.data_ptr() != other.data_ptr()
 
 
-def test_with_its_last_state_it_goes_on(layer, inputs):
+def test_it_continues_from_its_last_state(layer, inputs):
     whole = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     state, outputs = layer.initial_state(BATCH_SIZE), []
     for part in inputs.split([2, 1, LENGTH - 3]):
@@ -86,7 +86,7 @@ def test_with_its_last_state_it_goes_on(layer, inputs):
     torch.testing.assert_close(state, whole.state)
 
 
-def test_padding_repeats_what_comes_before_it_and_leaves_the_state(layer, inputs):
+def test_padding_repeats_the_last_output_and_keeps_the_state(layer, inputs):
     mask = torch.ones(LENGTH, BATCH_SIZE, dtype=torch.bool)
     mask[4:, 1] = False
     padded = layer(inputs, *layer.initial_state(BATCH_SIZE), mask)
@@ -97,10 +97,10 @@ def test_padding_repeats_what_comes_before_it_and_leaves_the_state(layer, inputs
         torch.testing.assert_close(ours[1:2], expected)
 
 
-def test_every_way_to_compute_it_gives_the_same(layer, inputs):
+def test_all_implementations_are_equal(layer, inputs):
     expected = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
     for implementation in ways(layer):
-        if implementation in ("native", "triton"):  # these compute in float32, where their own tests compare them
+        if implementation in ("native", "triton"):  # these compute in float32; their own tests compare them
             continue
         layer.implementation = implementation
         output = layer(inputs, *layer.initial_state(BATCH_SIZE), None)
@@ -108,7 +108,7 @@ def test_every_way_to_compute_it_gives_the_same(layer, inputs):
         torch.testing.assert_close(output.state, expected.state)
 
 
-def test_no_layer_of_a_model_is_left_out_here(project_root):
+def test_all_layers_of_models_are_tested(project_root):
     tested = {type(make(project_root)) for make in LAYERS.values()}
     for kind in AWD_LSTMS.values():
         assert {type(layer) for layer in kind.make().model.layers} <= tested

@@ -1,4 +1,4 @@
-"""Tests of what only the ON-LSTM has. test_recurrent_language_model.py and test_awd_lstm.py test the rest."""
+"""Tests specific to the ON-LSTM. test_recurrent_language_model.py and test_awd_lstm.py test the rest."""
 
 import copy
 
@@ -27,7 +27,7 @@ def test_syntactic_distances_are_the_forget_distances_of_the_parse_layer(model, 
             assert all(map(torch.equal, ours, expected))
         zeros = model.model.initial_state(len(input_ids)).layers
         for ours, expected in zip(state.layers[used + 1 :], zeros[used + 1 :], strict=True):
-            assert all(map(torch.equal, ours, expected))  # layers that the distances do not need are not run
+            assert all(map(torch.equal, ours, expected))  # layers above the parse layer are not run
 
 
 @pytest.mark.parametrize("layer", [3, -1])
@@ -62,7 +62,7 @@ def test_chunks_with_the_state_give_the_distances_of_the_whole_sequence(model, i
         torch.testing.assert_close(chunks, model(input_ids, output_distances=True)[name])
 
 
-def test_distances_come_in_a_tuple_and_in_half_precision_too(model, input_ids):
+def test_distances_work_in_tuples_and_half_precision(model, input_ids):
     expected = model(input_ids, output_distances=True)
     _, _, *distances = model(input_ids, output_distances=True, return_dict=False)
     torch.testing.assert_close(distances, [expected.forget_distances, expected.input_distances], rtol=0, atol=0)
@@ -72,7 +72,7 @@ def test_distances_come_in_a_tuple_and_in_half_precision_too(model, input_ids):
 
 
 def test_a_layer_of_a_single_chunk_runs_but_never_writes_its_cell(input_ids):
-    """With one chunk the equations give a master input gate of 0 and a master forget gate of 1."""
+    """With one chunk the master input gate is 0 and the master forget gate is 1."""
     model = ONLSTM.make(hidden_size=8, layer_sizes=[8, 8], num_hidden_layers=2, chunk_size=8)
     state = RecurrentState(tuple((torch.rand(3, 8), torch.rand(3, 1, 8)) for _ in range(2)))
     outputs = model(input_ids, state=state, output_distances=True, labels=input_ids)
@@ -82,7 +82,7 @@ def test_a_layer_of_a_single_chunk_runs_but_never_writes_its_cell(input_ids):
     torch.testing.assert_close(outputs.forget_distances, torch.zeros(2, 3, 6), rtol=0, atol=1e-6)
 
 
-def test_the_paper_s_model_has_twenty_five_million_parameters():
+def test_the_model_of_the_paper_has_25_million_parameters():
     with torch.device("meta"):
         model = ONLSTMForCausalLM(ONLSTMConfig())
     assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6) == 25

@@ -11,7 +11,7 @@ DISTANCES = st.lists(st.integers(0, 6).map(lambda number: number / 7), min_size=
 
 
 def make_model(**options) -> PRPNForCausalLM:
-    """A tiny model in float64, whose running statistics are no longer the first ones."""
+    """Returns a tiny float64 model with updated running statistics."""
     model = PRPN.make(**options).double()
     for name, buffer in model.named_buffers():
         if "running" in name:
@@ -20,8 +20,7 @@ def make_model(**options) -> PRPNForCausalLM:
 
 
 def dependency_range_starts(distances: list[float]) -> list[int]:
-    """For each word the first one of its dependency range: after the last word before it that has a larger distance
-    comes a constituent, which that word begins."""
+    """Returns the start of each word's dependency range: the last earlier word of a larger distance, else word 0."""
     return [
         max((other for other in range(word) if distances[other] > distances[word]), default=0)
         for word in range(len(distances))
@@ -52,7 +51,7 @@ def test_hard_parsing_gives_the_constituents_of_the_dependency_ranges():
         assert {(start, word) for word, start in enumerate(starts) if start < word} <= spans
 
 
-def test_hard_parsing_excludes_another_rule():
+def test_hard_parsing_and_branching_bias_exclude_each_other():
     model = make_model(eos_token_id=0)
     assert model.parse([1, 2, 3, 2], hard=True) == model.parse([1, 2, 3, 2], branching_bias="ranges")
     with pytest.raises(ValueError, match="""hard=True is the branching_bias "ranges", not 'right'"""):
@@ -60,7 +59,7 @@ def test_hard_parsing_excludes_another_rule():
 
 
 @SIDES
-def test_padding_counts_neither_in_the_statistics_nor_in_the_gradient(side):
+def test_padding_does_not_change_statistics_or_gradients(side):
     model = make_model(**PRPN.no_dropout, num_residual_blocks=1).train()
     rows = random_rows()
     input_ids, mask, _ = pad(rows, side)
@@ -87,8 +86,8 @@ def test_padding_counts_neither_in_the_statistics_nor_in_the_gradient(side):
     ],
     ids=str,
 )
-def test_every_parameter_of_every_shape_of_model_takes_part(options):
-    """All weights have gradients, so that distributed data parallel training is safe."""
+def test_every_parameter_of_every_configuration_has_a_gradient(options):
+    """Distributed data parallel training requires gradients of all weights."""
     model = make_model(**options).train()
     input_ids = torch.randint(VOCAB_SIZE, (3, 6))
     outputs = model(input_ids, labels=input_ids, output_attentions=True)
@@ -112,8 +111,8 @@ def test_recurrent_dropout_has_one_mask_for_all_rows_and_steps():
     assert not torch.allclose(layer(inputs, *memories, gates).hidden_tape, first)
 
 
-def test_keys_are_dropped_after_their_projection_too():
-    """The gates alone tell memories apart where all of a key is dropped, its bias as well."""
+def test_keys_have_dropout_after_their_projection():
+    """If all of a key is dropped, including its bias, only the gates distinguish memories."""
     model = PRPN.make(input_dropout=1 - 1e-9, recurrent_dropout=0.0, output_dropout=0.0).train()
     layer, network, slots = model.model.reading_network[0], model.model.predict_network, model.config.num_slots
     for projection in (layer.key_projection, network.key_projection):
@@ -128,7 +127,7 @@ def test_keys_are_dropped_after_their_projection_too():
     torch.testing.assert_close(attention, expected)
 
 
-def test_without_a_parsing_network_every_memory_of_the_text_is_open_and_parsing_is_refused():
+def test_without_a_parsing_network_all_gates_are_open_and_parsing_is_refused():
     model = make_model(parsing_network=False, num_slots=4)
     gates = model(torch.randint(VOCAB_SIZE, (1, 6)), output_distances=True).memory_gates
     expected = torch.ones(6, 4).tril().double()
@@ -138,8 +137,8 @@ def test_without_a_parsing_network_every_memory_of_the_text_is_open_and_parsing_
         model.parse([1, 2, 3])
 
 
-def test_without_reading_attention_a_layer_goes_on_from_its_newest_memory():
-    """Then the number of slots matters to the predict network alone, which here does not attend either."""
+def test_without_reading_attention_a_layer_continues_from_its_newest_memory():
+    """The number of slots then only affects the predict network, which does not attend here either."""
     options = {"parsing_network": False, "reading_attention": False, "prediction_attention": False}
     input_ids = torch.randint(VOCAB_SIZE, (2, 6))
     few, many = make_model(**options, num_slots=1), make_model(**options, num_slots=5)
@@ -147,7 +146,7 @@ def test_without_reading_attention_a_layer_goes_on_from_its_newest_memory():
 
 
 @SIDES
-def test_distances_do_not_need_the_text_to_be_read(side):
+def test_distances_do_not_need_the_reading_network(side):
     model = make_model()
     input_ids, mask, _ = pad(random_rows(), side)
     outputs = model(input_ids, attention_mask=mask, output_distances=True)
@@ -187,7 +186,7 @@ def test_weights_are_initialised_as_by_the_authors():
             assert (module.weight == 1).all() and (module.running_var == 1).all() and not module.running_mean.any()
 
 
-def test_the_models_of_the_paper_have_its_size():
+def test_the_models_of_the_paper_have_its_number_of_parameters():
     with torch.device("meta"):
         model = PRPNForCausalLM(PRPNConfig())
     assert sum(parameter.numel() for parameter in model.parameters()) == 43_603_202

@@ -1,4 +1,4 @@
-"""The recurrent baselines. test_modeling_onlstm.py tests what they share with the ON-LSTM."""
+"""Tests specific to the recurrent baselines. test_awd_lstm.py tests what they share with the ON-LSTM."""
 
 import pytest
 import torch
@@ -15,7 +15,7 @@ STEPS = {"lstm": torch.lstm_cell, "gru": torch.gru_cell, "rnn": torch.rnn_tanh_c
 
 
 def plain_loop(layer, recurrent_weight, inputs, state, mask=None):
-    """Outputs and last state of a layer by PyTorch's cells, step by step; padding leaves the state as it is."""
+    """Computes outputs and last state of a layer step by step with PyTorch's cells; padding keeps the state."""
     projection = layer.input_projection
     weights = projection.weight, recurrent_weight, projection.bias, layer.recurrent_projection.bias
     outputs = []
@@ -54,7 +54,7 @@ MASKS = {
 @each_cell
 @pytest.mark.parametrize("mask", list(MASKS))
 @pytest.mark.parametrize("precision", ["float32", "float64", "bfloat16 autocast"])
-def test_a_layer_and_its_gradients_are_those_of_a_loop_in_float64(make_layer, cell_type, mask, precision):
+def test_values_and_gradients_equal_a_loop_in_float64(make_layer, cell_type, mask, precision):
     layer, inputs, state = make_layer(cell_type)
     mask = MASKS[mask]
     double_layer, double_inputs, double_state = make_layer(cell_type)
@@ -103,7 +103,7 @@ def test_drop_connect_applies_to_the_recurrent_weight(make_layer, cell_type, tra
     torch.testing.assert_close(outputs, plain_loop(layer, weight, inputs, state)[0])
 
 
-def test_weights_in_one_buffer_are_neighbours_in_memory_and_pass_gradients_on():
+def test_weights_share_a_buffer_and_pass_gradients():
     tensors = [torch.randn(shape, requires_grad=True) for shape in ((4, 3), (4, 2), (4,), (4,))]
     views = in_one_buffer(tensors)
     assert [view.storage_offset() for view in views] == [0, 12, 20, 24]
@@ -138,7 +138,7 @@ def test_parsing_is_refused_with_the_reason():
             method(torch.tensor([[1, 2, 3]]))
 
 
-def test_the_awd_lstm_of_the_papers_has_twenty_four_million_parameters():
+def test_the_awd_lstm_of_the_papers_has_24_million_parameters():
     with torch.device("meta"):
         model = RNNForCausalLM(RNNConfig())
     assert round(sum(parameter.numel() for parameter in model.parameters()) / 1e6) == 24
@@ -146,7 +146,7 @@ def test_the_awd_lstm_of_the_papers_has_twenty_four_million_parameters():
 
 @each_cell
 def test_weights_are_initialised_as_in_the_paper(cell_type):
-    """All but the embeddings and the decoder: uniform within the inverse square root of the layer's size."""
+    """All weights except embeddings and decoder are uniform within the inverse square root of the layer size."""
     torch.manual_seed(0)
     model = RNNForCausalLM(RNNConfig(cell_type=cell_type, vocab_size=500, embedding_size=20, hidden_size=40))
     assert 0.099 < model.get_input_embeddings().weight.abs().max() <= 0.1

@@ -1,4 +1,4 @@
-"""Changes by other tools to the modules of a model: hooks, offloaded and quantised weights. No change is silent."""
+"""Modules changed by other tools: hooks, offloaded and quantised weights. No change is ignored silently."""
 
 import accelerate
 import pytest
@@ -27,7 +27,7 @@ def layers_of(model) -> nn.ModuleList:
 
 
 @pytest.mark.parametrize("is_padded", [False, True])
-def test_hidden_states_get_the_gradient_of_what_reads_them(kind, inputs, is_padded):
+def test_hidden_states_have_the_gradients_of_later_layers(kind, inputs, is_padded):
     model, layer = kind.make().double(), 1
     if not is_padded:
         inputs = {"input_ids": inputs["input_ids"][:1], "labels": inputs["labels"][:1]}
@@ -37,7 +37,7 @@ def test_hidden_states_get_the_gradient_of_what_reads_them(kind, inputs, is_padd
     outputs.loss.backward()
     assert all(hidden.grad.abs().sum() > 0 for hidden in outputs.hidden_states)
 
-    # The derivative along a direction, of what the second layer reads; a PRPN's padding is at the end there.
+    # Directional derivative with respect to the inputs of the second layer; there a PRPN's padding is at the end.
     gradient = outputs.hidden_states[layer].grad
     direction = torch.randn_like(gradient)
     moved = direction
@@ -57,7 +57,7 @@ def test_hidden_states_get_the_gradient_of_what_reads_them(kind, inputs, is_padd
     assert (gradient * direction).sum().item() == pytest.approx(expected, rel=1e-5, abs=1e-8)
 
 
-def test_looking_at_hidden_states_changes_nothing(kind, inputs):
+def test_output_of_hidden_states_changes_nothing(kind, inputs):
     model = kind.make()
     expected, outputs = model(**inputs), model(**inputs, output_hidden_states=True)
     assert torch.equal(outputs.logits, expected.logits)
@@ -70,7 +70,7 @@ def test_looking_at_hidden_states_changes_nothing(kind, inputs):
 
 
 def record(model) -> dict[str, list]:
-    """Hooks on every affine map; by its name what it was called with and what came out."""
+    """Records inputs and outputs of every affine map by name, with hooks."""
     seen = {name: [] for name, module in model.named_modules() if isinstance(module, nn.Linear)}
     for name, calls in seen.items():
         model.get_submodule(name).register_forward_hook(
@@ -97,7 +97,7 @@ def projections_of(model) -> dict[str, nn.Linear]:
 
 
 @pytest.mark.parametrize("is_before", [False, True])
-def test_a_hook_may_change_what_any_projection_is_given_or_gives(kind, inputs, is_before):
+def test_hooks_can_change_inputs_and_outputs_of_projections(kind, inputs, is_before):
     for name in projections_of(kind.make()):
         model, other = kind.make(), kind.make()
         hooked, changed = projections_of(model)[name], projections_of(other)[name]
@@ -120,7 +120,7 @@ def test_backward_hooks_see_the_gradients_of_every_step(kind, inputs):
     torch.testing.assert_close(bias, projection.bias.grad)
 
 
-def test_hooked_and_parametrised_weights_are_trained_with_as_plain_ones_and_stay_as_they_are(kind, inputs):
+def test_hooked_and_parametrised_weights_train_like_plain_ones(kind, inputs):
     def change_nothing(projection):
         projection.register_forward_hook(lambda module, args, output: None)
 
@@ -139,7 +139,7 @@ def test_hooked_and_parametrised_weights_are_trained_with_as_plain_ones_and_stay
 
 
 @pytest.mark.parametrize("kind", AWD_LSTMS.values(), ids=AWD_LSTMS)
-def test_drop_connect_keeps_its_expectation_where_a_hook_makes_the_weight(kind, inputs):
+def test_drop_connect_keeps_its_expectation_if_a_hook_computes_the_weight(kind, inputs):
     model = kind.make(**kind.no_dropout | {"weight_dropout": 0.4})
     for layer in layers_of(model):
         prune.identity(layer.recurrent_projection, "weight")
@@ -148,7 +148,7 @@ def test_drop_connect_keeps_its_expectation_where_a_hook_makes_the_weight(kind, 
 
 
 @EVERY_TYPE
-def test_hooks_on_the_head_see_it_where_no_logits_are_returned(kind, inputs):
+def test_hooks_on_the_head_run_without_returned_logits(kind, inputs):
     model = kind.make()
     expected, seen = model(**inputs).loss, record(model)
     outputs = model(**inputs, skip_logits=True)
@@ -156,7 +156,7 @@ def test_hooks_on_the_head_see_it_where_no_logits_are_returned(kind, inputs):
     torch.testing.assert_close(outputs.loss, expected)
 
 
-# Weights that are elsewhere
+# Offloaded weights
 
 
 def offloaded(model, way: str, folder) -> AutoModelForCausalLM:
@@ -175,7 +175,7 @@ def offloaded(model, way: str, folder) -> AutoModelForCausalLM:
 
 @EVERY_TYPE
 @pytest.mark.parametrize("way", ["cpu_offload", "disk_offload", "device_map"])
-def test_offloaded_weights_compute_the_same(kind, inputs, way, tmp_path):
+def test_offloaded_weights_give_the_same_results(kind, inputs, way, tmp_path):
     model, expected_model = offloaded(kind.make(), way, tmp_path), kind.make()
     assert any(parameter.is_meta for parameter in model.parameters())
     with torch.no_grad():
@@ -221,13 +221,13 @@ WIDE = {"embedding_size": 64, "hidden_size": 64}
 @pytest.mark.parametrize(
     ("quantize", "tolerance"),
     [
-        (quantized_by_pytorch, 0.1),  # it also rounds the states, at every step
+        (quantized_by_pytorch, 0.1),  # it also rounds the states at every step
         (quantized_by_torchao, 0.05),
         (quantized_by_bitsandbytes, 0.05),
         (quantized_in_4_bits, 0.5),
     ],
 )
-def test_quantised_weights_are_computed_with(kind, inputs, quantize, tolerance, tmp_path):
+def test_quantised_weights_are_used(kind, inputs, quantize, tolerance, tmp_path):
     model, expected_model = quantize(kind, tmp_path), kind.make(**WIDE)
     for module in layers_of(model)[1].children():
         assert type(module) is not nn.Linear or type(module.weight) is not nn.Parameter

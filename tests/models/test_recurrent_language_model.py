@@ -1,4 +1,4 @@
-"""Tests that every language model of the package must pass, whatever its recurrence."""
+"""Common tests of all language models of the package."""
 
 import copy
 import pickle
@@ -17,8 +17,8 @@ from tests.helpers.tiny_models import (
     random_state,
 )
 
-# The rest have batch normalisation, by which rows depend on each other in training.
-ROWS_ON_THEIR_OWN = pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
+# A PRPN has batch normalisation, so its rows depend on each other in training.
+INDEPENDENT_ROWS = pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
 
 
 @SIDES
@@ -38,7 +38,7 @@ def test_padding_does_not_change_logits_hidden_states_or_the_final_state(model, 
 
 
 @SIDES
-def test_what_stands_at_padding_does_not_matter(model, rows, side):
+def test_ids_at_padding_do_not_matter(model, rows, side):
     input_ids, mask, _ = pad(rows, side)
     real = mask.bool()
     first = model(input_ids, attention_mask=mask)
@@ -84,14 +84,14 @@ def test_the_given_state_is_not_changed(model, input_ids):
     ],
     ids=["rows", "dimensions", "sizes", "layers"],
 )
-def test_a_state_that_does_not_fit_is_refused(model, input_ids, spoil):
+def test_an_invalid_state_is_refused(model, input_ids, spoil):
     with pytest.raises(ValueError, match="the state does not fit this model and batch: expected tensors of shapes"):
         model(input_ids, state=spoil(random_state(model, 3)))
 
 
 @pytest.mark.parametrize("use_cache", [True, False, None])
 @pytest.mark.parametrize("default", [True, False])
-def test_use_cache_says_whether_the_state_is_returned_and_nothing_else(kind, input_ids, use_cache, default):
+def test_use_cache_only_controls_the_returned_state(kind, input_ids, use_cache, default):
     model = kind.make(use_cache=default)
     outputs = model(input_ids, use_cache=use_cache)
     assert (outputs.state is not None) == (default if use_cache is None else use_cache)
@@ -123,17 +123,17 @@ IDS, EMBEDS = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 3, 8)
         ({"input_ids": IDS, "skip_logits": True}, "needs labels or shift_labels"),
     ],
 )
-def test_inputs_that_do_not_fit_are_refused(model, inputs, message):
+def test_invalid_inputs_are_refused(model, inputs, message):
     with pytest.raises(ValueError, match=message):
         model(**inputs)
 
 
-def test_what_was_not_asked_for_is_not_returned(model, input_ids):
+def test_only_requested_outputs_are_returned(model, input_ids):
     assert list(model(input_ids)) == ["logits", "state"]
     assert list(model.model(input_ids)) == ["last_hidden_state", "state"]
 
 
-def test_every_way_to_compute_gives_the_same(model, input_ids):
+def test_all_implementations_are_equal(model, input_ids):
     outputs = []
     for implementation in ("auto", "reference"):
         model.set_implementation(implementation)
@@ -144,12 +144,12 @@ def test_every_way_to_compute_gives_the_same(model, input_ids):
     assert {module.implementation for module in choosing} <= {"reference"}
 
 
-def test_a_way_to_compute_that_no_module_has_is_refused(model):
+def test_an_unknown_implementation_is_refused(model):
     with pytest.raises(ValueError, match="implementation must be one of auto, reference.*, not 'fast'"):
         model.set_implementation("fast")
 
 
-def test_modules_without_the_path_that_was_asked_for_take_the_fastest():
+def test_modules_without_the_requested_path_take_the_fastest():
     model = KINDS["prpn"].make()
     model.set_implementation("native")
     assert {layer.implementation for layer in model.model.reading_network} == {"native"}
@@ -157,18 +157,18 @@ def test_modules_without_the_path_that_was_asked_for_take_the_fastest():
 
 
 @pytest.mark.parametrize(("kept", "positions"), [(0, range(6)), (1, [5]), (2, [4, 5]), (torch.tensor([0, 3]), [0, 3])])
-def test_logits_to_keep_computes_only_those(model, input_ids, kept, positions):
+def test_logits_to_keep_limits_the_logits(model, input_ids, kept, positions):
     expected = model(input_ids).logits[:, list(positions)]
     torch.testing.assert_close(model(input_ids, logits_to_keep=kept).logits, expected)
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_labels_of_kept_positions_train_as_if_all_others_were_ignored(kind, rows, padded):
+def test_labels_of_other_positions_than_logits_to_keep_are_ignored(kind, rows, padded):
     model = kind.make(**kind.no_dropout).train()
     input_ids, mask, _ = pad(rows, "left")
     inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None}
     kept = input_ids.shape[1] - 2
-    ignored = torch.arange(input_ids.shape[1]) < 3  # the first label that is kept is not a target
+    ignored = torch.arange(input_ids.shape[1]) < 3  # the first kept label is not a target
     expected = model(**inputs, labels=input_ids.masked_fill(ignored, -100)).loss
     loss = model(**inputs, labels=input_ids[:, -kept:], logits_to_keep=kept).loss
     torch.testing.assert_close(loss, expected)
@@ -179,7 +179,7 @@ def test_labels_of_kept_positions_train_as_if_all_others_were_ignored(kind, rows
 
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("padded", [True, False])
-def test_the_loss_without_logits_is_that_with_them(kind, rows, padded, training):
+def test_the_loss_does_not_depend_on_returned_logits(kind, rows, padded, training):
     model = kind.make(**kind.no_dropout).train(training)
     input_ids, mask, _ = pad(rows, "right")
     inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None, "labels": input_ids}
@@ -212,7 +212,7 @@ def test_an_unknown_argument_is_refused(model, input_ids, unknown, part):
         (model if part == "head" else model.model)(input_ids, **unknown)
 
 
-def test_attentions_are_refused_where_there_are_none(kind, model, input_ids):
+def test_attentions_are_refused_by_models_without_attention(kind, model, input_ids):
     if kind is KINDS["prpn"]:
         assert model(input_ids, output_attentions=True).attentions
     else:
@@ -220,12 +220,12 @@ def test_attentions_are_refused_where_there_are_none(kind, model, input_ids):
             model(input_ids, output_attentions=True)
 
 
-def test_what_tools_switch_off_may_be_named(model, input_ids):
+def test_unsupported_options_may_be_switched_off(model, input_ids):
     off = {"past_key_values": None, "position_ids": None, "output_attentions": False, "token_type_ids": None}
     assert torch.equal(model(input_ids, **off).logits, model(input_ids).logits)
 
 
-def test_a_loss_function_of_the_user_takes_the_place_of_the_own_one(model, input_ids):
+def test_a_custom_loss_function_is_used(model, input_ids):
     seen = []
 
     def twice(logits, labels, vocab_size, **others):
@@ -255,7 +255,7 @@ def test_labels_are_shifted_and_shift_labels_are_not(model, input_ids):
 
 @pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("tied", [True, False])
-def test_every_gradient_of_the_training_loss_is_that_of_finite_differences(kind, padded, tied):
+def test_gradients_of_the_training_loss_equal_finite_differences(kind, padded, tied):
     model = kind.make(vocab_size=5, embedding_size=4, hidden_size=8, tie_word_embeddings=tied, **kind.no_dropout)
     model.double().train()
     input_ids = torch.tensor([[1, 2, 3, 4], [0, 0, 2, 1]])
@@ -270,7 +270,7 @@ def test_every_gradient_of_the_training_loss_is_that_of_finite_differences(kind,
 
 
 @pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda model: pickle.loads(pickle.dumps(model))])
-def test_copies_compute_the_same_and_stay_tied(model, input_ids, duplicate):
+def test_copies_are_equal_and_stay_tied(model, input_ids, duplicate):
     twin = duplicate(model)
     assert torch.equal(twin(input_ids).logits, model(input_ids).logits)
     assert twin.lm_head.weight is twin.model.embeddings.weight
@@ -313,15 +313,15 @@ def test_every_dropout_of_the_configuration_acts_in_training(kind, input_ids):
         assert not torch.equal(model(input_ids).logits, model(input_ids).logits), name
 
 
-@ROWS_ON_THEIR_OWN
-def test_a_model_without_dropout_computes_the_same_in_training(kind, input_ids):
+@INDEPENDENT_ROWS
+def test_a_model_without_dropout_is_the_same_in_training(kind, input_ids):
     model = kind.make(**kind.no_dropout)
     assert torch.equal(model(input_ids).logits, model.train()(input_ids).logits)
 
 
 @pytest.mark.parametrize(("padded", "skip_logits"), [(True, False), (False, True)])
 def test_compiled_model_computes_the_same_without_graph_breaks(kind, rows, padded, skip_logits):
-    torch._dynamo.reset()  # the limit of recompilations counts all kinds of model together, as they share code
+    torch._dynamo.reset()  # the limit of recompilations is shared by all kinds of models
     model = kind.make(num_hidden_layers=2, **kind.no_dropout).train()
     input_ids, mask, _ = pad(rows, "right")
     inputs = {"input_ids": input_ids, "attention_mask": mask if padded else None, "labels": input_ids}

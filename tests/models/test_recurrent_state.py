@@ -13,7 +13,7 @@ from tests.helpers.tiny_models import MODEL_TYPES, assert_same_state, random_sta
 
 @dataclass
 class AnyState(ModelState):
-    """A state as some kind of model may have it."""
+    """A state with the fields of some model."""
 
     tape: tuple[torch.Tensor, ...]
     distances: dict[str, torch.Tensor]
@@ -35,7 +35,7 @@ def assert_rows(state: AnyState, original: AnyState, rows: list[int]):
         assert torch.equal(tensor, source[rows])
 
 
-def test_rows_are_taken_in_order_repeated_and_put_in_the_place_of_others(state):
+def test_rows_can_be_reordered_repeated_and_replaced(state):
     before, reordered = copy.deepcopy(state), AnyState(state.tape, state.distances)
     assert_rows(state.index_select(torch.tensor([2, 0])), before, [2, 0])
     assert_rows(state.repeat_interleave(2), before, [0, 0, 1, 1, 2, 2])
@@ -51,7 +51,7 @@ def test_to_changes_dtype_and_device_of_every_tensor(state):
 
 
 def saved_and_loaded(state: AnyState) -> AnyState:
-    """With the default settings of torch, which load few classes."""
+    """torch.load allows few classes by default."""
     torch.save(state, file := BytesIO())
     file.seek(0)
     return torch.load(file)

@@ -1,4 +1,4 @@
-"""Classifiers of single sequences: what they compute, how they are fine-tuned, saved, loaded and called."""
+"""Classifiers of single sequences: logits, fine-tuning, saving, loading and pipelines."""
 
 import pytest
 import torch
@@ -14,7 +14,7 @@ from transformers import (
 from onlstm_hf import build_word_tokenizer
 from tests.helpers.tiny_models import KINDS, MODEL_TYPES, PAD, pad, random_rows
 
-# A text is positive where it ends well, however long it is.
+# The last word decides whether a text is positive.
 TEXTS = [
     *("the film is good", "bad things end good", "good", "a bad film that ends good"),
     *("the film is bad", "good things end bad", "bad", "a good film that ends bad"),
@@ -39,7 +39,7 @@ def logits_of(model, *arguments, **options):
 
 
 def expected_logits(model, rows):
-    """One sequence at a time, without padding."""
+    """Computes one sequence at a time, without padding."""
     with torch.no_grad():
         last = torch.stack([model.model(row[None]).last_hidden_state[0, -1] for row in rows])
         return F.linear(last, model.score.weight, model.score.bias)
@@ -68,7 +68,7 @@ def test_without_a_mask_every_token_counts(model):
         (torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 1.0]]), F.binary_cross_entropy_with_logits),
     ],
 )
-def test_the_loss_follows_the_labels_and_reaches_every_weight(model, labels, loss):
+def test_the_loss_depends_on_the_labels_and_on_every_weight(model, labels, loss):
     ids = torch.stack([row[:4] for row in random_rows()[:2]])
     output = model(ids, labels=labels)
     torch.testing.assert_close(output.loss, loss(output.logits, labels))
@@ -93,7 +93,7 @@ def test_a_pair_is_refused(kind, pair):
         model(torch.tensor([[1, 2, 3]]), **pair)
 
 
-def test_a_language_model_becomes_a_classifier_of_sequences(kind, tmp_path):
+def test_a_language_model_can_be_loaded_as_a_classifier(kind, tmp_path):
     language_model = kind.make()
     language_model.save_pretrained(tmp_path)
     model = AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=5)
@@ -101,13 +101,13 @@ def test_a_language_model_becomes_a_classifier_of_sequences(kind, tmp_path):
     ids = torch.tensor([[1, 2, 3]])
     with torch.no_grad():
         expected, found = (each.model(ids).last_hidden_state for each in (language_model, model))
-    torch.testing.assert_close(found, expected)  # products of memory that is aligned otherwise round otherwise
+    torch.testing.assert_close(found, expected)  # products round differently for another memory alignment
     assert model.score.out_features == 5
     weights = model.model.state_dict()
     assert all(torch.equal(weights[name], weight) for name, weight in language_model.model.state_dict().items())
 
 
-def test_each_classifier_is_loaded_as_what_it_was_saved(kind, tmp_path):
+def test_each_classifier_is_loaded_with_its_class(kind, tmp_path):
     for model_class in filter(None, (kind.sequence_class, kind.pair_class)):
         model_class(kind.config(num_labels=3)).save_pretrained(tmp_path)
         assert type(AutoModelForSequenceClassification.from_pretrained(tmp_path)) is model_class
@@ -128,7 +128,7 @@ def test_trainer_accumulates_gradients_to_those_of_the_larger_batch(tmp_path):
     torch.testing.assert_close(*trained)
 
 
-def test_trainer_fine_tunes_it_on_texts_of_different_lengths(kind, tmp_path):
+def test_trainer_fine_tunes_on_texts_of_different_lengths(kind, tmp_path):
     tokenizer = build_word_tokenizer(TEXTS)
     options = {"vocab_size": len(tokenizer), "pad_token_id": tokenizer.pad_token_id, "initializer_range": 0.5}
     labels = {"id2label": {0: "bad", 1: "good"}, "label2id": {"bad": 0, "good": 1}}

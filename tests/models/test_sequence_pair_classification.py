@@ -1,4 +1,4 @@
-"""Siamese classifiers of sequence pairs: what they compute, and that they are saved and loaded like any model."""
+"""Siamese classifiers of sequence pairs: logits, loss, saving and loading."""
 
 import pytest
 import torch
@@ -23,7 +23,7 @@ def model(request):
 
 @pytest.fixture
 def sides():
-    """The rows of both sides, of all combinations of lengths."""
+    """Returns the rows of both sides in all combinations of lengths."""
     rows = random_rows()
     torch.manual_seed(5)
     others = [torch.randint(PAD, (length,)) for length in (2, 9, 6)]
@@ -41,7 +41,7 @@ def as_inputs(sides, padding_side="right"):
 
 
 def expected_logits(model, sides):
-    """One sequence at a time, and the classifier's equations as they are written."""
+    """Computes the classifier's equations for one sequence at a time."""
     hidden, output = model.classifier.hidden, model.classifier.output
     logits = []
     for left, right in zip(*sides, strict=True):
@@ -58,7 +58,7 @@ def test_logits_compare_the_outputs_after_the_last_real_tokens(model, sides, pad
         torch.testing.assert_close(logits, expected_logits(model, sides), rtol=1e-4, atol=1e-5)
 
 
-def test_masks_may_be_left_out_where_nothing_is_padded(model):
+def test_masks_are_optional_without_padding(model):
     sides = [torch.randint(PAD, (3, 4)), torch.randint(PAD, (3, 7))]
     for pair in (sides, [sides[0], sides[0].flip(0)]):
         with torch.no_grad():
@@ -67,9 +67,9 @@ def test_masks_may_be_left_out_where_nothing_is_padded(model):
 
 
 @pytest.mark.parametrize("padding_side", ["left", "right"])
-def test_joined_pairs_are_split_by_the_types_of_their_tokens(model, sides, padding_side):
+def test_joined_pairs_are_split_by_token_types(model, sides, padding_side):
     ids, mask, places = pad([torch.cat(rows) for rows in zip(*sides, strict=True)], padding_side)
-    types = torch.ones_like(ids)  # what stands at padding does not matter
+    types = torch.ones_like(ids)  # ids at padding do not matter
     for index, (place, left) in enumerate(zip(places, sides[0], strict=True)):
         types[index, place.start : place.start + len(left)] = 0
     with torch.no_grad():
@@ -77,7 +77,7 @@ def test_joined_pairs_are_split_by_the_types_of_their_tokens(model, sides, paddi
         torch.testing.assert_close(logits, expected_logits(model, sides), rtol=1e-4, atol=1e-5)
 
 
-def test_loss_is_the_mean_cross_entropy_and_reaches_every_weight(model, sides):
+def test_loss_is_the_mean_cross_entropy_and_depends_on_every_weight(model, sides):
     labels = torch.tensor([6, 0, 3])
     output = model(**as_inputs(sides), labels=labels)
     log_probabilities = output.logits.double().log_softmax(dim=-1)
@@ -88,7 +88,7 @@ def test_loss_is_the_mean_cross_entropy_and_reaches_every_weight(model, sides):
     assert model(**as_inputs(sides), labels=labels, return_dict=False)[0] == output.loss
 
 
-def test_a_loss_function_of_the_user_takes_the_place_of_the_own_one(model, sides):
+def test_a_custom_loss_function_is_used(model, sides):
     model.loss_function = lambda labels, pooled_logits, config, **others: pooled_logits[range(3), labels].sum()
     output = model(**as_inputs(sides), labels=torch.tensor([6, 0, 3]))
     assert torch.equal(output.loss, output.logits[range(3), [6, 0, 3]].sum())
@@ -102,13 +102,13 @@ def test_a_loss_function_of_the_user_takes_the_place_of_the_own_one(model, sides
         {"id2label": {0: "score"}, "label2id": {"score": 0}},
     ],
 )
-def test_a_problem_that_is_no_choice_of_one_label_is_refused(model, options):
+def test_other_problem_types_are_refused(model, options):
     config = type(model.config)(**{**model.config.to_dict(), **options})
     with pytest.raises(ValueError, match="gives each pair one of two labels or more, not problem_type="):
         type(model)(config)
 
 
-def test_hidden_layer_of_the_classifier_drops_before_both_maps():
+def test_the_classifier_has_dropout_before_both_maps():
     classifier = PairClassifier(50, RNNConfig(num_labels=2, classifier_dropout=0.5))
     nn.init.ones_(classifier.hidden.weight)
     nn.init.zeros_(classifier.hidden.bias)
@@ -116,7 +116,7 @@ def test_hidden_layer_of_the_classifier_drops_before_both_maps():
     nn.init.zeros_(classifier.output.bias)
     ones = torch.ones(400, 50)
     torch.manual_seed(0)
-    # Three of the four parts are 1, the last is 0; both means are kept.
+    # Three of the four parts are 1 and the last is 0; dropout keeps both means.
     assert classifier(ones, ones).mean().item() == pytest.approx(150 * 50, rel=0.02)
     assert classifier(ones, ones).std() > 500
     assert classifier.eval()(ones, ones).unique().tolist() == [150 * 50]
@@ -136,6 +136,6 @@ def test_hidden_layer_of_the_classifier_drops_before_both_maps():
         ({"labels": torch.tensor([0, 1])}, r"batch_size \(3\)"),
     ],
 )
-def test_what_does_not_fit_together_is_refused(model, sides, change, message):
+def test_inconsistent_inputs_are_refused(model, sides, change, message):
     with pytest.raises(ValueError, match=message):
         model(**{**as_inputs(sides), **change})

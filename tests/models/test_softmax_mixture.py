@@ -14,7 +14,7 @@ def model(kind):
 
 
 def mixed_probabilities(model, hidden_states: torch.Tensor) -> torch.Tensor:
-    """The equations of the paper, component by component."""
+    """Computes the equations of the paper by component."""
     mixture, head = model.softmax_mixture, model.lm_head
     priors = (hidden_states @ mixture.prior_projection.weight.T).softmax(-1)
     size = model.config.embedding_size
@@ -27,7 +27,7 @@ def mixed_probabilities(model, hidden_states: torch.Tensor) -> torch.Tensor:
     return probabilities
 
 
-def test_logits_are_the_log_probabilities_of_the_papers_equations(model, input_ids):
+def test_logits_are_log_probabilities_by_the_equations(model, input_ids):
     model = model.double()
     with torch.no_grad():
         logits = model(input_ids).logits
@@ -36,8 +36,8 @@ def test_logits_are_the_log_probabilities_of_the_papers_equations(model, input_i
     torch.testing.assert_close(logits.logsumexp(-1), torch.zeros(3, 6, dtype=torch.float64))
 
 
-def test_log_probabilities_have_a_higher_rank_than_the_embedding_allows_a_single_softmax(input_ids):
-    """The bottleneck that the mixture is for: one softmax gives log probabilities of rank `embedding_size + 2`."""
+def test_log_probabilities_have_a_higher_rank_than_a_single_softmax(input_ids):
+    """Log probabilities of one softmax have rank at most `embedding_size + 2`, the softmax bottleneck."""
 
     def rank(model, contexts):
         with torch.no_grad():
@@ -50,7 +50,7 @@ def test_log_probabilities_have_a_higher_rank_than_the_embedding_allows_a_single
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_the_loss_without_logits_is_that_of_the_logits_with_the_same_gradients(model, input_ids, training):
+def test_the_loss_without_logits_has_the_same_value_and_gradients(model, input_ids, training):
     model = model.double().train(training)
     results = []
     for skip_logits in (True, False):
@@ -66,7 +66,7 @@ def test_the_loss_without_logits_is_that_of_the_logits_with_the_same_gradients(m
         torch.testing.assert_close(value, results[1][name], rtol=1e-9, atol=1e-12)
 
 
-def test_latents_are_dropped_alike_at_all_positions_in_training_only():
+def test_latents_have_one_dropout_mask_for_all_positions_in_training():
     model = AWD_LSTMS["lstm"].make(**AWD_LSTMS["lstm"].no_dropout, **MIXTURE, latent_dropout=0.5)
     hidden_states = torch.rand(2, 7, model.config.output_size)
     assert (model.softmax_mixture.components(hidden_states)[0] != 0).all()
@@ -78,7 +78,7 @@ def test_latents_are_dropped_alike_at_all_positions_in_training_only():
 
 
 @pytest.mark.parametrize("kind", list(AWD_LSTMS), indirect=True)
-def test_the_last_layer_of_a_mixture_has_any_size(kind, input_ids):
+def test_the_last_layer_of_a_mixture_may_have_any_size(kind, input_ids):
     model = kind.make(**MIXTURE, layer_sizes=[12, 12, 20])
     assert model.lm_head.weight is model.model.embeddings.weight
     assert model(input_ids, labels=input_ids, skip_logits=True).loss.isfinite()

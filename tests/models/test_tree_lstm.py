@@ -1,4 +1,4 @@
-"""The Tree-LSTM against its equations, composed recursively in float64, one tree at a time."""
+"""The Tree-LSTM, compared with its equations in float64, computed recursively for each tree."""
 
 import pytest
 import torch
@@ -25,13 +25,13 @@ def model():
 
 
 def nested(formula):
-    """`( a ( and b ) )` as `("a", ("and", "b"))`."""
+    """Parses `( a ( and b ) )` into `("a", ("and", "b"))`."""
     quoted = " ".join(token if token in "()" else f'"{token}",' for token in formula.split())
     return eval(quoted.replace(")", "),"))[0]
 
 
 def compose(model, tree):
-    """Hidden and cell state by Tai et al. (2015), equations 9 to 14 with two children, the words at the leaves."""
+    """Computes hidden and cell state by Tai et al. (2015), equations 9 to 14 with two children and words at leaves."""
     weights = {name: tensor.double() for name, tensor in model.model.state_dict().items()}
     if isinstance(tree, str):
         word = weights["embeddings.weight"][VOCABULARY[tree]]
@@ -47,7 +47,7 @@ def compose(model, tree):
 
 
 @pytest.mark.parametrize("side", ["right", "left"])
-def test_a_batch_of_trees_is_composed_as_each_tree_by_the_equations(model, side):
+def test_a_batch_of_trees_follows_the_equations(model, side):
     pairs = list(generate_logic_pairs(30, seed=3))
     inputs = collate(encode_pairs(pairs, build_logic_tokenizer()))
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
@@ -61,7 +61,7 @@ def test_a_batch_of_trees_is_composed_as_each_tree_by_the_equations(model, side)
     torch.testing.assert_close(roots.double(), expected, rtol=1e-4, atol=1e-5)
 
 
-def test_the_loss_reaches_every_weight_and_falls(model):
+def test_the_loss_depends_on_every_weight_and_decreases(model):
     inputs = collate(encode_pairs(list(generate_logic_pairs(40, seed=5)), build_logic_tokenizer()))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.02)
     losses = []
@@ -75,7 +75,7 @@ def test_the_loss_reaches_every_weight_and_falls(model):
     assert losses[-1] < 0.8 * losses[0]
 
 
-def test_dropout_is_for_training_only(model):
+def test_dropout_acts_in_training_only(model):
     ids = torch.full((20, 1), VOCABULARY["a"])
     assert len(model.model(ids, None).unique(dim=0)) == 1
     assert len(model.train().model(ids, None).unique(dim=0)) > 1
@@ -93,7 +93,7 @@ def test_saving_and_loading(model, tmp_path):
 @pytest.mark.parametrize(
     "tokens", ["( a )", "( a b b )", "a b", "( a b", "a b )", "( ) a", "( ( a b )", ")", "( a b ) )", "( ( ) a )"]
 )
-def test_brackets_that_are_no_binary_tree_are_refused(tokens):
+def test_brackets_must_form_a_binary_tree(tokens):
     row = [VOCABULARY[token] for token in tokens.split()]
     with pytest.raises(ValueError, match="sequence 1 is no binary tree"):
         read_brackets([[5], row], 0, 1)

@@ -1,4 +1,4 @@
-"""`pipeline("constituency-parsing")`: every kind of input, the same records as `parse`."""
+"""`pipeline("constituency-parsing")` gives the same records as `parse` for every kind of input."""
 
 import json
 from itertools import count, islice
@@ -20,7 +20,7 @@ def parse(checkpoint):
     return pipeline("constituency-parsing", model=checkpoint, device="cpu")
 
 
-def test_its_records_are_what_parse_finds_and_json_can_hold(parse, model, tokenizer):
+def test_records_equal_those_of_parse_and_are_json_serialisable(parse, model, tokenizer):
     assert isinstance(parse, ConstituencyParsingPipeline)
     found = parse(SENTENCES)
     assert json.loads(json.dumps(found)) == found
@@ -29,7 +29,7 @@ def test_its_records_are_what_parse_finds_and_json_can_hold(parse, model, tokeni
         assert record.items() <= tree.to_record(text).items()
 
 
-def test_every_kind_of_input_gives_the_same(parse):
+def test_all_kinds_of_input_give_the_same_records(parse):
     expected = parse(SENTENCES)
     dataset = Dataset.from_dict({"text": SENTENCES})
     assert [parse(sentence)["brackets"] for sentence in SENTENCES] == [record["brackets"] for record in expected]
@@ -52,7 +52,7 @@ def test_texts_are_split_into_sentences(parse):
     ]
     assert [record["start"] for record in found[0]] == [0, 14]
     alone, again = parse("The cat sat!"), parse(texts[0], split_sentences="en")
-    for record in (alone, *again):  # in another batch of sentences the last digit may differ
+    for record in (alone, *again):  # the last digit may differ in another batch
         record["distances"] = pytest.approx(record["distances"])
     assert found[0][1].items() >= alone.items()
     assert found[0] == again
@@ -60,7 +60,7 @@ def test_texts_are_split_into_sentences(parse):
     assert splitting[0]["words"] == ["The", "dog", "sang."]
 
 
-def test_a_text_of_several_sentences_is_noticed(parse, monkeypatch):
+def test_a_text_of_several_sentences_gives_a_warning(parse, monkeypatch):
     warnings = []
     monkeypatch.setattr("onlstm_hf.parsing.pipeline.logger.warning", warnings.append)
     parse(["dog", "The dog sang. The cat sat!"])
@@ -68,7 +68,7 @@ def test_a_text_of_several_sentences_is_noticed(parse, monkeypatch):
     assert "text 2 has 2 sentences" in warnings[0]
 
 
-def test_batches_change_nothing_but_the_speed(parse, checkpoint):
+def test_batches_do_not_change_results(parse, checkpoint):
     expected = [record["brackets"] for record in parse(SENTENCES, batch_size=1)]
     two_at_a_time = pipeline("constituency-parsing", model=checkpoint, batch_size=2, device="cpu")
     for found in (parse(SENTENCES, batch_size=3), two_at_a_time(SENTENCES), parse(SENTENCES)):
@@ -93,7 +93,7 @@ def test_spans_point_into_the_text(parse, model, tokenizer):
     assert (record["spans"][0]["start"], record["spans"][0]["end"]) == (2, len(text) - 1)
 
 
-def test_options_hold_for_a_call_or_from_construction_on(parse, checkpoint, model, tokenizer):
+def test_options_of_the_call_or_the_constructor_are_used(parse, checkpoint, model, tokenizer):
     options = {"layer": 0, "branching_bias": "none"}
     expected = model.parse(SENTENCES[-1], tokenizer, **options).to_bracket()
     assert expected != parse(SENTENCES[-1])["brackets"]
@@ -104,7 +104,7 @@ def test_options_hold_for_a_call_or_from_construction_on(parse, checkpoint, mode
     assert configured(SENTENCES[-1], layer=1, branching_bias="right") == parse(SENTENCES[-1])
 
 
-def test_an_option_that_only_one_kind_of_model_has_is_passed_on(tokenizer):
+def test_options_of_single_models_are_passed_on(tokenizer):
     model = KINDS["prpn"].make(vocab_size=len(tokenizer), eos_token_id=tokenizer.eos_token_id)
     parse = pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
     text = " ".join(SENTENCES)
@@ -112,7 +112,7 @@ def test_an_option_that_only_one_kind_of_model_has_is_passed_on(tokenizer):
     assert parse(text, hard=True)["brackets"] == hard != parse(text)["brackets"]
 
 
-def test_the_code_of_the_package_needs_no_trust_even_after_saving(model, tokenizer, checkpoint, tmp_path):
+def test_package_code_needs_no_trust_after_saving(model, tokenizer, checkpoint, tmp_path):
     assert "constituency-parsing" in json.loads(Path(checkpoint, "config.json").read_text())["custom_pipelines"]
     assert not hasattr(AutoConfig.from_pretrained(checkpoint), "custom_pipelines")
     parse = pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
@@ -130,7 +130,7 @@ def test_a_model_without_trees_is_refused(kind, tokenizer):
         pipeline("constituency-parsing", model=model, tokenizer=tokenizer, device="cpu")
 
 
-def test_what_is_no_text_and_unknown_options_are_errors(parse, checkpoint):
+def test_inputs_other_than_text_and_unknown_options_are_refused(parse, checkpoint):
     for inputs in (3, None, {"text": "the cat"}):
         with pytest.raises(ValueError, match="needs a sentence or several"):
             parse(inputs)

@@ -20,7 +20,7 @@ SENTENCES = st.lists(st.lists(st.sampled_from([*WORDS, "unseen", "🐈"]), max_s
 
 
 def tiny_model(tokenizer, **options):
-    """A model with random weights that are large enough for distances that differ from word to word."""
+    """Returns a model whose large random weights give each word another distance."""
     torch.manual_seed(0)
     ids = {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
     sizes = {"vocab_size": len(tokenizer), "embedding_size": 12, "hidden_size": 16, "chunk_size": 2}
@@ -43,7 +43,7 @@ def some_words(num_words, seed=0):
 
 @torch.no_grad()
 def tokens_distances(model, ids, layer=1):
-    """The definition: the forget distances of the tokens after one <eos>."""
+    """Computes the definition: forget distances of the tokens after one <eos>."""
     output = model(torch.tensor([[model.config.eos_token_id, *ids]]), output_distances=True)
     return output.forget_distances[layer, 0, 1:].tolist()
 
@@ -54,7 +54,7 @@ def expected_tree(model, words, layer=1, branching_bias="right"):
 
 
 class ModelCalls:
-    """Records the shape of each batch that goes through a model."""
+    """Records the shape of each batch of a model."""
 
     def __init__(self, model, monkeypatch):
         self.shapes = []
@@ -67,7 +67,7 @@ class ModelCalls:
         monkeypatch.setattr(model, "syntactic_distances", record)
 
 
-def test_a_string_a_list_of_words_and_ids_give_the_tree_of_the_models_distances():
+def test_strings_words_and_ids_give_the_tree_of_the_models_distances():
     words = some_words(8)
     ids = TOKENIZER.convert_tokens_to_ids(words)
     expected = expected_tree(MODEL, words)
@@ -85,7 +85,7 @@ def test_a_generator_is_read_like_a_list():
     assert MODEL.parse([], TOKENIZER) == MODEL.parse(iter([]), TOKENIZER) == []
 
 
-def test_ids_need_no_tokenizer_and_their_leaves_are_then_numbers():
+def test_ids_need_no_tokenizer_and_give_numbers_as_leaves():
     tree = MODEL.parse([5, 9, 7, 3])
     assert tree.words == ("5", "9", "7", "3")
     assert tree.spans() == MODEL.parse([5, 9, 7, 3], TOKENIZER).spans()
@@ -96,7 +96,7 @@ def test_ids_need_no_tokenizer_and_their_leaves_are_then_numbers():
 
 @pytest.mark.parametrize("padding_side", ["left", "right"])
 @pytest.mark.parametrize("config_knows_padding", [True, False])
-def test_padding_and_eos_at_either_end_of_a_row_are_no_words(padding_side, config_knows_padding):
+def test_padding_and_eos_at_the_ends_of_a_row_are_not_words(padding_side, config_knows_padding):
     model = tiny_model(TOKENIZER, pad_token_id=2 if config_knows_padding else None)
     texts = ["w1 w2 w3 w4 w5", "w6", ""]
     rows = TOKENIZER(
@@ -109,12 +109,12 @@ def test_eos_inside_a_row_of_ids_stays():
     assert MODEL.parse([0, 5, 0, 6, 0], TOKENIZER).words == ("w2", "<eos>", "w3")
 
 
-def test_short_sentences_have_the_trees_that_need_no_model():
+def test_short_sentences_need_no_model():
     trees = MODEL.parse(["", "w1", [], ["w2"], "w1 w2", "   "], TOKENIZER)
     assert [tree.to_bracket() for tree in trees] == ["()", "(w1)", "()", "(w2)", "(w1 w2)", "()"]
 
 
-def test_words_stand_in_the_tree_as_they_were_written_and_unknown_ones_have_the_distances_of_unk():
+def test_words_keep_their_spelling_and_unknown_words_have_the_distances_of_unk():
     text = "w1 unheard-of 👩‍👩‍👧 w2 (w3) ünï"
     tree = MODEL.parse(text, TOKENIZER)
     assert tree.words == tuple(text.split())
@@ -129,7 +129,7 @@ def test_words_stand_in_the_tree_as_they_were_written_and_unknown_ones_have_the_
     + [pandas.DataFrame({"text": ["w1 w2"]}), b"w1 w2", [b"w1"], torch.zeros(1, 2, 3, dtype=torch.long)],
     ids=str,
 )
-def test_anything_else_is_refused_with_what_was_expected(sentences):
+def test_other_inputs_are_refused_with_the_expected_types(sentences):
     with pytest.raises(ValueError, match="must be a string"):
         MODEL.parse(sentences, TOKENIZER)
 
@@ -140,7 +140,7 @@ def test_words_without_a_tokenizer_are_refused(sentences):
         MODEL.parse(sentences)
 
 
-def test_without_eos_in_the_configuration_the_tokenizers_comes_first_and_else_the_empty_state():
+def test_without_eos_in_the_configuration_the_tokenizers_eos_or_the_empty_state_is_used():
     without_eos = tiny_model(TOKENIZER, eos_token_id=None)
     assert without_eos.parse("w1 w2 w3", TOKENIZER).distances == MODEL.parse("w1 w2 w3", TOKENIZER).distances
     with torch.no_grad():
@@ -149,7 +149,7 @@ def test_without_eos_in_the_configuration_the_tokenizers_comes_first_and_else_th
     assert without_eos.parse([5, 6, 7]).distances == pytest.approx(expected, abs=1e-6)
 
 
-def test_of_several_eos_ids_the_first_starts_the_sentence_and_all_end_one():
+def test_the_first_of_several_eos_ids_starts_a_sentence_and_all_end_it():
     model = tiny_model(TOKENIZER, eos_token_id=[0, 4])
     assert model.parse([4, 5, 6, 0, 4]).distances == MODEL.parse([5, 6]).distances
 
@@ -197,7 +197,7 @@ def test_the_input_is_read_one_window_at_a_time(model, monkeypatch):
     assert [tree.words for tree in trees] == [(str(3 + n % 40),) * (n % 7) for n in range(1, 5001)]
 
 
-def test_a_window_of_long_sentences_is_a_short_one(model, monkeypatch):
+def test_windows_of_long_sentences_have_fewer_sentences(model, monkeypatch):
     monkeypatch.setattr(batching, "MAX_TOKENS_PER_WINDOW", 50)
     calls = ModelCalls(model, monkeypatch)
     sentences = [some_words(20, seed) for seed in range(7)]
@@ -206,7 +206,7 @@ def test_a_window_of_long_sentences_is_a_short_one(model, monkeypatch):
 
 
 @pytest.mark.parametrize("max_length", [1, 2, 7, 100])
-def test_max_length_changes_only_how_much_goes_through_the_model_at_a_time(model, monkeypatch, max_length):
+def test_max_length_does_not_change_trees(model, monkeypatch, max_length):
     sentences = [some_words(length, seed=length) for length in (13, 0, 1, 30, 6, 7)]
     expected = model.parse(sentences, TOKENIZER)
     calls = ModelCalls(model, monkeypatch)
@@ -215,7 +215,7 @@ def test_max_length_changes_only_how_much_goes_through_the_model_at_a_time(model
     assert all(columns <= max_length for _, columns in calls.shapes)
 
 
-def test_a_very_long_sentence_is_read_in_pieces_without_being_asked_for(model, monkeypatch):
+def test_very_long_sentences_are_read_in_chunks_by_default(model, monkeypatch):
     monkeypatch.setattr(parsing, "MAX_TOKENS_PER_BATCH", 64)
     calls = ModelCalls(model, monkeypatch)
     words = some_words(200)
@@ -225,7 +225,7 @@ def test_a_very_long_sentence_is_read_in_pieces_without_being_asked_for(model, m
 
 @pytest.mark.parametrize("branching_bias", ["right", "none"])
 @pytest.mark.parametrize("layer", [0, 1, 2])
-def test_the_chosen_layer_and_bias_make_the_tree(layer, branching_bias):
+def test_the_tree_depends_on_layer_and_branching_bias(layer, branching_bias):
     words = some_words(12)
     expected = expected_tree(MODEL, words, layer, branching_bias)
     assert MODEL.parse([words], TOKENIZER, layer=layer, branching_bias=branching_bias) == [expected]
@@ -233,7 +233,7 @@ def test_the_chosen_layer_and_bias_make_the_tree(layer, branching_bias):
     assert by_default.parse([words], TOKENIZER, branching_bias=branching_bias) == [expected]
 
 
-def test_parsing_by_layer_gives_the_trees_of_the_chosen_one_and_of_all_by_name():
+def test_parse_layers_gives_the_trees_of_one_layer_or_of_all():
     sentences = [some_words(6), some_words(4, seed=1)]
     trees, by_layer = MODEL.parse_by_layer(sentences, TOKENIZER, layer=2, branching_bias="none")
     assert trees == [expected_tree(MODEL, words, 2, "none") for words in sentences]
@@ -263,7 +263,7 @@ def test_an_empty_list_of_layers_is_refused(model):
         model.parse_layers(["w1 w2"], TOKENIZER, [])
 
 
-def test_while_distances_are_handed_out_the_caller_can_train(model):
+def test_the_caller_can_train_between_two_results(model):
     model.train()
     for words, (distances,) in model.sentence_distances([some_words(5), some_words(3)], TOKENIZER):
         assert len(words) == len(distances)
@@ -288,7 +288,7 @@ def test_while_distances_are_handed_out_the_caller_can_train(model):
         ({"batch_size": 2.5}, "batch_size must be an integer of at least 1, not 2.5"),
     ],
 )
-def test_a_wrong_option_is_refused_before_much_is_read(options, message):
+def test_invalid_options_are_refused_before_reading(options, message):
     num_read = 0
 
     def sentences():
@@ -312,7 +312,7 @@ def test_a_progress_bar_shows_on_long_jobs_or_on_request(monkeypatch, capsys):
     monkeypatch.setattr(iteration, "PROGRESS_AFTER_SECONDS", 0)
     assert shown() and not shown(progress=False)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
-    assert not shown()  # a file gets no bar
+    assert not shown()  # no bar in a file
     disable_progress_bar()
     try:
         assert not shown(progress=True)
@@ -328,7 +328,7 @@ def bpe():
 TEXT = "the unsettling cats sat 🐈 quietly"
 
 
-def test_a_words_distance_is_that_of_its_first_subword(bpe):
+def test_the_distance_of_a_word_is_that_of_its_first_subword(bpe):
     model = tiny_model(bpe)
     ids_of_words = [bpe(word if start == 0 else f" {word}")["input_ids"] for start, word in enumerate(TEXT.split())]
     distances = tokens_distances(model, sum(ids_of_words, []))
@@ -352,7 +352,7 @@ def test_units_tokens_gives_a_tree_over_subwords(bpe):
     assert tree == tree_from_distances(tokens_distances(model, ids), tree.words)
 
 
-def test_a_tokenizer_that_is_too_large_is_refused_before_anything_is_read():
+def test_a_too_large_tokenizer_is_refused_before_reading():
     larger = build_word_tokenizer(vocabulary=[*TOKENIZER.get_vocab(), "one", "more"])
 
     def never():
@@ -391,7 +391,7 @@ def test_dropout_is_off_while_parsing_and_the_mode_is_restored(model):
     assert not model.training
 
 
-def test_text_that_the_model_does_not_know_is_mentioned_once_for_all_sentences(model, monkeypatch):
+def test_unknown_text_gives_one_warning_for_all_sentences(model, monkeypatch):
     said = []
     monkeypatch.setattr(parsing.logger, "warning_once", said.append)
     model.parse([" ".join(WORDS[:4]), "貓 坐 在 墊子 上"], TOKENIZER)
@@ -403,7 +403,7 @@ def test_text_that_the_model_does_not_know_is_mentioned_once_for_all_sentences(m
     assert len(said) == 1
 
 
-def test_strings_of_several_sentences_are_mentioned_unless_they_are_few(model, monkeypatch):
+def test_strings_of_several_sentences_give_a_warning_unless_they_are_few(model, monkeypatch):
     said = []
     monkeypatch.setattr(parsing.logger, "warning_once", said.append)
     texts = [*WORDS, "He left. She stayed."]
@@ -415,7 +415,7 @@ def test_strings_of_several_sentences_are_mentioned_unless_they_are_few(model, m
     assert "several sentences" in said[-1]
 
 
-def test_the_name_of_a_tokenizer_is_refused_with_the_way_to_load_it(model):
+def test_the_name_of_a_tokenizer_is_refused_with_a_hint_to_load_it(model):
     with pytest.raises(ValueError, match=r"AutoTokenizer\.from_pretrained\('some/folder'\)"):
         model.parse("w1 w2", "some/folder")
     with pytest.raises(ValueError, match="tokenizer must be a tokenizer, not ONLSTMForCausalLM"):

@@ -21,7 +21,7 @@ CACHES = [
 
 @torch.no_grad()
 def brute_force(model, row, first_id, cache):
-    """The definition, word by word: a list of all past (hidden state, next word), and a loop over it."""
+    """Computes the definition word by word, with a loop over all past pairs of hidden state and next word."""
     history, log_probabilities, state, previous = [], [], None, first_id
     for word in row.tolist():
         output = model.model(torch.tensor([[previous]]), state=state, use_cache=True)
@@ -40,14 +40,14 @@ def brute_force(model, row, first_id, cache):
 
 
 @pytest.mark.parametrize("chunk_length", [1, 4, 100])
-def test_probabilities_are_those_of_a_loop_over_the_past(model, stream, chunk_length):
+def test_probabilities_equal_a_loop_over_the_past(model, stream, chunk_length):
     found = adapted_log_probabilities(model, stream, None, CACHES, chunk_length=chunk_length)
     for cache, log_probabilities in zip(CACHES, found, strict=True):
         expected = brute_force(model, stream, EOS, cache)
         assert log_probabilities.tolist() == pytest.approx(expected, rel=1e-9)
 
 
-def test_each_row_has_a_cache_of_its_own(stream):
+def test_each_row_has_its_own_cache(stream):
     model, cache = KINDS["onlstm"].make(eos_token_id=EOS).double(), CACHES[0]
     (found,) = adapted_log_probabilities(model, stream, None, [cache], batch_size=3, chunk_length=4)
     expected = []
@@ -57,7 +57,7 @@ def test_each_row_has_a_cache_of_its_own(stream):
     assert found.tolist() == pytest.approx(expected, rel=1e-9)
 
 
-def test_without_weight_the_model_alone_speaks(stream):
+def test_weight_zero_gives_the_model_probabilities(stream):
     model = KINDS["lstm"].make(eos_token_id=EOS)
     (found,) = adapted_log_probabilities(model, stream, None, [CachePointer(5, 0.3, 0.0)])
     assert found.sum().item() == pytest.approx(stream_log_likelihood(model, stream).total_log_likelihood, rel=1e-6)

@@ -19,14 +19,14 @@ CACHES = [CachePointer(4, 0.3, 0.2), CachePointer(1, 1.0, 0.6), CachePointer(100
 
 
 def rows_of(text, batch_size):
-    """Inputs and targets of each row; the last row may be shorter."""
+    """Returns inputs and targets of each row; the last row may be shorter."""
     length = math.ceil(len(text) / batch_size)
     inputs = torch.cat([torch.tensor([EOS]), text[:-1]])
     return [(inputs[start : start + length], text[start : start + length]) for start in range(0, len(text), length)]
 
 
 def mean_loss(model, segments, states):
-    """Mean loss of segments of rows that run one after the other, the log probabilities, and the new states."""
+    """Returns the mean loss of segments, read row by row, their log probabilities, and the new states."""
     found, new_states = [], []
     for (inputs, targets), state in zip(segments, states, strict=True):
         if not len(inputs):
@@ -40,7 +40,7 @@ def mean_loss(model, segments, states):
 
 
 def brute_force(model, text, settings, gradient_rms=None, batch_size=1):
-    """The paper's update written out for a copy of the model, rows one by one, with `backward`."""
+    """Applies the paper's update explicitly to a copy of the model, row by row, with `backward`."""
     model = deepcopy(model)
     own = [parameter.detach().clone() for parameter in model.parameters()]
     rows = rows_of(text, batch_size)
@@ -66,7 +66,7 @@ def brute_force(model, text, settings, gradient_rms=None, batch_size=1):
 
 
 @pytest.mark.parametrize("normalised", [False, True])
-def test_probabilities_are_those_of_the_update_written_out(model, stream, normalised):
+def test_probabilities_equal_the_explicit_update(model, stream, normalised):
     gradient_rms = gradient_root_mean_squares(model, stream.flip(0), 1, 4) if normalised else None
     expected = brute_force(model, stream, SETTINGS, gradient_rms)
     (found,) = adapted_log_probabilities(model, stream, SETTINGS, gradient_rms=gradient_rms)
@@ -76,15 +76,15 @@ def test_probabilities_are_those_of_the_update_written_out(model, stream, normal
 
 
 @pytest.mark.parametrize("segment_length", [1, 5, 100])
-def test_segments_of_any_length_in_rows_of_a_batch(stream, segment_length):
+def test_segments_of_any_length_and_batches_equal_the_explicit_update(stream, segment_length):
     model, settings = KINDS["onlstm"].make(eos_token_id=EOS).double(), SETTINGS._replace(segment_length=segment_length)
     expected = brute_force(model, stream, settings, batch_size=3)
     (found,) = adapted_log_probabilities(model, stream, settings, batch_size=3)
     assert found.tolist() == pytest.approx(expected, rel=1e-9)
 
 
-def test_a_cache_beside_it_holds_the_states_of_the_weights_of_their_time(stream):
-    """The updates by `backward`, the cache by a loop over all past (hidden state, next word)."""
+def test_a_cache_keeps_hidden_states_of_earlier_weights(stream):
+    """The expected value uses `backward` for updates and a loop over all past words for the cache."""
     model = KINDS["onlstm"].make(eos_token_id=EOS).double()
     found = adapted_log_probabilities(model, stream, SETTINGS, CACHES)
     own = [parameter.detach().clone() for parameter in model.parameters()]
@@ -113,7 +113,7 @@ def test_a_cache_beside_it_holds_the_states_of_the_weights_of_their_time(stream)
         assert log_probabilities.tolist() == pytest.approx(values, rel=1e-9)
 
 
-def test_of_both_the_cache_alone_is_left_without_a_learning_rate(model, stream):
+def test_learning_rate_zero_leaves_only_the_cache(model, stream):
     found = adapted_log_probabilities(model, stream, SETTINGS._replace(learning_rate=0), CACHES)
     for log_probabilities, alone in zip(found, adapted_log_probabilities(model, stream, None, CACHES), strict=True):
         assert log_probabilities.tolist() == pytest.approx(alone.tolist(), rel=1e-9)
@@ -133,7 +133,7 @@ def test_gradient_statistics_are_the_root_mean_square_over_batches(model, stream
     torch.testing.assert_close(gradient_root_mean_squares(model, stream, 2, 5), expected, rtol=1e-9, atol=1e-12)
 
 
-def test_a_text_that_repeats_itself_gets_more_probable(stream):
+def test_repetitive_text_becomes_more_probable(stream):
     model = KINDS["onlstm"].make(eos_token_id=EOS, weight_dropout=0.0)
     text = stream.repeat(8)
     (found,) = adapted_log_probabilities(model, text, DynamicEvaluation(0.3))
@@ -141,7 +141,7 @@ def test_a_text_that_repeats_itself_gets_more_probable(stream):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_weights_mode_and_gradients_are_what_they_were(model, stream, training):
+def test_weights_mode_and_gradients_are_restored(model, stream, training):
     model.train(training)
     for parameter in model.parameters():
         parameter.grad = torch.ones_like(parameter)
@@ -153,7 +153,7 @@ def test_weights_mode_and_gradients_are_what_they_were(model, stream, training):
     assert all(parameter.grad.eq(1).all() for parameter in model.parameters())
 
 
-def test_weights_are_restored_where_the_learning_rate_is_too_high(stream):
+def test_weights_are_restored_if_the_learning_rate_is_too_high(stream):
     model = KINDS["lstm"].make(eos_token_id=EOS)
     before = {name: value.clone() for name, value in model.state_dict().items()}
     with pytest.raises(ValueError, match="the learning rate 1e[+]38 is too high"):

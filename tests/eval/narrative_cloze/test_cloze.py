@@ -1,4 +1,4 @@
-"""Models of events and their scores against searches and counts that are written out."""
+"""Models of events and their scores, compared with exhaustive search and explicit counts."""
 
 import itertools
 import json
@@ -27,7 +27,7 @@ TRAIN = [[A, B, A, C], [B, C], [A, B, B]]
 
 @pytest.mark.parametrize("window", [1, 2, 5])
 @pytest.mark.parametrize("prior", [0.5, 4.0])
-def test_bigrams_are_counted_and_smoothed_as_their_definition_says(window, prior):
+def test_bigrams_follow_their_definition(window, prior):
     model = CountModel(TRAIN, window, prior)
     events = [one for script in TRAIN for one in script]
     for first, second in itertools.product([A, B, C, D], [A, B, C]):
@@ -44,7 +44,7 @@ def test_bigrams_are_counted_and_smoothed_as_their_definition_says(window, prior
         assert found == pytest.approx(math.log(expected))
 
 
-def test_bigrams_add_up_over_all_earlier_events_and_unigrams_know_none():
+def test_bigrams_sum_over_earlier_events_and_unigrams_ignore_them():
     model = CountModel(TRAIN, 2, 1.0)
     *_, prediction = model.predict([D, A, B, C], 2)
     totals = sum(model.log_conditionals(one) for one in (D, A, B))
@@ -81,7 +81,7 @@ SCRIPTS = [
 
 
 @pytest.mark.parametrize("cell", ["onlstm", "lstm"])
-def test_beam_search_finds_what_a_search_through_all_events_finds(cell):
+def test_beam_search_equals_exhaustive_search(cell):
     model, tokenizer = language_model(cell)
     predictions = ScriptLanguageModel(model, tokenizer, beam_size=48).predict(SCRIPTS, 25)
     assert [len(predicted) for predicted in predictions] == [2, 0, 1]
@@ -100,14 +100,14 @@ def test_beam_search_finds_what_a_search_through_all_events_finds(cell):
             assert prediction == [candidates[number] for number in best]
 
 
-def test_a_narrow_beam_gives_events_in_the_order_of_their_probability():
+def test_a_narrow_beam_sorts_events_by_probability():
     model, tokenizer = language_model("lstm")
     ((wide, *_), *_) = ScriptLanguageModel(model, tokenizer, 48).predict(SCRIPTS, 48)
     ((narrow, *_), *_) = ScriptLanguageModel(model, tokenizer, 4).predict(SCRIPTS, 4)
     assert narrow == sorted(narrow, key=wide.index) and len(narrow) == 4
 
 
-def test_a_model_of_other_words_is_refused():
+def test_a_model_without_event_words_is_refused():
     model, _ = language_model("lstm")
     with pytest.raises(ValueError, match="not one of the words of events"):
         ScriptLanguageModel(model, build_word_tokenizer(["the cat sat"]))
@@ -131,18 +131,18 @@ def test_recall_counts_events_verbs_and_events_without_rare_words():
         score_cloze([[A]], [[]])
 
 
-def test_every_fifth_document_is_test_and_the_one_after_it_validation():
+def test_every_fifth_document_is_test_and_the_next_validation():
     parts = split(range(1, 12))
     assert parts == {"train": [2, 3, 4, 7, 8, 9], "valid": [1, 6, 11], "test": [5, 10]}
 
 
-def test_rare_is_what_the_training_scripts_have_too_few_times():
+def test_rare_words_of_the_training_scripts_are_replaced():
     parts = {"train": [[A, A, B]], "valid": [[D]], "test": [[B, A]]}
     rare = event("? 1 - - -")
     assert replace_rare(parts, 2) == {"train": [[A, A, rare]], "valid": [[rare]], "test": [[rare, A]]}
 
 
-def test_scripts_are_read_as_they_were_written(tmp_path):
+def test_written_scripts_can_be_read(tmp_path):
     write_scripts(tmp_path / "events", {"train": TRAIN, "valid": [[C], [B, D]], "test": [[A]]})
     assert [read_scripts(tmp_path / "events" / f"{part}.txt") for part in PARTS] == [
         TRAIN,
@@ -200,6 +200,6 @@ def test_from_trees_to_a_table(tmp_path, capsys):
     assert evaluate_scripts.main(arguments) == 0
     results = json.loads(output.read_text())
     assert [model["system"] for model in results["models"]] == ["unigram", "bigram", "LSTM"]
-    # The model can make only two different events.
+    # Only two different events are possible.
     assert all(model["scores"]["recall"] == 1 for model in results["models"])
     assert results["documents"]["test"]["num_events"] == 6 and results["arguments"] == "nouns"

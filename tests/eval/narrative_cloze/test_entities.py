@@ -80,12 +80,12 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize(("clauses", "expected"), DOCUMENTS.values(), ids=DOCUMENTS)
-def test_the_entities_of_a_document_are_those_that_its_rules_say(read_tree, clauses, expected):
+def test_entities_of_annotated_documents(read_tree, clauses, expected):
     found = [event for text in clauses for event in events(read_tree(text))]
     assert [" ".join(arguments) for arguments in entity_arguments(found)] == expected
 
 
-def test_a_trace_is_the_same_entity_as_what_it_stands_for(read_tree):
+def test_a_trace_has_the_entity_of_its_antecedent(read_tree):
     tree = read_tree(
         """(S (NP-SBJ-1 (DT This)) (VP (VBD tried) (S (NP-SBJ (-NONE- *-1)) (VP (TO to) (VP (VB fly))))))"""
     )

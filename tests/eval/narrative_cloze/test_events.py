@@ -1,4 +1,4 @@
-"""Events of sentences written for these tests, annotated by hand; their trees have the shapes of the Penn Treebank."""
+"""Events of hand-annotated sentences, whose trees have the format of the Penn Treebank."""
 
 import pytest
 from hypothesis import given, settings
@@ -145,7 +145,7 @@ SENTENCES = {
 
 
 @pytest.mark.parametrize(("text", "expected"), SENTENCES.values(), ids=SENTENCES)
-def test_the_events_of_a_sentence_are_those_that_a_person_finds(read_tree, text, expected):
+def test_events_of_annotated_sentences(read_tree, text, expected):
     found = []
     for event in events(read_tree(text)):
         verb = "_".join([verb_lemma(event.verb), *([event.particle.word] if event.particle else [])])
@@ -174,7 +174,7 @@ TREES = st.recursive(
 
 @settings(max_examples=50)
 @given(TREES)
-def test_whatever_the_tree_every_event_has_a_verb_and_no_word_is_invented_or_empty(read_tree, text):
+def test_events_of_random_trees_have_a_verb_and_only_words_of_the_tree(read_tree, text):
     tree = read_tree(text)
     words = list(tree.words())
     found = list(events(tree))
@@ -195,6 +195,6 @@ def test_a_label_has_a_category_function_tags_and_an_index(read_tree):
 
 
 @pytest.mark.parametrize("text", ["(S the (NN cat))", "(S)", "((S (NN a)) (S (NN b)))"])
-def test_what_is_no_penn_style_tree_is_refused(read_tree, text):
+def test_other_bracket_formats_are_refused(read_tree, text):
     with pytest.raises(ValueError, match="bracket without a label|word without a tag"):
         read_tree(text)

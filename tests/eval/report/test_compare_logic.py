@@ -27,7 +27,7 @@ def results(tmp_path):
     return list(map(str, paths))
 
 
-def test_the_table_has_a_row_for_every_number_and_a_column_for_every_run(results, capsys):
+def test_the_table_has_a_row_per_number_and_a_column_per_run(results, capsys):
     assert compare_logic.main(results) == 0
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["operators", "pairs", "onlstm", "lstm"] in [line[:4] for line in lines]
@@ -37,7 +37,7 @@ def test_the_table_has_a_row_for_every_number_and_a_column_for_every_run(results
     assert ["all", "75.0", "75.0"] in lines and ["parameters", "1234", "1234"] in lines
 
 
-def test_the_figure_has_a_curve_for_every_run(results, tmp_path):
+def test_the_figure_has_a_curve_per_run(results, tmp_path):
     library("matplotlib")
     path = tmp_path / "logic.svg"
     assert compare_logic.main([*results, "--plot", str(path)]) == 0

@@ -1,4 +1,4 @@
-"""RESULTS.md and the tables of other pages are what the results files give."""
+"""RESULTS.md and the tables of other pages match the results files."""
 
 import importlib
 import json
@@ -29,7 +29,7 @@ def strings(content):
     return [content] if isinstance(content, str) else []
 
 
-def test_all_tables_are_those_of_the_results(tmp_path, monkeypatch):
+def test_committed_tables_are_up_to_date(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     for folder in ("eval", "model_cards"):
         (tmp_path / folder).symlink_to(ROOT / folder)
@@ -56,17 +56,17 @@ def test_the_page_of_published_figures_has_every_system_and_every_source():
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
-def test_results_name_no_place_of_one_machine(path):
+def test_results_have_no_local_paths(path):
     places = [text for text in strings(json.loads(path.read_text())) if re.search(r"(^|[\s='\"])(/\w|~|\.\./)", text)]
     assert places == []
 
 
 @pytest.mark.parametrize("path", COMMITTED, ids=lambda path: path.stem)
-def test_the_command_of_every_result_is_one_that_its_script_takes(path):
+def test_the_script_accepts_the_command_of_every_result(path):
     results = json.loads(path.read_text())
     program, script, *arguments = shlex.split(results["command"])
     assert program == "python" and (ROOT / script).is_file()
-    # The benchmark has lost a case since, and tokenizers now spell text as the treebank does.
+    # Removed since: a case of the benchmark, and the option for the spelling of the treebank.
     gone = {"speed_training": ["memory"], "syntax_ptb_small": ["--spelling", "treebank"]}
     arguments = [argument for argument in arguments if argument not in gone.get(path.stem, [])]
     if script.startswith("eval/"):
@@ -75,7 +75,7 @@ def test_the_command_of_every_result_is_one_that_its_script_takes(path):
         assert options.output == f"eval/results/{path.name}"
 
 
-def test_a_table_is_put_between_its_markers_and_an_unknown_one_is_refused():
+def test_tables_are_filled_in_and_unknown_names_are_refused():
     page = "a\n<!-- report: speed -->\nold\n<!-- /report -->\nb\n"
     filled = report.fill_markers(page, {"speed": "| new |"})
     assert filled == "a\n<!-- report: speed -->\n| new |\n<!-- /report -->\nb\n"

@@ -1,4 +1,4 @@
-"""The speed benchmark runs, and computes its ratios from the times that it measured; no test says how fast it is."""
+"""The speed benchmark runs and computes ratios of measured times; no test depends on the speed."""
 
 import json
 import statistics
@@ -28,7 +28,7 @@ def run_quickly(tmp_path, *arguments):
     return json.loads(output.read_text())
 
 
-def test_a_quick_run_prints_ratios_of_the_times_in_its_file(capsys, tmp_path):
+def test_printed_ratios_match_the_stored_times(capsys, tmp_path):
     results = run_quickly(tmp_path, "--rounds", 3, "--cases", "recurrence", "parsing", "--markdown")
     assert results["command"].startswith("python eval/benchmark_speed.py --quick")
     assert {"cpu", "cores", "threads", "torch"} <= set(results["machine"])
@@ -54,7 +54,7 @@ def test_a_quick_run_prints_ratios_of_the_times_in_its_file(capsys, tmp_path):
     assert [line.split(" | ")[-1] for line in table[2:]] == [f"{row['spread']} |" for row in results["rows"]]
 
 
-def test_neighbours_are_there_while_passes_are_timed_and_gone_afterwards(tmp_path, monkeypatch):
+def test_neighbours_run_only_during_the_measurement(tmp_path, monkeypatch):
     running = []
 
     def recorded(command, **options):
@@ -113,7 +113,7 @@ def test_bad_files_are_refused(capsys, arguments, message):
     assert message in capsys.readouterr().err
 
 
-def test_sentences_are_numbered_words_inside_the_vocabulary(tmp_path):
+def test_token_ids_of_sentences_are_in_the_vocabulary(tmp_path):
     path = tmp_path / "trees.mrg"
     path.write_text("( (S (DT the) (NN cat)) )\n( (S (DT the) (NN dog)) )\n")
     options = benchmark_speed.build_parser().parse_args(["--quick", "--treebank", str(path)])
@@ -122,7 +122,7 @@ def test_sentences_are_numbered_words_inside_the_vocabulary(tmp_path):
     assert 0 <= max(map(max, benchmark_speed.read_sentences(options))) < cases.TINY_MODEL["vocab_size"]
 
 
-def test_contestants_take_turns_and_another_one_begins_each_round(monkeypatch):
+def test_contestants_take_turns_and_the_first_one_rotates(monkeypatch):
     now, calls = [0.0], []
     monkeypatch.setattr(speed_measurement.time, "perf_counter", lambda: now[0])
 
@@ -138,7 +138,7 @@ def test_contestants_take_turns_and_another_one_begins_each_round(monkeypatch):
     assert "".join(calls) == "abcbcacab"
 
 
-def test_a_contestant_that_is_done_too_soon_runs_again_in_its_turn(monkeypatch):
+def test_a_fast_contestant_is_repeated_in_its_turn(monkeypatch):
     now, calls = [0.0], []
     monkeypatch.setattr(speed_measurement.time, "perf_counter", lambda: now[0])
 
@@ -150,7 +150,7 @@ def test_a_contestant_that_is_done_too_soon_runs_again_in_its_turn(monkeypatch):
     assert len(calls) == 6
 
 
-def test_what_cannot_run_is_left_out_with_its_reason():
+def test_unavailable_contestants_are_left_out_with_the_reason():
     def refuse():
         raise ValueError("needs a compiler")
 
@@ -160,11 +160,11 @@ def test_what_cannot_run_is_left_out_with_its_reason():
     assert leave_out_unavailable({"a": refuse, "b": run}) == ({"b": run}, {"a": "needs a compiler"})
 
 
-def test_a_spread_is_that_of_the_ratios_within_rounds():
+def test_spread_of_ratios_within_rounds():
     assert Spread.of(ratios([2.0, 8.0, 3.0], [1.0, 2.0, 1.0])) == Spread(3.0, 2.5, 3.5)
     assert Spread.of([5.0]) == (5.0, 5.0, 5.0)
 
 
-def test_differences_of_curves_are_relative_and_nan_does_not_hide():
+def test_differences_of_curves_are_relative_and_propagate_nan():
     assert largest_relative_difference([1.0, 2.2, 4.0], [1.0, 2.0, 4.0]) == pytest.approx(0.1)
     assert not largest_relative_difference([float("nan"), 1.0], [1.0, 1.0]) <= 1

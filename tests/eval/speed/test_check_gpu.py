@@ -1,4 +1,4 @@
-"""The script that checks a GPU, tried on a CPU."""
+"""The GPU check, run on a CPU."""
 
 import json
 import os
@@ -47,7 +47,7 @@ def test_for_a_cpu():
 """
 
 
-def test_without_a_gpu_it_says_so_in_one_line(capsys, monkeypatch):
+def test_without_a_gpu_there_is_a_one_line_error(capsys, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert check_gpu.main([]) == 1
     captured = capsys.readouterr()
@@ -56,7 +56,7 @@ def test_without_a_gpu_it_says_so_in_one_line(capsys, monkeypatch):
     assert "no CUDA GPU" in line
 
 
-def test_its_files_name_the_tests_that_failed(capsys, tmp_path, monkeypatch):
+def test_output_files_name_failed_tests(capsys, tmp_path, monkeypatch):
     tests = {"files": ["tests/some.py"], "passed": 3, "skipped": 0, "failed": ["test_that_fails"]}
     monkeypatch.setattr(check_gpu, "run_tests", lambda files: tests)
     files = ["--output", str(tmp_path / "check.json"), "--markdown", str(tmp_path / "check.md")]
@@ -72,14 +72,14 @@ def test_its_files_name_the_tests_that_failed(capsys, tmp_path, monkeypatch):
     assert [line.split(" | ")[-1] for line in lines[6:]] == [f"{row['spread']} |" for row in results["rows"]]
 
 
-def test_tests_are_counted_and_those_that_fail_are_named(tmp_path):
+def test_tests_are_counted_and_failed_ones_are_named(tmp_path):
     path = tmp_path / "test_of_gpu.py"
     path.write_text(GPU_TESTS)
     counts = check_gpu.run_tests([str(path)])
     assert counts == {"files": [str(path)], "passed": 1, "skipped": 1, "failed": ["test_that_fails"]}
 
 
-def test_losses_are_compared_where_the_slower_device_ended():
+def test_losses_are_compared_after_the_updates_of_the_slower_device():
     trained = {"cuda": Training([5.0, 4.0, 3.0, 2.0], 10.0), "cpu": Training([5.5, 4.5], 1.0)}
     figures = {row.figure: row.rounds[0] for row in check_gpu.training_rows(trained)}
     assert figures == {
@@ -92,7 +92,7 @@ def test_losses_are_compared_where_the_slower_device_ended():
 
 
 @pytest.mark.slow
-def test_it_runs_where_libraries_for_data_and_metrics_are_missing(tmp_path, project_root):
+def test_it_runs_without_libraries_for_data_and_metrics(tmp_path, project_root):
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), str(project_root)])}
     run = subprocess.run(
