@@ -52,21 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument(
-        "--cases",
-        nargs="*",
-        choices=CASES,
-        default=CASES[:-1],
-        metavar="CASE",
-        help=f"cases to run: {', '.join(CASES)}",
+        "--cases", nargs="*", choices=CASES, default=CASES[:-1], metavar="CASE", help=f"{', '.join(CASES)}"
     )
     parser.add_argument("--recipe", metavar="NAME", help="recipe of training/recipes for the case step (onlstm_ptb)")
     parser.add_argument("--quick", action="store_true", help="tiny models and two rounds, to test the script")
     parser.add_argument("--rounds", type=positive_integer, metavar="N", help="number of rounds (7)")
     parser.add_argument("--device", choices=["cpu", "cuda"], help="device (default: cuda if there is a GPU, else cpu)")
     parser.add_argument("--threads", type=positive_integer, metavar="N", help="number of CPU threads")
-    parser.add_argument(
-        "--treebank", metavar="PATH", help="treebank with the sentences to parse (default: random sentences)"
-    )
+    parser.add_argument("--treebank", metavar="PATH", help="treebank of the sentences to parse (default: random)")
     parser.add_argument("--loss-curves", metavar="FILE", help="also compare the loss curves of training on this text")
     parser.add_argument("--markdown", action="store_true", help="print the summary as a Markdown table")
     return parser

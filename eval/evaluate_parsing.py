@@ -69,12 +69,8 @@ def build_parser() -> argparse.ArgumentParser:
         "--trees-from", nargs="+", default=[], metavar="FILE", help="trees.jsonl.xz of training runs, or FILE=WEIGHT"
     )
     add_treebank_options(parser)
-    parser.add_argument(
-        "--by-file", action="store_true", help="also print a table with a row for each file of the treebank"
-    )
-    parser.add_argument(
-        "--by-length", action="store_true", help="also print a table by sentence length, in steps of ten words"
-    )
+    parser.add_argument("--by-file", action="store_true", help="also print a table by file of the treebank")
+    parser.add_argument("--by-length", action="store_true", help="also print a table by length, in steps of ten words")
     parser.add_argument(
         "--layer",
         type=layer_number,
@@ -101,17 +97,13 @@ def build_parser() -> argparse.ArgumentParser:
         help="tie-breaking among equally good average trees, one row each (random right)",
     )
     parser.add_argument(
-        "--agreement",
-        action="store_true",
-        help="also print the agreement of each model and layer with all others",
+        "--agreement", action="store_true", help="also print the agreement of each model and layer with all others"
     )
     parser.add_argument(
         "--seed", type=int, default=0, help="seed of random baselines, ties and intervals (%(default)s)"
     )
     parser.add_argument(
-        "--sentences-read",
-        choices=["yes", "no"],
-        help="store whether the training text contains these sentences",
+        "--sentences-read", choices=["yes", "no"], help="store whether the training text contains these sentences"
     )
     parser.add_argument("--note", metavar="TEXT", help="a remark to print and store")
     add_code_option(parser)

@@ -34,15 +34,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def build_parser() -> argparse.ArgumentParser:
     parser = task_parser(__doc__)
     parser.add_argument("model", metavar="MODEL", help="checkpoint folder or name on the Hub")
+    parser.add_argument("--treebank", required=True, metavar="FILE", help="Penn-style trees with punctuation")
     parser.add_argument(
-        "--treebank", required=True, metavar="FILE", help="Penn-style bracketed trees with punctuation"
-    )
-    parser.add_argument(
-        "--sentences",
-        type=positive_integer,
-        default=500,
-        metavar="N",
-        help="number of first sentences (default: %(default)s)",
+        "--sentences", type=positive_integer, default=500, metavar="N", help="use the first N (default: %(default)s)"
     )
     return parser
 

@@ -38,10 +38,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("models", nargs="+", metavar="MODEL", help="one or more checkpoint folders or Hub names")
     parser.add_argument("--files", nargs="+", required=True, metavar="FILE", help="UTF-8 text, one sentence per line")
     parser.add_argument(
-        "--max-sentences",
-        type=positive_integer,
-        metavar="N",
-        help="use the first N sentences with two different words",
+        "--max-sentences", type=positive_integer, metavar="N", help="the first N with two different words"
     )
     parser.add_argument("--seed", type=int, default=0, help="seed of the random orders (default: %(default)s)")
     add_implementation_option(parser)

@@ -161,23 +161,23 @@ def gradient_root_mean_squares(
 
 @contextmanager
 def _adapted_weights(model: PreTrainedModel) -> Iterator[tuple[list[torch.nn.Parameter], list[torch.Tensor]]]:
-    """Yields the parameters that are trained, and copies of their values.
+    """Yields the trained parameters and copies of their values, and restores weights and mode after the block.
 
-    Within the block the model is in evaluation mode; afterwards it has its own weights and mode again.
+    The model is in evaluation mode in the block.
     """
     weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     if not weights:
-        raise ValueError("no parameter of the model requires a gradient, so that none can be adapted")
-    own_weights = [weight.detach().clone() for weight in weights]
+        raise ValueError("no parameter of the model requires a gradient, so none can be adapted")
+    original_weights = [weight.detach().clone() for weight in weights]
     try:
         with evaluation_mode(model, gradients=True):
-            yield weights, own_weights
+            yield weights, original_weights
     finally:
         with torch.no_grad():
-            for weight, own in zip(weights, own_weights, strict=True):
-                weight.copy_(own)
+            for weight, original in zip(weights, original_weights, strict=True):
+                weight.copy_(original)
 
 
 def _gradients(loss: torch.Tensor, weights: Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:
-    """The gradient by each weight, zero where the loss does not depend on it. `weight.grad` is left alone."""
+    """Returns the gradient of each weight, zero if the loss does not depend on it; `weight.grad` is not changed."""
     return torch.autograd.grad(loss, weights, allow_unused=True, materialize_grads=True)
