@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..utils.programs import thread_count
+from ..utils.programs import natural_number, thread_count
 from .options import (
     add_choice,
     add_model_options,
@@ -63,13 +63,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kind", choices=["text", "jsonl", "parquet", "dataset"], help="see below (default: by the files' names)"
     )
     source.add_argument("--glob", metavar="PATTERN", help="only files of the folder INPUT whose paths match")
-    named = {
-        "text-key": ("text", "field or column of the text"),
-        "id-key": ("id", "field or column of a document's id"),
-        "split": ("train", "split of a dataset"),
-    }
-    for name, (default, help) in named.items():
-        source.add_argument(f"--{name}", default=default, metavar="NAME", help=f"{help} (default: %(default)s)")
+    source.add_argument("--split", metavar="NAME", help="split of a dataset (default: train)")
+    for name, help in {"text": "field or column of the text", "id": "field or column of a document's id"}.items():
+        source.add_argument(f"--{name}-key", default=name, metavar="NAME", help=f"{help} (default: %(default)s)")
     add_splitting_options(source, "documents", "line")
     add_number(source, "--max-words", "do not parse longer sentences", default=1000)
     trees = parser.add_argument_group("trees")
@@ -106,21 +102,44 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="threads, and with Ray and Slurm CPUs, of a worker (default: 1; locally the cores shared out)",
     )
-    add_number(engine, "--memory", "memory of a CPU, with Ray and Slurm", default=2, metavar="GB")
+    add_number(engine, "--memory", "memory of a CPU, with Ray and Slurm (default: 2)", metavar="GB")
     engine.add_argument(
-        "--gpus", type=int, default=0, metavar="N", help="GPUs of a worker, with Ray and Slurm (default: %(default)s)"
+        "--gpus", type=natural_number, metavar="N", help="GPUs of a worker, with Ray and Slurm (default: 0)"
     )
     engine.add_argument("--partition", metavar="NAME", help="partition of Slurm")
+    engine.add_argument("--time", metavar="TIME", help="limit of a task, with Slurm (default: 24:00:00)")
     engine.add_argument(
-        "--time", default="24:00:00", metavar="TIME", help="limit of a task, with Slurm (default: %(default)s)"
+        "--sbatch",
+        action="append",
+        type=_name_and_value,
+        metavar="NAME=VALUE",
+        help="further option of sbatch; can be repeated",
     )
-    engine.add_argument(
-        "--sbatch", action="append", default=[], metavar="NAME=VALUE", help="further option of sbatch; can be repeated"
-    )
+
+
+def _name_and_value(text: str) -> tuple[str, str]:
+    name, separator, value = text.partition("=")
+    if not (name and separator):
+        raise argparse.ArgumentTypeError(f"must be NAME=VALUE, not {text}")
+    return name, value
+
+
+def _refuse_ignored_options(options: argparse.Namespace) -> None:
+    """Raises a `ValueError` for options that this kind of input or this engine ignores."""
+    needs = {
+        "an INPUT of files": (options.kind != "dataset", ("glob",)),
+        "--kind dataset": (options.kind == "dataset", ("split",)),
+        "--engine ray or slurm": (options.engine != "local", ("memory", "gpus")),
+        "--engine slurm": (options.engine == "slurm", ("partition", "time", "sbatch")),
+    }
+    for need, (is_met, names) in needs.items():
+        if not is_met and (ignored := [f"--{name}" for name in names if getattr(options, name) is not None]):
+            raise ValueError(f"{', '.join(ignored)} would have no effect: give it with {need}, or leave it out")
 
 
 def run(options: argparse.Namespace) -> None:
     """Parses the corpus and says what became of its sentences."""
+    from datasets import load_dataset
     from loguru import logger
 
     from ..corpus.executors import choose_engine
@@ -129,18 +148,22 @@ def run(options: argparse.Namespace) -> None:
     from ..corpus.readers import DatasetReader
     from ..corpus.run import parse_corpus
     from ..utils.checkpoints import default_model
+    from ..utils.dataset_errors import reported_dataset_errors
 
+    _refuse_ignored_options(options)
     logger.disable("datatrove")  # of this process; each task has a log
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
-        reader = DatasetReader(options.input, {"split": options.split}, streaming=True, **keys)
-        files, corpus = None, {"dataset": options.input, "split": options.split, **keys}
+        split = {"split": options.split or "train"}
+        with reported_dataset_errors(options.input, f"the split {split['split']!r} of the dataset {options.input}"):
+            load_dataset(options.input, **split, streaming=True)  # before the job begins, not in its tasks
+        reader = DatasetReader(options.input, split, streaming=True, **keys)
+        files, corpus = None, {"dataset": options.input, **split, **keys}
     else:
         files = find_files(options.input, options.kind, options.glob)
         reader = files.reader(**keys)
         corpus = {"kind": files.kind, **keys}
-    sbatch = dict(option.partition("=")[::2] for option in options.sbatch)
-    sbatch |= {"partition": options.partition, "time": options.time}
+    sbatch = dict(options.sbatch or ()) | {"partition": options.partition, "time": options.time or "24:00:00"}
     counts = parse_corpus(
         reader,
         corpus,
@@ -156,8 +179,8 @@ def run(options: argparse.Namespace) -> None:
             options.engine,
             options.workers,
             options.threads,
-            memory=options.memory,
-            gpus=options.gpus,
+            memory=options.memory or 2,
+            gpus=options.gpus or 0,
             sbatch=tuple(sbatch.items()),
         ),
         tasks=options.tasks,

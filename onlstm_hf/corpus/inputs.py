@@ -52,10 +52,12 @@ def find_files(location: str, kind: str | None = None, pattern: str | None = Non
 
     Raises:
         FileNotFoundError: if there is no such file or folder, or no file in it.
-        ValueError: if the names do not say what the files are, or say different things.
+        ValueError: if the names do not say what the files are, or say different things; if a file has a pattern.
     """
     fs, path = url_to_fs(location)
     if fs.isfile(path):
+        if pattern is not None:
+            raise ValueError(f"--glob {pattern} needs a folder, and {location} is a file")
         folder = DataFolder(fs._parent(path), fs=fs)
         paths = [path.rpartition("/")[2]]
     elif fs.isdir(path):

@@ -53,6 +53,7 @@ def _integer(kind: str, lowest: int, highest: int | None = None) -> Callable[[st
     return convert
 
 
+natural_number = _integer("a whole number", 0)
 positive_integer = _integer("a whole number", 1)
 thread_count = _integer("a number of threads", 1, MAX_THREADS)
 port_number = _integer("a port", 1, 65535)

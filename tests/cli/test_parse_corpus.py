@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from onlstm_hf.cli.main import main
 from tests.helpers.command_line import TEXT
 from tests.helpers.forked_processes import forked_context
 from tests.helpers.requirements import library
@@ -56,6 +57,13 @@ def test_lines_of_several_sentences_are_noticed(run, checkpoint, tmp_path, monke
         (["corpus.jsonl", "trees", "--language", "de"], "--language de needs --split-sentences"),
         (["corpus.jsonl", "trees", "--model", "{checkpoint}", "--engine", "slurm"], "no sbatch"),
         (["corpus.jsonl", "empty/..", "--model", "{checkpoint}"], "has files that are not from parse-corpus"),
+        (["wrong/name/here", "trees", "--kind", "dataset"], "there is no file or folder wrong/name/here"),
+        (["empty", "trees", "--kind", "dataset", "--model", "{checkpoint}"], "cannot load the split 'train'"),
+        (["empty", "trees", "--kind", "dataset", "--glob", "*.x"], "--glob would have no effect"),
+        (["corpus.jsonl", "trees", "--split", "test"], "--split would have no effect: give it with --kind dataset"),
+        (["corpus.jsonl", "trees", "--glob", "nothing*"], "--glob nothing* needs a folder"),
+        (["corpus.jsonl", "trees", "--gpus", "1"], "--gpus would have no effect: give it with --engine ray or slurm"),
+        (["corpus.jsonl", "trees", "--engine", "ray", "--time", "1", "--sbatch", "qos=x"], "--time, --sbatch would"),
     ],
 )
 def test_errors_of_a_user_are_one_line(error_of, corpus, checkpoint, tmp_path, monkeypatch, arguments, message):
@@ -64,6 +72,13 @@ def test_errors_of_a_user_are_one_line(error_of, corpus, checkpoint, tmp_path, m
     arguments = [argument.format(checkpoint=checkpoint) for argument in arguments]
     assert message in error_of("parse-corpus", *arguments, "--workers", "1")
     assert not (tmp_path / "trees").exists()
+
+
+@pytest.mark.parametrize("option", [["--sbatch", "qos"], ["--gpus", "-3"]])
+def test_malformed_engine_options_are_refused(corpus, tmp_path, option, capsys):
+    with pytest.raises(SystemExit):
+        main(["parse-corpus", str(corpus), str(tmp_path / "trees"), "--engine", "slurm", *option])
+    assert f"argument {option[0]}: must be" in capsys.readouterr().err
 
 
 SBATCH = """\
