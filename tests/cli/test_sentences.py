@@ -116,7 +116,7 @@ BIAS = "model.layers.0.recurrent_projection.bias"
         (with_weights(lambda weights: weights[BIAS].fill_(float("nan"))), f"NaN or infinity ({BIAS})"),
         (with_weights(lambda weights: weights.pop(BIAS)), f"lacks 1 of its weights, for instance {BIAS}"),
         (with_a_larger_tokenizer, "does not fit the model: it has 17 tokens"),
-        (of_another_type, "type gpt2"),
+        (of_another_type, "is no model of this package: it is of type gpt2"),
     ],
 )
 def test_a_checkpoint_that_cannot_be_used_is_named_with_the_reason(error_of, broken_checkpoint, damage, message):
