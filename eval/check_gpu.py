@@ -31,8 +31,8 @@ from eval.report.tasks import SPEED
 from eval.speed.cases import OVERRIDES, TINY_RECIPE
 from eval.speed.measurement import Row
 from eval.speed.training import Training, start_training, train_for
-from eval.task import check_writable, run_task, task_parser
-from onlstm_hf.utils.files import written_file
+from eval.task import run_task, task_parser
+from onlstm_hf.utils.files import check_writable, written_file
 from onlstm_hf.utils.process_memory import keep_freed_memory
 from onlstm_hf.utils.results_file import describe_machine
 from training.toy_english import generate_toy_treebank, tree_words

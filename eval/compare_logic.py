@@ -16,8 +16,8 @@ from eval.report.by_task.logic import PUBLISHED_NOTE, draw_accuracies, logic_tab
 from eval.report.results_files import read_results
 from eval.report.tables import format_table
 from eval.report.tasks import LOGICAL_INFERENCE
-from eval.task import check_writable
 from onlstm_hf.logic.formulas import MAX_OPERATORS
+from onlstm_hf.utils.files import check_writable
 from onlstm_hf.utils.programs import run_program
 
 

@@ -37,9 +37,9 @@ from eval.report.by_task.parsing import (
     source_name,
     summarize,
 )
-from eval.report.tables import check_table_name, format_table, write_table
+from eval.report.tables import FORMATS, format_table, write_table
 from eval.report.tasks import PARSING
-from eval.task import check_writable, describe_checkpoint, run_task, task_parser
+from eval.task import describe_checkpoint, run_task, task_parser
 from onlstm_hf.scoring.agreement import tree_agreement
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import ParsingScores, score_baselines, score_parses
@@ -48,7 +48,7 @@ from onlstm_hf.trees.induced_tree import InducedTree
 from onlstm_hf.trees.tree_files import SentenceDistances, read_tree_file
 from onlstm_hf.trees.treebank import GoldTree
 from onlstm_hf.utils.checkpoints import load_checkpoint
-from onlstm_hf.utils.files import written_file
+from onlstm_hf.utils.files import check_writable, written_file
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import add_code_option, add_implementation_option, split_weights
 
@@ -120,8 +120,8 @@ def layer_number(text: str) -> int | str:
 
 def evaluate_parsing(options: argparse.Namespace) -> dict:
     """Parses the treebank with all requested models and layers, prints tables, and returns the results."""
-    check_writable(options.trees, options.table)
-    check_table_name(options.table)
+    check_writable(options.trees)
+    check_writable(options.table, endings=FORMATS)
     if not options.models + options.trees_from:
         raise ValueError("give checkpoints, or tree files with --trees-from")
     checkpoints, tree_files = map(split_weights, (options.models, options.trees_from))

@@ -3,7 +3,6 @@
 import argparse
 import importlib
 import json
-import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import ModuleType
 
 from transformers import PreTrainedModel
 
+from onlstm_hf.utils.files import check_writable
 from onlstm_hf.utils.programs import run_program
 from onlstm_hf.utils.results_file import write_results
 
@@ -49,15 +49,6 @@ def run_task(
             write_results(options.output, results, script, arguments)
 
     return run_program(Path(script).name, work)
-
-
-def check_writable(*paths: str | os.PathLike | None) -> None:
-    """Raises an `OSError` if a path cannot be written, before the long work."""
-    for path in paths:
-        if path is not None and not Path(path).resolve().parent.is_dir():
-            raise FileNotFoundError(f"cannot write {path}: its folder does not exist")
-        if path is not None and Path(path).is_dir():
-            raise IsADirectoryError(f"cannot write {path}: it is a folder")
 
 
 def describe_checkpoint(name: str, model: PreTrainedModel) -> dict:

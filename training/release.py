@@ -11,6 +11,7 @@ import shlex
 import sys
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 import yaml
@@ -27,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # the checkout tha
 
 from onlstm_hf.hub.cards.language_model import SHORT, VALIDATION_ROWS, layer_row, main_row, model_card
 from onlstm_hf.hub.cards.model_descriptions import describe_model
-from onlstm_hf.hub.cards.text_descriptions import TextDescription, TreebankDescription, read_descriptions
+from onlstm_hf.hub.cards.text_descriptions import read_descriptions
 from onlstm_hf.scoring.coverage import unknown_words
 from onlstm_hf.scoring.parsing_scores import score_baselines, score_parses
 from onlstm_hf.scoring.stream import stream_log_likelihood
@@ -105,7 +106,7 @@ def _read_results(run: Path) -> dict:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def _training_command(options: argparse.Namespace, text: TextDescription, training: dict) -> str:
+def _training_command(options: argparse.Namespace, text: SimpleNamespace, training: dict) -> str:
     """The command that trains the model, with the files of text by the names that their description gives them."""
     given = portable(training["recipe"])
     command = (
@@ -117,9 +118,7 @@ def _training_command(options: argparse.Namespace, text: TextDescription, traini
     return command + "".join(f" --{name} {given[name]}" for name in names)
 
 
-def _release_command(
-    options: argparse.Namespace, text: TextDescription, gold_trees: TreebankDescription | None
-) -> str:
+def _release_command(options: argparse.Namespace, text: SimpleNamespace, gold_trees: SimpleNamespace | None) -> str:
     """The command that writes the folder."""
     command = (
         f"python training/release.py runs/{options.run.name} model_cards/{options.output.name} "
@@ -135,7 +134,7 @@ def _release_command(
     return command + "".join(f" --{name} {value}" for name, value in further.items() if value)
 
 
-def _test_option(text: TextDescription) -> str:
+def _test_option(text: SimpleNamespace) -> str:
     return f" --test_files {text.test}" if text.test else ""
 
 

@@ -23,7 +23,7 @@ from onlstm_hf import generate_logic_pairs
 from onlstm_hf.logic.formulas import split_by_operators
 from onlstm_hf.logic.listops import build_listops_dataset, generate_listops
 from onlstm_hf.logic.pairs import build_logic_dataset
-from onlstm_hf.utils.files import written_folder
+from onlstm_hf.utils.files import check_writable, written_folder
 from onlstm_hf.utils.iteration import progress_bar
 from onlstm_hf.utils.programs import positive_integer, run_program
 from training.toy_english import write_toy_corpus
@@ -88,11 +88,10 @@ def build_parser() -> argparse.ArgumentParser:
 
 def write_data(options: argparse.Namespace) -> None:
     """Generates the examples and writes the folder."""
-    if options.folder.exists():
-        raise FileExistsError(f"{options.folder} exists; name a new folder")
+    options.folder.parent.mkdir(parents=True, exist_ok=True)
+    check_writable(options.folder, is_new=True)
     number = options.num or NUM_EXAMPLES[options.data]
     command = f"python training/write_data.py {options.data} FOLDER --num {number} --seed {options.seed}"
-    options.folder.parent.mkdir(parents=True, exist_ok=True)
     with written_folder(options.folder) as folder:
         if options.data == "toy-english":
             write_toy_corpus(folder, num_train=number, seed=options.seed)

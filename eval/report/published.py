@@ -10,8 +10,8 @@ from onlstm_hf.hub.cards.published import (
     f1_figures,
     published_figures,
     published_sources,
-    standing,
-    verification,
+    source_location,
+    verification_status,
 )
 
 SHORT, SHORT_MAX = "F1, at most 10 words", "max, at most 10 words"
@@ -104,7 +104,7 @@ def _systems(task: str, columns: tuple[str, ...]) -> Table:
         cells = CELLS[task](row)
         if cells.keys() & set(columns):
             figures = [cells.get(column, "") for column in columns]
-            rows.append([row["system"], *figures, standing(row), verification(row)])
+            rows.append([row["system"], *figures, source_location(row), verification_status(row)])
     return ["system", *columns, STANDING, VERIFIED], rows
 
 
@@ -116,5 +116,5 @@ def _test_cases() -> Table:
         [case, *(f"{row['accuracy'][case]:.2f}" if case in row["accuracy"] else "" for row in systems)]
         for case in cases
     ]
-    rows += [[STANDING, *map(standing, systems)], [VERIFIED, *map(verification, systems)]]
+    rows += [[STANDING, *map(source_location, systems)], [VERIFIED, *map(verification_status, systems)]]
     return ["test case", *(row["system"] for row in systems)], rows

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 
-from onlstm_hf.utils.files import written_file
+from onlstm_hf.utils.files import check_writable, written_file
 
 Table = tuple[list[str], list[list[str]]]  # the header and the rows
 
@@ -63,14 +63,8 @@ def _frame(header: Sequence[str], rows: Sequence[Sequence[str]]):
 FORMATS = {".txt": format_table, ".md": markdown_table, ".tex": latex_table, ".csv": csv_table}
 
 
-def check_table_name(path: str | os.PathLike | None) -> None:
-    """Raises a `ValueError` if the suffix of a path names no table format; `None` passes."""
-    if path is not None and Path(path).suffix not in FORMATS:
-        raise ValueError(f"cannot write {path}: the name of a table must end in {', '.join(FORMATS)}")
-
-
 def write_table(path: str | os.PathLike, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Writes a table in the format of the file's suffix; an existing file is replaced."""
-    check_table_name(path)
+    check_writable(path, endings=FORMATS)
     with written_file(path) as file:
-        file.write(FORMATS[Path(path).suffix](header, rows) + "\n")
+        file.write(FORMATS[Path(path).suffix.lower()](header, rows) + "\n")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..utils.files import check_writable, read_text_file
 from ..utils.iteration import progress_bar
 from .options import add_choice, add_number
 
@@ -59,10 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> None:
     """Writes the comparison, and the picture if one is asked for."""
-    from ..trees.drawing import check_figure_path, save_figure
+    from ..trees.drawing import FIGURE_ENDINGS, save_figure
 
-    if options.figure:
-        check_figure_path(Path(options.figure))
+    check_writable(options.figure, endings=FIGURE_ENDINGS)
     trees, gold = _read_trees(options.trees), _read_gold_trees(options.gold, options.preset)
     if len(trees) != len(gold):
         raise ValueError(
@@ -124,7 +123,6 @@ def _table(comparisons: list[TreeComparison], with_sentences: bool) -> str:
 
 def _read_trees(path: str) -> list[InducedTree]:
     from ..trees.induced_tree import InducedTree
-    from ..utils.files import read_text_file
 
     trees = []
     for number, line in enumerate(read_text_file(path), start=1):

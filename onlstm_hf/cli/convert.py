@@ -3,7 +3,7 @@
 import argparse
 from pathlib import Path
 
-from ..utils.files import check_is_new, written_folder
+from ..utils.files import check_writable, written_folder
 from .options import add_number
 
 HELP = "checkpoint of the authors' code to a checkpoint folder"
@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> None:
     from ..utils.checkpoints import quiet_transformers
 
     out = Path(options.out)
-    check_is_new(out)
+    check_writable(out, is_new=True)
     given = {name: getattr(options, name) for name in ("weight_dropout", "num_slots", "resolution", "hard")}
     overrides = {name: value for name, value in given.items() if value is not None}
     model, tokenizer = convert_original_checkpoint(options.source, options.vocab_from, **overrides)

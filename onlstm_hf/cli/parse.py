@@ -7,15 +7,15 @@ import json
 import mimetypes
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from itertools import count, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..utils.files import check_is_new, written_file, written_folder
+from ..utils.files import check_writable, written_file, written_folder
 from .options import add_choice, add_number, add_tree_options
-from .sentences import Sentence, Sentences, UnknownWords, add_sentence_options, load_model, read_sentences
+from .sentences import Sentence, UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
 
 if TYPE_CHECKING:
     from ..trees.induced_tree import InducedTree
@@ -89,8 +89,7 @@ def run(options: argparse.Namespace) -> None:
     """Writes the trees."""
     sentences = read_sentences(options)
     path = None if options.output is None else Path(options.output)
-    if path is not None:
-        check_is_new(path)
+    check_writable(path, is_new=True)
     if options.format == "svg":
         _draw(options, sentences, path)
         return
@@ -99,7 +98,7 @@ def run(options: argparse.Namespace) -> None:
     with nullcontext(sys.stdout) if path is None else written_file(path) as file:
         # Sentences of several batches are sorted by length together, so that little of a batch is padding.
         size = options.batch_size * (BATCHES_AT_A_TIME if options.batch_size > 1 else 1)
-        for batch in sentences.batches_with_progress(size, are_printed=path is None):
+        for batch in in_batches(sentences, size, are_printed=path is None):
             trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
             for tree in trees:
                 unknown_words.add(tree.words, tree.unknown)
@@ -126,10 +125,10 @@ TREE_FORMATS: dict[str, Callable[[InducedTree, Sentence], str]] = {
 }
 
 
-def _draw(options: argparse.Namespace, sentences: Sentences, path: Path | None) -> None:
-    from ..trees.drawing import check_figure_path, distances_to_svg, save_figure
+def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path | None) -> None:
+    from ..trees.drawing import FIGURE_ENDINGS, distances_to_svg, save_figure
 
-    if path is None or path.suffix.lower() in (".svg", ".png"):
+    if path is None or path.suffix.lower() in FIGURE_ENDINGS:
         only = list(islice(sentences, 2))
         if len(only) > 1:
             raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
@@ -141,11 +140,11 @@ def _draw(options: argparse.Namespace, sentences: Sentences, path: Path | None) 
             save_figure(figure, path)
         return
     if mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: hardly the name of a folder
-        check_figure_path(path)
+        check_writable(path, endings=FIGURE_ENDINGS)
     model, tokenizer = load_model(options, options.dtype)
     with written_folder(path) as folder:
         numbers = count(1)
-        for batch in sentences.batches_with_progress(options.batch_size, are_printed=False):
+        for batch in in_batches(sentences, options.batch_size, are_printed=False):
             trees, by_layer = model.parse_by_layer(batch, tokenizer, **_parse_options(options))
             for index, tree in enumerate(trees):
                 distances = [trees_of_layer[index].distances for trees_of_layer in by_layer.values()]

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from .options import add_choice
-from .sentences import UnknownWords, add_sentence_options, load_model, read_sentences
+from .sentences import UnknownWords, add_sentence_options, in_batches, load_model, read_sentences
 
 if TYPE_CHECKING:
     from ..scoring.stream import StreamScore
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> None:
     sentences = read_sentences(options)
     model, tokenizer = load_model(options)
     log_likelihood, num_tokens, num_sentences, unknown_words = 0.0, 0, 0, UnknownWords()
-    for batch in sentences.batches_with_progress(options.batch_size):
+    for batch in in_batches(sentences, options.batch_size):
         scores = score_sentences(model, tokenizer, batch, options.batch_size, progress=False)
         if options.format == "table" and not num_sentences:
             print(f"{'log probability':>15} {'tokens':>9} {'perplexity':>12}  sentence")

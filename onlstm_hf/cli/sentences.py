@@ -29,72 +29,57 @@ class Sentence(str):
     start: int
 
 
-class Sentences:
-    """The sentences of a command's input, an iterator.
+def split_into_sentences(
+    lines: Iterable[bytes], source: str, split: Callable[[str], list[tuple[int, int]]] | None = None
+) -> Iterator[Sentence]:
+    """Yields the sentences of a command's input.
 
     Args:
         lines: the bytes of its lines.
         source: the name of the text in error messages.
-        split: the places of the sentences in a line; by default each line is one.
+        split: returns the start and end of each sentence in a line; by default each line is one sentence.
     """
+    find, num_warnings = split or sentence_splitter(), 0
+    for number, line in enumerate(read_lines(lines, source), start=1):
+        places = find(line)
+        if split is None:
+            if len(places) > 1 and num_warnings < MAX_WARNINGS:
+                num_warnings += 1
+                more = "; further such lines are not named" if num_warnings == MAX_WARNINGS else ""
+                print(
+                    f"onlstm-hf: line {number} has {len(places)} sentences and is read as one; --split-sentences "
+                    f"reads each by itself{more}",
+                    file=sys.stderr,
+                )
+            places = [(0, len(line))]
+        for start, end in places:
+            sentence = Sentence(line[start:end])
+            sentence.line, sentence.start = number, start
+            yield sentence
 
-    def __init__(
-        self, lines: Iterable[bytes], source: str, split: Callable[[str], list[tuple[int, int]]] | None = None
-    ):
-        self._sentences = self._read(read_lines(lines, source), split)
 
-    def _read(self, lines: Iterable[str], split: Callable[[str], list[tuple[int, int]]] | None) -> Iterator[Sentence]:
-        find, num_warnings = split or sentence_splitter(), 0
-        for number, line in enumerate(lines, start=1):
-            places = find(line)
-            if split is None:
-                if len(places) > 1 and num_warnings < MAX_WARNINGS:
-                    num_warnings += 1
-                    more = "; further such lines are not named" if num_warnings == MAX_WARNINGS else ""
-                    print(
-                        f"onlstm-hf: line {number} has {len(places)} sentences and is read as one; --split-sentences "
-                        f"reads each by itself{more}",
-                        file=sys.stderr,
-                    )
-                places = [(0, len(line))]
-            for start, end in places:
-                sentence = Sentence(line[start:end])
-                sentence.line, sentence.start = number, start
-                yield sentence
+def in_batches(sentences: Iterable[Sentence], size: int, are_printed: bool = True) -> Iterator[list[Sentence]]:
+    """Yields lists of `size` sentences; the last one, and one before a line with an error, may be shorter.
 
-    def __iter__(self) -> Iterator[Sentence]:
-        return self
+    Shows a progress bar after two seconds, except on a terminal that shows the results (`are_printed`).
+    """
+    from ..utils.iteration import progress_bar
 
-    def __next__(self) -> Sentence:
-        return next(self._sentences)
-
-    def batches(self, size: int) -> Iterator[list[Sentence]]:
-        """Lists of `size` sentences: a shorter one where the input ends, and before a line with an error."""
-        batch: list[Sentence] = []
+    batch: list[Sentence] = []
+    with progress_bar(unit=" sentences", shown=False if sys.stdout.isatty() and are_printed else None) as bar:
         try:
-            for sentence in self:
+            for sentence in sentences:
                 batch.append(sentence)
                 if len(batch) == size:
                     yield batch
+                    bar.update(size)
                     batch = []
-        except ValueError:  # of the next line
+        except ValueError:  # the next line cannot be read
             if any(map(str.strip, batch)):
                 yield batch
             raise
         if batch:
             yield batch
-
-    def batches_with_progress(self, size: int, are_printed: bool = True) -> Iterator[list[Sentence]]:
-        """The lists of `batches`, with a count of the sentences on the terminal if the work takes over two seconds.
-
-        There is none where the terminal shows the answers themselves, which `are_printed` says.
-        """
-        from ..utils.iteration import progress_bar
-
-        with progress_bar(unit=" sentences", shown=False if sys.stdout.isatty() and are_printed else None) as bar:
-            for batch in self.batches(size):
-                yield batch
-                bar.update(len(batch))
 
 
 def add_sentence_options(parser: argparse.ArgumentParser) -> None:
@@ -115,7 +100,7 @@ def add_sentence_options(parser: argparse.ArgumentParser) -> None:
     add_model_options(parser, batch_size=64)
 
 
-def read_sentences(options: argparse.Namespace) -> Sentences:
+def read_sentences(options: argparse.Namespace) -> Iterator[Sentence]:
     """The sentences of the arguments, the file or standard input.
 
     A file is read up to its first word before this returns, so that one without any shows before a model is loaded.
@@ -125,18 +110,18 @@ def read_sentences(options: argparse.Namespace) -> Sentences:
     if options.text and options.text != ["-"]:
         for name in filter(os.path.isfile, options.text):
             print(f"onlstm-hf: {name} is read as a sentence; --file {name} reads the file", file=sys.stderr)
-        return Sentences(map(os.fsencode, options.text), "the text", split)
+        return split_into_sentences(map(os.fsencode, options.text), "the text", split)
     if options.file in (None, "-"):
         if sys.stdin is None:
             raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
             print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
             options.batch_size = 1  # a person waits for the answer to each line
-        return Sentences(sys.stdin.buffer, "standard input", split)
+        return split_into_sentences(sys.stdin.buffer, "standard input", split)
     check_is_text_file(options.file)
     if Path(options.file).is_file():  # and not, for instance, a named pipe, which can be read only once
         any(map(str.strip, read_text_file(options.file)))
-    return Sentences(binary_lines(options.file), options.file, split)
+    return split_into_sentences(binary_lines(options.file), options.file, split)
 
 
 class UnknownWords:

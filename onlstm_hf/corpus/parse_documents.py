@@ -13,7 +13,7 @@ from datatrove.data import Document, DocumentsPipeline
 from datatrove.pipeline.base import PipelineStep
 
 from ..text.sentence_splitting import count_several, sentence_splitter
-from ..utils.iteration import windows
+from ..utils.iteration import bounded_windows
 from .progress import TaskProgress
 from .rows import COLUMNS
 
@@ -209,7 +209,7 @@ def _skip_reason(text: str, max_words: int) -> str | None:
 
 def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
     """Neighbouring sentences, across documents."""
-    return windows(sentences, SENTENCES_PER_WINDOW, lambda sentence: len(sentence.text), CHARACTERS_PER_WINDOW)
+    return bounded_windows(sentences, SENTENCES_PER_WINDOW, lambda sentence: len(sentence.text), CHARACTERS_PER_WINDOW)
 
 
 @cache

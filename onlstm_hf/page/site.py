@@ -11,7 +11,7 @@ from typing import Any
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from ..utils.checkpoints import load_checkpoint
-from ..utils.files import check_is_new, written_folder
+from ..utils.files import check_writable, written_folder
 from ..version import __version__
 from .about import about_model
 from .weights import write_weights
@@ -39,7 +39,7 @@ def write_page(
         FileExistsError: if there is something of this name.
         FileNotFoundError, ValueError: if the folder above does not exist, or a checkpoint cannot be loaded or shown.
     """
-    check_is_new(Path(folder))
+    check_writable(folder, is_new=True)
     if not checkpoints:
         raise ValueError("name at least one checkpoint for the page")
     loaded = [(name, *load_checkpoint(name)) for name in checkpoints]

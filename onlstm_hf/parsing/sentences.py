@@ -13,7 +13,7 @@ from ..text.word_alignment import encode_sentence, mark_offsets, unknown_words, 
 from ..trees.distances import tree_from_distances
 from ..trees.induced_tree import InducedTree
 from ..trees.punctuation import attach_marks, raise_at_marks
-from ..utils.iteration import windows
+from ..utils.iteration import bounded_windows
 
 logger = get_logger(__name__)
 T = TypeVar("T")
@@ -110,6 +110,7 @@ def is_one_sentence(sentences) -> bool:
 def sentence_windows(sentences: Iterable[SentenceUnits], size: int) -> Iterator[list[SentenceUnits]]:
     """Yields windows of at most `size` sentences and not many more than `MAX_TOKENS_PER_WINDOW` tokens."""
     return windows(sentences, size, lambda sentence: len(sentence.input_ids), MAX_TOKENS_PER_WINDOW)
+
 
 
 def batches(window: list[SentenceUnits], batch_size: int) -> Iterator[list[int]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from xml.etree import ElementTree
 
-from ..utils.files import written_file
+from ..utils.files import check_writable, written_file
 
 if TYPE_CHECKING:
     from .induced_tree import InducedTree
@@ -24,6 +24,7 @@ WORD_FONT, SMALL_FONT, HEADING_FONT = 15, 11, 17
 MARGIN, WORD_GAP, AXIS_TITLE_WIDTH = 20, 18, 30
 LEVEL_HEIGHT, LARGEST_TREE_HEIGHT = 28, 640
 LAYER_HEADER_HEIGHT, LAYER_HEIGHT, CAPTION_HEIGHT = 44, 64, 26
+FIGURE_ENDINGS = (".svg", ".png")
 LARGEST_PNG_SIDE = 16_000
 FONTS = "system-ui, 'Segoe UI', 'Helvetica Neue', Arial, 'Noto Sans', 'DejaVu Sans', sans-serif"
 LAYER_COLORS = ("#0072b2", "#d55e00", "#009e73", "#8250df", "#b5598f", "#8a6d00")
@@ -255,18 +256,10 @@ def save_figure(svg: str, path: str | os.PathLike) -> None:
         ImportError: for PNG without the extra.
     """
     path = Path(path)
-    check_figure_path(path)
+    check_writable(path, endings=FIGURE_ENDINGS)
     content = svg.encode() if path.suffix.lower() == ".svg" else _svg_to_png(svg)
     with written_file(path, binary=True) as file:
         file.write(content)
-
-
-def check_figure_path(path: Path) -> None:
-    """Raises the errors of `save_figure` for a name or a folder."""
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
-    if path.suffix.lower() not in (".svg", ".png"):
-        raise ValueError(f"cannot write {path}: the name must end in .svg or .png")
 
 
 def _svg_to_png(svg: str) -> bytes:

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -29,16 +29,26 @@ def check_is_text_file(path: str | os.PathLike) -> None:
         raise FileNotFoundError(f"there is no file {path}")
 
 
-def check_is_new(path: Path) -> None:
-    """Raises an error if something of this name exists, or the folder that it would be written into does not.
+def check_writable(*paths: str | os.PathLike | None, endings: Collection[str] = (), is_new: bool = False) -> None:
+    """Raises an error before long work whose results could not be written; `None` stands for no file.
+
+    Args:
+        paths: files; with `is_new` files or folders.
+        endings: allowed endings of the names; by default any.
+        is_new: whether nothing of these names may exist.
 
     Raises:
-        FileExistsError, FileNotFoundError: as the cause is.
+        FileExistsError, FileNotFoundError, IsADirectoryError, ValueError: for a name, its folder or its ending.
     """
-    if path.exists():
-        raise FileExistsError(f"{path} exists already; choose another name or remove it")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+    for path in (Path(path) for path in paths if path is not None):
+        if is_new and path.exists():
+            raise FileExistsError(f"{path} exists already; choose another name or remove it")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"cannot write {path}: the folder {path.parent} does not exist")
+        if path.is_dir():
+            raise IsADirectoryError(f"cannot write {path}: it is a folder")
+        if endings and path.suffix.lower() not in endings:
+            raise ValueError(f"cannot write {path}: the name must end in {', '.join(endings)}")
 
 
 def binary_lines(path: str | os.PathLike) -> Iterator[bytes]:

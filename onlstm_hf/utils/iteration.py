@@ -42,7 +42,7 @@ def progress_bar(
     )
 
 
-def windows(
+def bounded_windows(
     items: Iterable[Item], max_items: int, size_of: Callable[[Item], int], max_size: int
 ) -> Iterator[list[Item]]:
     """Groups neighbouring items; a window ends at `max_items`, or with the item that brings its size to `max_size`."""

@@ -69,7 +69,7 @@ def test_unlabelled_gold_trees_need_their_preset(files, capsys):
         ("(the\n", [], "line 1 of trees.txt is no tree"),
         ('{"words": []}\n', [], 'no "brackets"'),
         ("\n".join(TREES), ["--sentence", "3"], "there are 2 sentences"),
-        ("\n".join(TREES), ["--figure", "two.jpg"], "must end in .svg or .png"),
+        ("\n".join(TREES), ["--figure", "two.jpg"], "must end in .svg, .png"),
     ],
 )
 def test_files_that_do_not_fit_are_errors(files, trees, options, message, capsys):

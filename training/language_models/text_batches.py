@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 
 from onlstm_hf.utils.dataset_errors import reported_dataset_errors
 from onlstm_hf.utils.files import read_text_file
-from onlstm_hf.utils.iteration import windows
+from onlstm_hf.utils.iteration import bounded_windows
 from training.distillation.tree_batches import TreeBatch
 from training.language_models.encoded_text import EncodedText
 from training.language_models.recipe import DataArguments, TextArguments
@@ -126,7 +126,7 @@ def encode_lines(texts: Iterable, tokenizer: PreTrainedTokenizerBase, text_colum
         ValueError: if a row has no text.
     """
     lines = (text_of(item, text_column) for item in texts)
-    for some_lines in windows(lines, LINES_PER_CALL, len, CHARACTERS_PER_CALL):
+    for some_lines in bounded_windows(lines, LINES_PER_CALL, len, CHARACTERS_PER_CALL):
         encoded = tokenizer(some_lines, add_special_tokens=False, return_attention_mask=False, verbose=False)
         for ids in encoded["input_ids"]:
             if ids:

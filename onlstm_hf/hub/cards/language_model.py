@@ -2,6 +2,7 @@
 
 import json
 import textwrap
+from types import SimpleNamespace
 
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData
 from transformers import PreTrainedConfig
@@ -10,7 +11,7 @@ from ...utils.training_stages import training_stages
 from ...version import __version__
 from .model_descriptions import describe_model
 from .template import complete_results, fill_template
-from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, TextDescription, TreebankDescription, read_descriptions
+from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, read_descriptions
 
 # The card also has scores of the sentences of at most this many words.
 SHORT = 10
@@ -78,7 +79,7 @@ def _in_lines(command: str) -> str:
     return " \\\n    ".join(part for parts in wrapped for part in parts)
 
 
-def _parsing_section(config: PreTrainedConfig, results: dict, treebank: TreebankDescription | None) -> dict:
+def _parsing_section(config: PreTrainedConfig, results: dict, treebank: SimpleNamespace | None) -> dict:
     """The values for the card's section on parsing."""
     if "parsing" not in results:
         return {"parsing": None}
@@ -122,8 +123,8 @@ def _metadata(
     config: PreTrainedConfig,
     tags: list[str],
     results: dict,
-    text: TextDescription,
-    treebank: TreebankDescription | None,
+    text: SimpleNamespace,
+    treebank: SimpleNamespace | None,
 ) -> ModelCardData:
     eval_results = [
         EvalResult(

@@ -37,19 +37,22 @@ def _content() -> dict:
     return yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text(encoding="utf-8"))
 
 
-def standing(row: Mapping) -> str:
+def source_location(row: Mapping) -> str:
     """Returns the source of a figure and, unless it was computed, the place where it stands."""
     return row["source"] + (f", {row['place']}" if "place" in row else "")
 
 
-def verification(row: Mapping) -> str:
+def verification_status(row: Mapping) -> str:
     """Returns whether a figure was read where it stands, `yes` or `no`, or was `computed` for this project."""
     return "computed" if row.get("computed") else "yes" if row["verified"] else "no"
 
 
 def citation(row: Mapping) -> str:
     """Returns the source of a figure and the place where it stands, and whether nobody has read it there."""
-    return standing(row) + {"yes": "", "no": " (not verified)", "computed": " (computed)"}[verification(row)]
+    return (
+        source_location(row)
+        + {"yes": "", "no": " (not verified)", "computed": " (computed)"}[verification_status(row)]
+    )
 
 
 def published_perplexity(system: str) -> dict:

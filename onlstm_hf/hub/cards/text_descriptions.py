@@ -3,84 +3,38 @@
 `training/texts/` has such descriptions as YAML; the results of a release carry theirs.
 """
 
-from dataclasses import dataclass, fields
+from types import SimpleNamespace
 
 PENN_TREEBANK = "ptb-text-only/ptb_text_only"
 WSJ_SAMPLE = "wsj_sample"
 
-
-@dataclass(frozen=True)
-class TextDescription:
-    """The words of a model card that depend on the training text.
-
-    Attributes:
-        name: as in "trained on ...".
-        title: its name as a data set.
-        short: its name in a table.
-        dataset: its name on the Hub, or one without a slash for what is not there.
-        language: its code, such as `en`.
-        spelling: how its words are written, as in "Texts: ...".
-        limits: what a model knows of the language, in whole sentences, where `{vocab_size}` stands for its words.
-        example: a sentence in this spelling, of three words or more.
-        train: how a command names the training text.
-        validation: how it names the validation text.
-        test: how it names the test text, if there is one.
-        license: of the weights, as the Hub names it.
-    """
-
-    name: str
-    title: str
-    short: str
-    dataset: str
-    language: str
-    spelling: str
-    limits: str
-    example: str
-    train: str
-    validation: str
-    test: str | None = None
-    license: str = "apache-2.0"
+# Fields of both: `name` as in "trained on ..." or "the 3,914 ...", `title` as a dataset, `short` in a table, and
+# `dataset`, a name on the Hub or, for one that is not on the Hub, a name without a slash.
+_COMMON = ("name", "title", "short", "dataset")
+# Text: the code of its `language`; `spelling` of its words, as in "Texts: ..."; `limits` of the model in whole
+# sentences, with `{vocab_size}`; an `example` sentence of three words or more; the file names in a command (`train`,
+# `validation`, `test`); the `license` of the weights.
+# Gold trees: the `file` in a command; `overlap` with the training text in whole sentences, `remark` in a few words.
+_REQUIRED = {
+    "text": (*_COMMON, "language", "spelling", "limits", "example", "train", "validation"),
+    "treebank": (*_COMMON, "file"),
+}
+_OPTIONAL = {"text": {"test": None, "license": "apache-2.0"}, "treebank": {"overlap": None, "remark": None}}
 
 
-@dataclass(frozen=True)
-class TreebankDescription:
-    """The words of a model card that depend on the gold trees.
-
-    Attributes:
-        name: what they are, as in "the 3,914 ...".
-        title: their name as a data set.
-        short: their name in a table.
-        dataset: their name on the Hub, or one without a slash for what is not there.
-        file: how a command names them.
-        overlap: what a reader must know about them and the training text, in whole sentences.
-        remark: the same in a few words.
-    """
-
-    name: str
-    title: str
-    short: str
-    dataset: str
-    file: str
-    overlap: str | None = None
-    remark: str | None = None
-
-
-def read_descriptions(content: dict) -> tuple[TextDescription, TreebankDescription | None]:
-    """The descriptions of a text and, where there are any, of gold trees.
-
-    Args:
-        content: has their fields under `text` and `treebank`.
+def read_descriptions(content: dict) -> tuple[SimpleNamespace, SimpleNamespace | None]:
+    """Returns the descriptions under `text` and, unless there is none, under `treebank`.
 
     Raises:
         ValueError: if a field is missing or unknown.
     """
-    descriptions = {}
-    for name, kind in {"text": TextDescription, "treebank": TreebankDescription}.items():
-        if name == "treebank" and content.get(name) is None:
-            continue
-        try:
-            descriptions[name] = kind(**content[name])
-        except (KeyError, TypeError) as error:
-            known = ", ".join(field.name for field in fields(kind))
-            raise ValueError(f"the description of the {name} must have the fields {known}: {error}") from error
-    return descriptions["text"], descriptions.get("treebank")
+    return _read(content, "text"), None if content.get("treebank") is None else _read(content, "treebank")
+
+
+def _read(content: dict, part: str) -> SimpleNamespace:
+    description, fields = content.get(part) or {}, [*_REQUIRED[part], *_OPTIONAL[part]]
+    wrong = [f"{name} is missing" for name in _REQUIRED[part] if name not in description]
+    wrong += [f"{name} is unknown" for name in description if name not in fields]
+    if wrong:
+        raise ValueError(f"the description of the {part} must have the fields {', '.join(fields)}: {', '.join(wrong)}")
+    return SimpleNamespace(**_OPTIONAL[part] | description)
