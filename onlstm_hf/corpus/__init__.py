@@ -1,1 +1,1 @@
-"""Parsing text that is larger than one machine: a step of datatrove, run with its readers, writers and executors."""
+"""Parsing of large corpora, on one machine or many: a datatrove step with its readers, writers and executors."""

@@ -1,4 +1,4 @@
-"""Executors of datatrove that run the tasks of a corpus."""
+"""datatrove executors for the tasks of a corpus job."""
 
 import multiprocessing
 import os
@@ -22,21 +22,21 @@ from tqdm import tqdm
 
 from ..utils.programs import num_cores
 
-# Ray runs a task so often again whose worker or node is gone.
-TRIES_OF_A_TASK = 10
+# Number of times Ray retries a task whose worker or node died.
+MAX_RETRIES = 10
 
 
 class Engine(NamedTuple):
     """Place and resources of the tasks.
 
     Attributes:
-        name: `"local"` (processes of this machine), `"ray"` or `"slurm"`.
-        workers: tasks at a time; -1 for as many as Slurm gives.
-        threads: of a worker; with Ray and Slurm also its CPUs.
-        memory: of a CPU in GB, with Ray and Slurm.
-        gpus: of a worker, with Ray and Slurm.
-        sbatch: options of `sbatch` by their names, of which Slurm needs `partition` and `time`.
-        start_method: how Python starts the processes of this machine.
+        name: `"local"` (processes on this machine), `"ray"` or `"slurm"`.
+        workers: maximum number of concurrent tasks; -1 means no limit (Slurm).
+        threads: threads per worker; with Ray and Slurm also CPUs per worker.
+        memory: GB per CPU, with Ray and Slurm.
+        gpus: GPUs per worker, with Ray and Slurm.
+        sbatch: names and values of `sbatch` options. Slurm needs `partition` and `time`.
+        start_method: start method of local processes, see `multiprocessing`.
     """
 
     name: str = "local"
@@ -48,7 +48,7 @@ class Engine(NamedTuple):
     start_method: str = "forkserver"
 
     def executor(self, pipeline: list[PipelineStep], tasks: int, logging_dir: DataFolder) -> PipelineExecutor:
-        """Returns the executor that runs these steps in `tasks` tasks and keeps its records in `logging_dir`."""
+        """Returns an executor that runs the pipeline in `tasks` tasks and keeps its logs in `logging_dir`."""
         common = {"pipeline": pipeline, "tasks": tasks, "workers": self.workers, "logging_dir": logging_dir}
         if self.name == "local":
             return WorkerPoolExecutor(**common, start_method=self.start_method)
@@ -56,21 +56,21 @@ class Engine(NamedTuple):
         if self.name == "ray":
             return RayTasksExecutor(**common)
         options = dict(self.sbatch)
-        named = {name: options.pop(name, None) for name in ("time", "partition", "qos")}
+        own_arguments = {name: options.pop(name, None) for name in ("time", "partition", "qos")}
         activate = Path(sys.prefix, "bin", "activate")
-        venv_path = str(activate) if activate.exists() else None
-        return SlurmPipelineExecutor(**common, **named, job_name="onlstm-hf", venv_path=venv_path, sbatch_args=options)
+        common |= {"job_name": "onlstm-hf", "venv_path": str(activate) if activate.exists() else None}
+        return SlurmPipelineExecutor(**common, **own_arguments, sbatch_args=options)
 
 
 def choose_engine(name: str, workers: int | None, threads: int | None, **options) -> Engine:
-    """An engine with workers for all CPUs there are, and threads for all CPUs of a worker, where they are not given.
+    """Returns an engine whose workers use all CPUs, unless `workers` and `threads` say otherwise.
 
-    With Ray this connects to the cluster that the environment variable `RAY_ADDRESS` names, or that runs on this
-    machine, and otherwise starts one of this machine.
+    Ray connects to the cluster at the environment variable `RAY_ADDRESS`, or to one on this machine. If neither
+    exists, it starts a local cluster.
 
     Raises:
-        FileNotFoundError: if Slurm is needed and this machine has no `sbatch`.
-        ImportError: if Ray is needed and not installed.
+        FileNotFoundError: if Slurm is requested and this machine has no `sbatch`.
+        ImportError: if Ray is requested and not installed.
     """
     if name == "local":
         workers = workers or num_cores()
@@ -82,22 +82,22 @@ def choose_engine(name: str, workers: int | None, threads: int | None, **options
             ray.init(log_to_driver=False, logging_level="ERROR", include_dashboard=False)
         workers = workers or max(1, int(ray.cluster_resources()["CPU"]) // (threads or 1))
     elif shutil.which("sbatch") is None:
-        raise FileNotFoundError("this machine has no sbatch: run the command where jobs of Slurm are submitted")
+        raise FileNotFoundError("this machine has no sbatch: run the command on a machine that submits Slurm jobs")
     return Engine(name, workers or -1, threads or 1, **options)
 
 
 class WorkerPoolExecutor(LocalPipelineExecutor):
-    """`LocalPipelineExecutor` with workers that may be killed, and that keep a model for all of their tasks.
+    """`LocalPipelineExecutor` that survives killed workers; each worker loads the model once for all its tasks.
 
-    datatrove's waits for ever for the result of a worker that is gone, and ends all workers at the first error. This
-    one tells of the worker, and completes the tasks that have no error.
+    datatrove's executor hangs if a worker dies and stops at the first error. This one reports the dead worker and
+    finishes the other tasks after an error.
     """
 
     def run(self) -> None:
-        """Runs the tasks that are not complete.
+        """Runs the incomplete tasks.
 
         Raises:
-            ChildProcessError: after the other tasks, if some failed; at once, if a worker was killed.
+            ChildProcessError: after the other tasks if some failed; immediately if a worker was killed.
         """
         ranks = self.get_incomplete_ranks()
         if not ranks:
@@ -106,7 +106,7 @@ class WorkerPoolExecutor(LocalPipelineExecutor):
         context = multiprocessing.get_context(self.start_method)
         if self.start_method == "forkserver":
             context.set_forkserver_preload(["onlstm_hf.registration", __name__])
-        others = set(multiprocessing.active_children())
+        previous_children = set(multiprocessing.active_children())
         with ProcessPoolExecutor(min(self.workers, len(ranks)), context, initializer=_begin_worker) as pool:
             try:
                 _run_tasks(lambda rank: pool.submit(self._run_for_rank, rank, local_rank=1), ranks, self.workers)
@@ -115,20 +115,20 @@ class WorkerPoolExecutor(LocalPipelineExecutor):
                     "a worker was killed, perhaps for lack of memory; the same command resumes the run"
                 ) from error
             finally:
-                # The pool would wait for ever for its idle workers if one of them were killed with their queue's lock.
-                for worker in set(multiprocessing.active_children()) - others:
+                # The pool would hang on its idle workers if one was killed while it held the lock of their queue.
+                for worker in set(multiprocessing.active_children()) - previous_children:
                     worker.kill()
 
 
 class RayTasksExecutor(RayPipelineExecutor):
-    """`RayPipelineExecutor` with plain tasks of Ray, whose workers keep a model for all of their tasks.
+    """`RayPipelineExecutor` with plain Ray tasks; each worker loads the model once for all its tasks.
 
-    datatrove's makes an actor a task, which imports everything and loads the model again, and it waits for ever where
-    a node dies while an actor starts. Ray itself runs a task again whose worker or node is gone.
+    datatrove's executor starts an actor per task, which imports and loads everything again. It hangs if a node dies
+    while an actor starts. Ray itself retries tasks whose worker or node died.
     """
 
     def run(self) -> None:
-        """Runs the tasks that are not complete.
+        """Runs the incomplete tasks.
 
         Raises:
             ChildProcessError: after the other tasks, if some failed.
@@ -141,13 +141,13 @@ class RayTasksExecutor(RayPipelineExecutor):
         self.save_executor_as_json()
         memory = int(self.mem_per_cpu_gb * self.cpus_per_task * 2**30)
         resources = {"num_cpus": self.cpus_per_task, "num_gpus": self.gpus_per_task, "memory": memory}
-        run_rank = ray.remote(**resources, max_retries=TRIES_OF_A_TASK)(_run_rank)
+        run_rank = ray.remote(**resources, max_retries=MAX_RETRIES)(_run_rank)
         executor = ray.put(self)
         _run_tasks(lambda rank: run_rank.remote(executor, rank).future(), ranks, self.workers)
 
 
 def _run_tasks(submit: Callable[[int], Future], ranks: list[int], workers: int) -> None:
-    """Runs tasks, `workers` at a time; raises a `ChildProcessError` at the end if some failed."""
+    """Runs at most `workers` tasks at a time; raises a `ChildProcessError` at the end if some failed."""
     waiting, running, errors = iter(ranks), {}, {}
     while True:
         running |= {submit(rank): rank for rank in islice(waiting, workers - len(running))}
@@ -158,7 +158,7 @@ def _run_tasks(submit: Callable[[int], Future], ranks: list[int], workers: int) 
             if isinstance(error, BrokenProcessPool):
                 raise error
             if error is not None:
-                errors[rank] = getattr(error, "cause", error)  # Ray's errors have the traceback as their text
+                errors[rank] = getattr(error, "cause", error)  # the text of Ray's errors is a traceback
     if errors:
         rank, error = min(errors.items())
         raise ChildProcessError(f"{len(errors)} of {len(ranks)} tasks failed; task {rank}: {error}") from error
@@ -169,16 +169,16 @@ def _run_rank(executor: PipelineExecutor, rank: int) -> None:
 
 
 def _begin_worker() -> None:
-    """Leaves Ctrl-C and the terminal to the process that has the workers; datatrove writes a log of each task."""
+    """Ignores Ctrl-C, which the parent handles, and silences standard error; datatrove logs each task to a file."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (it is open until the worker ends)
-    # A forked process shares the lock of progress bars, and all would wait for ever for one that is killed with it.
+    # Forked processes share tqdm's lock: if one were killed while it holds the lock, the others would hang.
     tqdm.set_lock(threading.RLock())
-    logger.enable("datatrove")  # which the command disables in its own process, and a forked one has from there
+    logger.enable("datatrove")  # The command disables this logger. Forked workers inherit that.
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_with_parent() -> None:
-    """Ends this worker when the process that has it was killed: a worker would wait for tasks for ever."""
+    """Ends this worker when its parent was killed; it would wait for tasks forever."""
     multiprocessing.parent_process().join()
     os._exit(1)

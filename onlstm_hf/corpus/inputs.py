@@ -1,4 +1,4 @@
-"""Input of a corpus run: the files at a place, their kind, and a fingerprint of each."""
+"""Input files of a corpus job, with their kind and fingerprints."""
 
 from typing import NamedTuple
 
@@ -21,10 +21,9 @@ class CorpusFiles(NamedTuple):
 
     Attributes:
         kind: one of `KINDS`.
-        folder: where they are.
-        files: their paths in it and their sizes in bytes, in the order in which they are read.
-        fingerprints: for each path, what changes with the file's size, and the time or checksum that the file system
-            has of it.
+        folder: the folder of the files.
+        files: paths in the folder and sizes in bytes, in reading order.
+        fingerprints: size, and checksum or modification time, of the file at each path.
     """
 
     kind: str
@@ -37,22 +36,22 @@ class CorpusFiles(NamedTuple):
         return sum(size for _, size in self.files)
 
     def reader(self, text_key: str = "text", id_key: str = "id") -> FileReader:
-        """A reader of these files, which takes text and ids of documents from columns or fields of these names."""
+        """Returns a reader of these files; the keys name the columns or fields with the text and id of a document."""
         return READERS[self.kind](self.folder, self.files, text_key=text_key, id_key=id_key)
 
 
 def find_files(location: str, kind: str | None = None, pattern: str | None = None) -> CorpusFiles:
-    """The files at a place.
+    """Finds the input files at a location.
 
     Args:
-        location: a file or a folder, local or an address that fsspec knows, such as `s3://bucket/corpus`.
-        kind: one of `KINDS`; by default what the names of the files say. Files of a folder whose names say another
-            kind are left out.
-        pattern: only files of a folder whose paths match it, such as `"**/*.jsonl.gz"`.
+        location: a file or a folder: a local path, or a URL that fsspec supports, such as `s3://bucket/corpus`.
+        kind: one of `KINDS`; by default inferred from the file names. Files in a folder whose names indicate
+            another kind are skipped.
+        pattern: glob pattern for paths in a folder, such as `"**/*.jsonl.gz"`.
 
     Raises:
-        FileNotFoundError: if there is no such file or folder, or no file in it.
-        ValueError: if the names do not say what the files are, or say different things; if a file has a pattern.
+        FileNotFoundError: if the location does not exist or has no readable files.
+        ValueError: if the names indicate several kinds, or if a pattern is given for a single file.
     """
     fs, path = url_to_fs(location)
     if fs.isfile(path):
@@ -68,16 +67,16 @@ def find_files(location: str, kind: str | None = None, pattern: str | None = Non
     if kind is not None and fs.isdir(path):
         paths = [name for name in paths if _kind_of(name) in (kind, None)]
     elif kind is None:
-        kinds = {name: known for name in paths if (known := _kind_of(name))}
+        kinds = {name: kind_of_name for name in paths if (kind_of_name := _kind_of(name))}
         if len(set(kinds.values())) > 1:
-            found = ", ".join(sorted(set(kinds.values())))
+            names = ", ".join(sorted(set(kinds.values())))
             raise ValueError(
-                f"{location} has files of several kinds ({found}): choose one with --kind, or files with --glob"
+                f"{location} has files of several kinds ({names}): choose one with --kind, or files with --glob"
             )
         paths, kind = list(kinds), next(iter(kinds.values()), None)
     if not paths:
         raise FileNotFoundError(
-            f"{location} has no files that can be read: name their kind with --kind, {', '.join(KINDS)}"
+            f"{location} has no files that can be read: give their kind with --kind ({', '.join(KINDS)})"
         )
     infos = {name: folder.info(name) for name in paths}
     files = [(name, info["size"]) for name, info in infos.items()]

@@ -1,4 +1,4 @@
-"""The folder of a corpus that is parsed by tasks: what it was begun with, and what the complete tasks say."""
+"""State of a corpus job in its output folder: the manifest, and the statistics of complete tasks."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from .inputs import CorpusFiles
 from .parse_documents import STEP_NAME
 from .rows import SCHEMA_VERSION
 
-# Folder of records that are no output; `datasets.load_dataset` ignores folders with such a name.
+# Folder of logs and other records. `datasets.load_dataset` ignores it because its name starts with a dot.
 RUN_FOLDER = ".run"
 MANIFEST = f"{RUN_FOLDER}/manifest.json"
 
@@ -19,46 +19,47 @@ MANIFEST = f"{RUN_FOLDER}/manifest.json"
 def begin_job(
     output: DataFolder, settings: dict, tasks: int | None, default_tasks: int, files: CorpusFiles | None = None
 ) -> int:
-    """Begins a job, or resumes the one that was begun in this folder with the same settings and files.
+    """Begins a job, or resumes a job in this folder that was begun with the same settings and files.
 
     Args:
-        output: the folder.
-        settings: all that the rows depend on but the content of the files, as JSON can hold it.
-        tasks: their number, if it was asked for.
-        default_tasks: their number for a new job, otherwise.
-        files: those that are read, if it is files.
+        output: the output folder of the job.
+        settings: JSON values: everything that determines the rows, except the contents of the files.
+        tasks: requested number of tasks.
+        default_tasks: number of tasks of a new job if `tasks` is `None`.
+        files: input files; `None` for a dataset.
 
     Returns:
         The number of tasks.
 
     Raises:
-        ValueError: if the job was begun with other settings or other files, or the folder has files that are not its.
+        ValueError: if the job was begun with other settings or files, or if the folder has unrelated files.
     """
     settings = {"schema_version": SCHEMA_VERSION, **settings}
-    now = {} if files is None else files.fingerprints
+    fingerprints = {} if files is None else files.fingerprints
     manifest = _read_manifest(output)
     if not manifest:
         if any(not path.startswith(f"{RUN_FOLDER}/") for path in output.list_files()):
             raise ValueError(f"{output.path} has files that are not from parse-corpus; name a new folder")
         tasks = tasks or default_tasks
-        manifest = {"settings": settings, "tasks": tasks, "files": now, "begun_with": f"onlstm_hf {__version__}"}
+        manifest = {"settings": settings, "tasks": tasks, "files": fingerprints}
+        manifest["begun_with"] = f"onlstm_hf {__version__}"
         _write_manifest(output, manifest)
         return tasks
-    known = manifest["settings"] | {"tasks": manifest["tasks"]}
-    asked = settings | {"tasks": tasks or known["tasks"]}
-    if changed := [name for name in asked if asked[name] != known.get(name)]:
-        changes = ", ".join(f"{name} was {known.get(name)}, not {asked[name]}" for name in changed)
+    stored = manifest["settings"] | {"tasks": manifest["tasks"]}
+    requested = settings | {"tasks": tasks or stored["tasks"]}
+    if changed := [name for name in requested if requested[name] != stored.get(name)]:
+        changes = ", ".join(f"{name} was {stored.get(name)}, not {requested[name]}" for name in changed)
         raise ValueError(f"{output.path} was begun with other settings: {changes}; name a new folder")
-    before = manifest.get("files", {})
+    previous = manifest.get("files", {})
     states = {
-        name: "missing" if name not in now else "new" if name not in before else "changed"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name) != now.get(name)
+        name: "missing" if name not in fingerprints else "new" if name not in previous else "changed"
+        for name in sorted(previous.keys() | fingerprints.keys())
+        if previous.get(name) != fingerprints.get(name)
     }
     if states:
         shown = ", ".join(f"{name} is {state}" for name, state in list(states.items())[:3])
         raise ValueError(f"{output.path} was begun with other files: {shown}; name a new folder")
-    return known["tasks"]
+    return stored["tasks"]
 
 
 def _read_manifest(output: DataFolder) -> dict:
@@ -75,7 +76,7 @@ def _write_manifest(output: DataFolder, manifest: dict) -> None:
 
 
 def count_sentences(output: DataFolder) -> Counter[str]:
-    """Counts the sentences that the complete tasks parsed, those that they did not, by reason, and `SEVERAL`."""
+    """Counts sentences of complete tasks: `"parsed"`, the reasons why others were not parsed, and `SEVERAL`."""
     counts: Counter[str] = Counter()
     for path in output.list_files(f"{RUN_FOLDER}/stats"):
         with output.open(path, "r") as file:

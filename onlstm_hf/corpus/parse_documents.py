@@ -1,4 +1,4 @@
-"""A step of datatrove that takes documents and gives a document with a tree for each of their sentences."""
+"""datatrove step that turns documents into one document with a tree per sentence."""
 
 from __future__ import annotations
 
@@ -20,31 +20,30 @@ from .rows import COLUMNS
 if TYPE_CHECKING:
     from ..trees.induced_tree import InducedTree
 
-# Sentences are read, sorted by length and parsed one window after the other, so that memory is bounded on any input.
+# Sentences are read, sorted by length and parsed in windows of bounded size, so that memory is bounded.
 SENTENCES_PER_WINDOW = 1 << 12
 CHARACTERS_PER_WINDOW = 1 << 20
-# A sentence of more characters a word than this is none: text without spaces, or data.
+# A text with more characters per allowed word is skipped: it has no spaces, or it is data.
 CHARACTERS_PER_WORD = 20
 # Name of the step in datatrove's statistics.
 STEP_NAME = "🌳 - PARSER: constituency trees"
-# Name in these statistics of the lines with several sentences, each of which was read as one.
+# Statistic that counts lines with several sentences that were parsed as one sentence.
 SEVERAL = "several sentences"
 
 
 class ParseOptions(NamedTuple):
-    """Options of the parse of every sentence.
+    """Options for splitting and parsing.
 
     Attributes:
-        language: split documents into sentences by the rules of this language (a code such as `"en"`, see
-            `sentence_splitter`); without one, each line is a sentence.
+        language: code of the language whose rules split documents into sentences, such as `"en"` (see
+            `sentence_splitter`). Without it, each line is a sentence.
         trees: the column of the trees, `"spans"` or `"brackets"`.
-        distances: whether there is a column of distances.
-        log_probability: whether there is a column of log probabilities.
-        layer: see `parse`.
-        branching_bias, punctuation: see `parse`.
-        batch_size: sentences in one pass through the model.
-        max_words: a longer sentence is not parsed.
-        dtype: of the model's weights, `"float32"` or `"bfloat16"`.
+        distances: whether to add the column of distances.
+        log_probability: whether to add the column of log probabilities.
+        layer, branching_bias, punctuation: see `parse`.
+        batch_size: sentences per forward pass.
+        max_words: longer sentences are skipped.
+        dtype: data type of the weights, `"float32"` or `"bfloat16"`.
     """
 
     language: str | None = None
@@ -60,14 +59,14 @@ class ParseOptions(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns of a row, see `row_schema`."""
+        """Columns of the table, see `row_schema`."""
         left_out = {"spans", "brackets"} - {self.trees}
         left_out |= {name for name in ("distances", "log_probability") if not getattr(self, name)}
         return tuple(name for name in COLUMNS if name not in left_out)
 
 
 class Sentence(NamedTuple):
-    """A sentence with its place in the text and, if it cannot be parsed, the reason."""
+    """A sentence with its position in the document and, if it cannot be parsed, the reason."""
 
     document: str
     position: int
@@ -79,16 +78,16 @@ class Sentence(NamedTuple):
 class ParseDocuments(PipelineStep):
     """Parses the sentences of documents.
 
-    Takes documents of datatrove; gives one document a sentence, whose `metadata["row"]` is its row of the table (see
-    `row_schema`). Every sentence gives one, and so does a document that has none; what cannot be parsed has a reason
-    in place of its tree. The order is that of the input.
+    Yields one datatrove document per sentence, in input order. Its `metadata["row"]` is a row of the table (see
+    `row_schema`). A document without sentences also yields one. A sentence that cannot be parsed has a reason instead
+    of a tree.
 
     Args:
-        model: a checkpoint folder, or a name on the Hub. It is loaded once a process, when the first sentence comes.
-        options: what is computed.
-        threads: of one process; as PyTorch finds it by default.
+        model: a checkpoint folder, or a name on the Hub. Each process loads it once, when a task starts.
+        options: what to compute.
+        threads: threads per process; by default PyTorch's choice.
         trust_remote_code: see `load_checkpoint`.
-        progress_folder: a local folder in which `shown_progress` finds how far each task is.
+        progress_folder: a local folder for the progress reports that `shown_progress` reads.
     """
 
     type, name = STEP_NAME.split(": ")
@@ -130,7 +129,7 @@ class ParseDocuments(PipelineStep):
         progress.finish()
 
     def _rows(self, window: list[Sentence], model, tokenizer) -> Iterator[dict]:
-        """The rows of a window, in its order."""
+        """Yields the row of each sentence of a window, in order."""
         options = self.options
         texts = [sentence.text for sentence in window if sentence.reason is None]
         read = _trees_and_log_probabilities if options.log_probability else _trees
@@ -144,12 +143,12 @@ class ParseDocuments(PipelineStep):
                 record = tree.to_record(sentence.text) | {"start": sentence.start, "log_probability": log_probability}
                 row |= {name: record[name] for name in options.columns if name in record}
                 for span in row.get("spans", ()):
-                    del span["text"]  # it would be the text once more for each level of the tree
+                    del span["text"]  # would repeat the text at each level of the tree
             yield row
 
 
 def _trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterator[tuple[InducedTree, None]]:
-    """The tree of each sentence."""
+    """Returns the tree of each sentence."""
     names = ("layer", "branching_bias", "punctuation", "batch_size")
     trees = model.parse(texts, tokenizer, progress=False, **{name: getattr(options, name) for name in names})
     return ((tree, None) for tree in trees)
@@ -158,7 +157,7 @@ def _trees(model, tokenizer, texts: list[str], options: ParseOptions) -> Iterato
 def _trees_and_log_probabilities(
     model, tokenizer, texts: list[str], options: ParseOptions
 ) -> Iterator[tuple[InducedTree, float]]:
-    """The tree of each sentence and its log probability, for which the model reads it once."""
+    """Yields the tree and the log probability of each sentence, from one forward pass."""
     from ..parsing.sentences import build_tree, first_of_each_unit, read_text
     from ..scoring.sentences import score_with_distances
 
@@ -173,14 +172,14 @@ def _trees_and_log_probabilities(
 
 
 def _lines(text: str) -> list[tuple[int, int]]:
-    """The places of the lines of a text, without white space around them."""
+    """Returns start and end of each line with text, without surrounding white space."""
     return [match.span() for match in re.finditer(r"\S(?:[^\n]*\S)?", text)]
 
 
 def _sentences(
     documents: Iterable[Document], split: Callable[[str], Iterable[tuple[int, int]]], max_words: int
 ) -> Iterator[Sentence]:
-    """Yields the sentences of each document; a document without words yields one that says why."""
+    """Yields the sentences of each document; a document without words yields one with a reason."""
     for document in documents:
         if reason := document.metadata.get("reason"):
             yield Sentence(document.id, 0, 0, "", reason)
@@ -195,7 +194,7 @@ def _sentences(
 
 
 def _skip_reason(text: str, max_words: int) -> str | None:
-    """The reason for which a sentence is not parsed, or `None`."""
+    """Returns the reason why a sentence is not parsed, or `None`."""
     if len(text) > max_words * CHARACTERS_PER_WORD or len(text.split()) > max_words:
         return f"more than {max_words} words"
     if "\0" in text:
@@ -208,18 +207,18 @@ def _skip_reason(text: str, max_words: int) -> str | None:
 
 
 def _windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:
-    """Neighbouring sentences, across documents."""
+    """Groups neighbouring sentences, across documents."""
     return bounded_windows(sentences, SENTENCES_PER_WINDOW, lambda sentence: len(sentence.text), CHARACTERS_PER_WINDOW)
 
 
 @cache
 def _load(name: str, trust_remote_code: bool, threads: int | None, dtype: str):
-    """The model and its tokenizer, once a process."""
+    """Loads the model and its tokenizer once per process."""
     import torch
 
     from ..utils.checkpoints import load_checkpoint
 
-    import_module("onlstm_hf.registration")  # a worker of the command `onlstm-hf` has not done it yet
+    import_module("onlstm_hf.registration")  # not yet imported in workers of the command `onlstm-hf`
     if threads is not None:
         torch.set_num_threads(threads)
     return load_checkpoint(name, trust_remote_code=trust_remote_code, dtype=getattr(torch, dtype))

@@ -1,4 +1,4 @@
-"""Progress of the tasks of a corpus: small files that the workers write and the command reads."""
+"""Progress of corpus tasks: workers write small files, and the command reads them."""
 
 import json
 import sys
@@ -13,15 +13,15 @@ from tqdm import tqdm
 
 SECONDS_BETWEEN_WRITES = 1.0
 SECONDS_BETWEEN_READS = 0.5
-SECONDS_BETWEEN_LINES = 30.0  # where standard error is a file
+SECONDS_BETWEEN_LINES = 30.0  # if standard error is not a terminal
 
 
 class TaskProgress:
     """Progress of one task.
 
     Args:
-        folder: a local folder, or `None` to tell nothing.
-        rank: the task.
+        folder: a local folder for the reports, or `None` to write none.
+        rank: number of the task.
     """
 
     def __init__(self, folder: str | None, rank: int):
@@ -29,19 +29,19 @@ class TaskProgress:
         self._share, self._sentences, self._written = 0.0, 0, 0.0
 
     def follow(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """The documents as they are. A reader tells in `metadata["share_read"]` how much of its task it has read."""
+        """Yields the documents and records `metadata["share_read"]`, the share of the task that a reader has read."""
         for document in documents:
             self._share = document.metadata.get("share_read", 0.0)
             yield document
 
     def add(self, sentences: int) -> None:
-        """Counts sentences that are done."""
+        """Counts finished sentences."""
         self._sentences += sentences
         if time.monotonic() - self._written > SECONDS_BETWEEN_WRITES:
             self._write()
 
     def finish(self) -> None:
-        """Counts the task as done."""
+        """Reports the task as finished."""
         self._share = 1.0
         self._write()
 
@@ -53,12 +53,12 @@ class TaskProgress:
 
 @contextmanager
 def shown_progress(folder: Path | None, tasks: int, completed: int) -> Iterator[None]:
-    """Shows a progress bar over all tasks while the block runs, on standard error: its speed and the time left.
+    """Shows a progress bar over all tasks on standard error while the block runs.
 
     Args:
-        folder: that of the tasks' `TaskProgress`, which is emptied; `None` to show nothing.
-        tasks: how many there are.
-        completed: how many were completed before.
+        folder: the folder of the tasks' `TaskProgress`, which is emptied first; `None` shows nothing.
+        tasks: number of tasks.
+        completed: number of tasks that were completed before.
     """
     if folder is None:
         yield

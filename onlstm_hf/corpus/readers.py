@@ -1,7 +1,7 @@
-"""Readers of files that keep what cannot be read as a document with a reason, and share large files out.
+"""Readers that split large files among tasks, and yield a document with a reason for each unreadable part.
 
-Those of datatrove read a file in one task, leave out documents without text and lines that are no JSON, and all of a
-file from the first byte on that is not UTF-8; and there is none of plain text.
+datatrove's readers read each file in a single task. They drop documents without text, lines that are not JSON, and
+the rest of a file after a byte that is not UTF-8. They do not support plain text.
 """
 
 import codecs
@@ -29,36 +29,36 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-# fsspec may otherwise take zstandard, which ends without a word after the first frame, or where a frame is cut.
+# fsspec may otherwise use zstandard, which stops without an error after the first frame or at a truncated frame.
 register_compression("zstd", zstd.ZstdFile, "zst", force=True)
 
-# A longer line is no document; of its bytes no more than these are held.
+# Longer lines are skipped. At most this many bytes are read at once.
 MAX_LINE_BYTES = 1 << 24
 TOO_LONG = f"longer than {MAX_LINE_BYTES >> 20} MiB"
-# The formats share no error for a file that is damaged or ends too early. bz2, gzip and pyarrow also raise plain
-# OSErrors for it; those of the system have a number.
+# The errors of the formats for damaged and truncated files share no base class. bz2, gzip and pyarrow also raise
+# OSErrors without an `errno`; system errors have one.
 DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, ArrowException)
-# Why there is nothing of a file, or of a part of it.
+# Reasons for missing files and missing parts of files.
 DAMAGED_FILE = "damaged file"
 DAMAGED_REST = "rest of a damaged file"
 DAMAGED_GROUP = "rest of a damaged row group"
-# Few, as each may be a book.
+# Small, because one row may hold a whole book.
 ROWS_PER_BATCH = 16
 
 
 class FileReader(BaseReader):
-    """Reads files as documents; several tasks share a file that can be cut.
+    """Reads documents from files; several tasks share a file that can be split.
 
-    A task has what begins in its share of the bytes of all files. A file that cannot be cut, as it is compressed,
-    belongs to the task in whose share it begins. A document without an id has the name of its file and its place in
-    it. Its `metadata["share_read"]` is the part of the task that was read by then. An unreadable part of
-    a damaged file is a document with a reason, and the log of the task has the error.
+    Each task gets an equal share of the bytes of all files, and reads the documents that begin in it. Compressed files
+    are not split: the task in whose share a file begins reads all of it. The default id of a document is its file name
+    and its place in the file. `metadata["share_read"]` is the share of the task that has been read. An unreadable part
+    of a damaged file becomes a document with a reason; the error is in the log of the task.
 
     Args:
         data_folder: the folder of the files.
-        files: their paths in it and their sizes in bytes, by which they are shared out. A file that has another size
-            by now is read to its end all the same.
-        options: of `BaseReader`.
+        files: paths in the folder and sizes in bytes, which define the shares. A file whose size has changed is still
+            read to its end.
+        options: arguments of `BaseReader`.
     """
 
     def __init__(self, data_folder: DataFolder, files: list[tuple[str, int]], **options):
@@ -67,7 +67,7 @@ class FileReader(BaseReader):
 
     @abstractmethod
     def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
-        """The documents of a file that begin between two bytes of it; `end` is infinite in the last part."""
+        """Yields the documents that begin between two bytes of a file; `end` is infinite for the last part."""
 
     def run(self, data: DocumentsPipeline = None, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
         if data:
@@ -86,20 +86,17 @@ class FileReader(BaseReader):
 
 
 class LineReader(FileReader):
-    """Reads each line of files as a document.
-
-    The place of a line is the number of its first byte, of the text where the file is compressed.
-    """
+    """Reads each line as a document. The place of a line is its byte offset in the uncompressed text."""
 
     @abstractmethod
     def parse_line(self, line: bytes, place: str) -> Document:
-        """The document of a line of text that has this place."""
+        """Returns the document of a line."""
 
     def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
         offset = 0
         if (compression := infer_compression(path)) is not None:
             file = compr[compression](file, mode="rb")
-        elif start > 0:  # the line that begins before it belongs to the part before
+        elif start > 0:  # a line that begins earlier belongs to the previous part
             file.seek(start - 1)
             _skip_line(file)
             offset = file.tell()
@@ -156,10 +153,10 @@ class ParquetReader(FileReader):
     name = "📒 Parquet"
 
     def read_part(self, file: BinaryIO, path: str, start: int, end: float) -> Iterator[Document]:
-        """As in `FileReader`.
+        """Yields documents as `FileReader.read_part` does.
 
         Raises:
-            ValueError: if the file has no column of texts.
+            ValueError: if the text column is missing.
         """
         try:
             table = ParquetFile(file, page_checksum_verification=True)
@@ -181,7 +178,7 @@ class ParquetReader(FileReader):
             first_row += group.num_rows
 
     def _read_group(self, table: ParquetFile, index: int, path: str, number: int) -> Iterator[Document]:
-        """The documents of a row group whose first row has that number in the file."""
+        """Yields the documents of a row group; `number` is the number of its first row in the file."""
         columns = [name for name in (self.text_key, self.id_key) if name in table.schema_arrow.names]
         batches = table.iter_batches(ROWS_PER_BATCH, row_groups=[index], columns=columns)
         while True:
@@ -208,23 +205,23 @@ class ParquetReader(FileReader):
 
 
 class DatasetReader(HuggingFaceDatasetReader):
-    """datatrove's reader of what `load_dataset` loads, which here keeps documents without text."""
+    """datatrove's reader of Hugging Face datasets, which here keeps documents without text."""
 
     def _default_adapter(self, data: dict, path: str, id_in_file: int | str) -> dict:
         document = document_of(data, self.text_key, self.id_key, f"{path}/{id_in_file}")
-        # A document whose text is empty would be left out.
+        # The base class drops documents with an empty text.
         return {"text": document.text or "\n", "id": document.id, "metadata": document.metadata}
 
 
 def file_parts(files: list[tuple[str, int]], rank: int, world_size: int) -> Iterator[tuple[str, int, int]]:
-    """The parts of files that a task reads: path, first byte, and the byte after the last.
+    """Yields the parts of files that a task reads: path, start and end byte (exclusive).
 
-    Together the tasks read each byte once, and each about as many as the others.
+    Each byte belongs to exactly one task. The tasks get about equally many bytes.
 
     Args:
-        files: paths and sizes. Files whose names say that they are compressed are not cut.
-        rank: the task.
-        world_size: how many tasks there are.
+        files: paths and sizes. Files with a compressed file's ending are not split.
+        rank: number of the task.
+        world_size: number of tasks.
     """
     total = sum(size for _, size in files)
     first, last = total * rank // world_size, total * (rank + 1) // world_size
@@ -240,7 +237,7 @@ def file_parts(files: list[tuple[str, int]], rank: int, world_size: int) -> Iter
 
 
 def document_of(content: Mapping, text_key: str, id_key: str, place: str) -> Document:
-    """The document of a JSON object or a row of a table; with a reason where it has no text."""
+    """Returns the document of a JSON object or table row, with a reason if it has no text."""
     text, name = content.get(text_key), content.get(id_key)
     place = place if name is None else str(name)
     return Document(text, place) if isinstance(text, str) else unreadable(place, f"no {text_key}")
@@ -251,7 +248,7 @@ def _is_damage(error: Exception) -> bool:
 
 
 def unreadable(place: str, reason: str) -> Document:
-    """A document that `ParseDocuments` keeps with the reason why it has no sentences."""
+    """Returns a document without text; `ParseDocuments` writes the reason into its row."""
     return Document("", place, metadata={"reason": reason})
 
 
@@ -261,7 +258,7 @@ def _first_byte(group: RowGroupMetaData) -> int:
 
 
 def _skip_line(file: BinaryIO) -> int:
-    """Reads to the end of the line; how many bytes that were."""
+    """Reads to the end of the line and returns the number of bytes."""
     length = 0
     while chunk := file.readline(1 << 20):
         length += len(chunk)

@@ -1,8 +1,8 @@
-"""The table of trees: a row a sentence, and what its columns are."""
+"""Columns of the table of trees, which has one row per sentence."""
 
 from pyarrow import DataType, Schema, bool_, field, float16, float32, int32, list_, schema, string, struct
 
-# Changes with the meaning or the type of a column; in the metadata of Parquet files and in the manifest.
+# Incremented when the meaning or type of a column changes; stored in Parquet metadata and the manifest.
 SCHEMA_VERSION = 2
 _SPAN = struct([(name, int32()) for name in ("start", "end", "word_start", "word_end")])
 COLUMNS: dict[str, DataType] = {
@@ -22,6 +22,6 @@ COLUMNS: dict[str, DataType] = {
 
 
 def row_schema(columns: tuple[str, ...]) -> Schema:
-    """The Arrow schema of rows with these columns, which are some of `COLUMNS` in their order; see docs/corpus.md."""
+    """Returns the Arrow schema of these columns, a subset of `COLUMNS` in the same order; see docs/corpus.md."""
     fields = [field(name, COLUMNS[name], nullable=name not in ("document", "position")) for name in columns]
     return schema(fields, metadata={"onlstm_hf.schema_version": str(SCHEMA_VERSION)})

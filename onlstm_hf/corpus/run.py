@@ -1,4 +1,4 @@
-"""Parsing a corpus from end to end: the steps, the manifest, the progress bar, and what came of it."""
+"""Parsing of a corpus from start to end: pipeline, manifest, progress bar and counts."""
 
 from collections import Counter
 from math import ceil
@@ -36,34 +36,34 @@ def parse_corpus(
     trust_remote_code: bool = False,
     progress: bool = True,
 ) -> Counter[str] | None:
-    """Parses all sentences of a corpus into a table; goes on with one that was begun.
+    """Parses all sentences of a corpus into a table, or resumes an interrupted job.
 
     Args:
-        reader: a reader of datatrove, or one of `readers`.
-        corpus: what tells this corpus from others, as JSON can hold it.
-        output: the folder of the table, local or remote.
+        reader: a reader of `readers` or datatrove.
+        corpus: JSON values that identify the corpus.
+        output: folder of the table, local or remote.
         model: a checkpoint folder, or a name on the Hub.
-        options: what is computed.
-        files: those that the reader reads, if it is one of `readers`.
+        options: what to compute.
+        files: the files of a `FileReader`; `None` for other readers.
         output_format: `"parquet"` or `"jsonl"`.
         engine: where the tasks run.
-        tasks: their number; by default one for each `BYTES_PER_TASK` of the corpus, and one a worker at least.
+        tasks: number of tasks; by default one per `BYTES_PER_TASK` of the corpus, and at least one per worker.
         trust_remote_code: see `load_checkpoint`.
         progress: whether to show a progress bar.
 
     Returns:
-        How many sentences were `"parsed"`, and how many were not, by the reason; `None` if Slurm took tasks that
-        are not complete.
+        The number of sentences that were `"parsed"`, and of those that were not by reason; `None` if incomplete tasks
+        were submitted to Slurm.
 
     Raises:
         ValueError: if the model does not fit, or the folder was begun with other settings or files.
-        ChildProcessError: if tasks failed. The others are complete.
+        ChildProcessError: if tasks failed. The other tasks are complete, unless a worker was killed.
     """
     folder = get_datafolder(output)
     loaded, tokenizer = load_checkpoint(model, trust_remote_code=trust_remote_code)
     if not getattr(loaded, "induces_trees", False):
-        raise ValueError(f'{model} induces no trees: a corpus needs a model that does, such as an "onlstm"')
-    # These refuse a layer and a language that are not there, before anything is written.
+        raise ValueError(f'{model} induces no trees: choose a model that does, such as an "onlstm"')
+    # Unknown layers and languages raise errors here, before anything is written.
     loaded.name_layers(options.layer, range(loaded.config.num_hidden_layers))
     if options.language is not None:
         sentence_splitter(options.language)
@@ -92,5 +92,5 @@ def parse_corpus(
     counts = count_sentences(folder)
     several = counts.pop(SEVERAL, 0)
     if several > MAX_SEVERAL * counts["parsed"]:
-        logger.warning(f"{several:,} lines have several sentences and are read as one: --split-sentences reads each")
+        logger.warning(f"{several:,} lines have several sentences, parsed as one: --split-sentences parses each")
     return counts

@@ -1,4 +1,4 @@
-"""Writers of datatrove whose files appear once a task is complete."""
+"""datatrove writers whose files appear only when a task is complete."""
 
 from typing import IO
 from uuid import uuid4
@@ -10,16 +10,16 @@ from datatrove.pipeline.writers.disk_base import DiskWriter
 
 from .rows import row_schema
 
-# Beside the output, in a folder that `datasets.load_dataset` does not look into.
+# In the output folder, where `datasets.load_dataset` ignores it.
 UNFINISHED = ".run/unfinished"
 ROWS_PER_GROUP = 8192
 
 
 class _CompleteFiles(DiskWriter):
-    """Writes the file of a task under a name of its own, and renames it when the task has ended without an error.
+    """Writes the file of a task under a unique name, and renames it when the task succeeds.
 
-    Files left by a killed task are removed when the task runs again. Two processes can never write to
-    the same file, even where one that should have ended still runs.
+    Files of a killed task are removed when the task runs again. Two processes never write to the same file, even if an
+    earlier one is still running.
     """
 
     def run(self, data: DocumentsPipeline, rank: int = 0, world_size: int = 1) -> DocumentsPipeline:
@@ -45,17 +45,17 @@ class _CompleteParquetFiles(_CompleteFiles, ParquetWriter):
 
 class _CompleteJsonlFiles(_CompleteFiles, JsonlWriter):
     def _write(self, row: dict, file_handler: IO, _filename: str):
-        if row.get("distances") is not None:  # four digits are more than half precision has; marks have no distance
+        if row.get("distances") is not None:  # four digits exceed half precision; punctuation has no distance
             row["distances"] = [None if number is None else float(f"{number:.4g}") for number in row["distances"]]
         super()._write({name: value for name, value in row.items() if value is not None}, file_handler, _filename)
 
 
 def row_writer(output: DataFolderLike, output_format: str, columns: tuple[str, ...]) -> DiskWriter:
-    """A writer of the rows of `ParseDocuments`, with one file a task.
+    """Returns a writer for the rows of `ParseDocuments` that writes one file per task.
 
     Args:
-        output: the folder to write into.
-        output_format: `"parquet"`, or `"jsonl"` for compressed JSON lines, where a row has no columns that are null.
+        output: the output folder.
+        output_format: `"parquet"`, or `"jsonl"` for compressed JSON lines without null values.
         columns: see `row_schema`.
     """
     if output_format == "jsonl":
