@@ -1,1 +1,1 @@
-"""Files, results, checkpoints and the code that travels with them: what every other folder may use."""
+"""Shared helpers for files, results, checkpoints and their code; every other folder may import them."""

@@ -1,4 +1,4 @@
-"""Loading of checkpoints for the command line and the evaluation scripts, with checks and clear errors."""
+"""Loading of checkpoints with checks and clear errors, for the command line and the evaluation scripts."""
 
 import hashlib
 import json
@@ -16,17 +16,17 @@ from transformers.utils.logging import disable_progress_bar, enable_progress_bar
 from .tokenizer_check import check_tokenizer, tokenizer_fingerprint
 
 RELEASED_MODEL = Path("model_cards", "onlstm-english")
-# The model inside the package, for those who have no checkout: `training/pack.py` writes it.
+# The model inside the package, for installations without a checkout; written by `training/pack.py`.
 PACKED_MODEL = Path(__file__).resolve().parents[1] / "pretrained" / RELEASED_MODEL.name
 # Libraries that write to the terminal when a checkpoint is loaded or saved.
 _NOISY_LOGGERS = ("transformers", "huggingface_hub", "accelerate.utils.other")
 
 
 def default_model() -> str:
-    """Returns the folder of the default model, which `onlstm_hf.DEFAULT_MODEL` and the commands take.
+    """Returns the folder of the default model for `onlstm_hf.DEFAULT_MODEL` and the commands.
 
-    It is the one that the environment variable `ONLSTM_MODEL` names, else the released one of a checkout, else the
-    same one with rounded weights inside the package.
+    The environment variable `ONLSTM_MODEL` comes first, then the released model of a checkout, then the same model
+    with rounded weights inside the package.
     """
     if os.environ.get("ONLSTM_MODEL"):
         return os.environ["ONLSTM_MODEL"]
@@ -48,17 +48,16 @@ def load_checkpoint(
 
     Args:
         name: a checkpoint folder, or a name on the Hub.
-        any_causal_model: whether a language model may be any one of Transformers, not only one of this package.
-        auto_class: the class of Transformers that loads it; by default that of language models.
-        trust_remote_code: whether code that comes with it is run, where its type of model is not known here.
-        dtype: type of the weights.
-        implementation: how a model of this package is computed, see its `set_implementation`.
+        any_causal_model: whether to accept language models that are not from this package.
+        auto_class: the Auto class of Transformers that loads the model.
+        trust_remote_code: whether to run code from the checkpoint if its model type is unknown.
+        dtype: data type of the weights.
+        implementation: an implementation for `set_implementation`, for models of this package.
 
     Raises:
-        FileNotFoundError: if there is no such folder, or it has no configuration or no tokenizer.
-        ValueError: if it cannot be loaded, lacks some of its weights, is no model of this package, has weights that
-            are not finite, a tokenizer that does not fit, or no such implementation.
-        OSError: if a file is not the one on the Hub.
+        FileNotFoundError: if the folder, its configuration or its tokenizer does not exist.
+        ValueError: if the checkpoint cannot be loaded or is no model of this package, if weights are missing or not
+            finite, if the tokenizer does not fit, or if the implementation does not exist.
     """
     is_folder = Path(name).is_dir()
     if not is_folder and not re.fullmatch(r"[\w.-]+/[\w.-]+", name):
@@ -72,8 +71,7 @@ def load_checkpoint(
         )
     hint = "" if is_folder else " (there is no folder of this name)"
     with quiet_transformers():
-        # Corrupt and foreign files fail in more ways than can be listed.
-        try:
+        try:  # corrupt and foreign files can raise any exception
             model, report = auto_class.from_pretrained(
                 name, dtype=dtype, trust_remote_code=trust_remote_code, output_loading_info=True
             )
@@ -100,7 +98,7 @@ def load_checkpoint(
 
 
 def checkpoint_hash(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> str:
-    """A hash of a model's configuration and weights and of its tokenizer, wherever they were loaded from."""
+    """Returns a hash of a model's configuration and weights and of its tokenizer, independent of their location."""
     config = {name: value for name, value in model.config.to_diff_dict().items() if name != "transformers_version"}
     digest = hashlib.sha256(json.dumps(config, sort_keys=True, default=str).encode())
     digest.update((tokenizer.backend_tokenizer.to_str() if tokenizer.is_fast else "").encode())
@@ -113,7 +111,7 @@ def checkpoint_hash(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) 
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """A block in which loading and saving write no progress bars or warnings to the terminal; failures still raise."""
+    """Suppresses progress bars and warnings of loading and saving within the block; errors are still raised."""
     levels = {logger: logger.level for logger in map(logging.getLogger, _NOISY_LOGGERS)}
     shows_progress = is_progress_bar_enabled()
     for logger, level in levels.items():

@@ -1,4 +1,4 @@
-"""Errors of loading Hugging Face datasets that say what is wrong with the name: it may be meant for a folder here."""
+"""Clear errors for Hugging Face datasets that cannot be loaded, whose names may be meant as local folders."""
 
 import re
 from collections.abc import Iterator
@@ -8,20 +8,20 @@ from pathlib import Path
 
 @contextmanager
 def reported_dataset_errors(source: str, what: str) -> Iterator[None]:
-    """Turns whatever loading a dataset raises into a `ValueError`.
+    """Turns any exception of loading a dataset into a `ValueError`.
 
     Args:
         source: the name of the dataset on the Hub, or its folder.
-        what: is loaded of it, for the message.
+        what: the loaded part, for the message.
 
     Raises:
-        FileNotFoundError: before anything is loaded, if there is no such folder, and no repository can have the name.
+        FileNotFoundError: immediately, if the folder does not exist and the name is not valid on the Hub.
     """
-    is_here = Path(source).exists()
-    if not is_here and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source):
+    is_local = Path(source).exists()
+    if not is_local and not re.fullmatch(r"[\w.-]+(/[\w.-]+)?", source):
         raise FileNotFoundError(f"cannot load {what}: there is no file or folder {source}")
     try:
         yield
-    except Exception as error:  # its own exceptions share no base class
-        hint = "" if is_here else f"there is no file or folder {source} here, and as a dataset on the Hub: "
+    except Exception as error:  # the exceptions of `datasets` share no base class
+        hint = "" if is_local else f"there is no file or folder {source} here, and as a dataset on the Hub: "
         raise ValueError(f"cannot load {what}: {hint}{error}") from error

@@ -1,4 +1,4 @@
-"""Evaluation mode of models within a block."""
+"""Context manager for evaluation mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +9,13 @@ from torch import nn
 
 @contextmanager
 def evaluation_mode(model: nn.Module, gradients: bool = False) -> Iterator[None]:
-    """Switches dropout and changes of batch statistics off within the block, and then restores every module's mode.
+    """Puts a model into evaluation mode within the block, and then restores the mode of every module.
 
-    The mode is the model's own, which all threads see: several threads may use a model that is in evaluation mode.
+    All threads share the mode, so several threads may only use a model that is already in evaluation mode.
 
     Args:
         model: any module.
-        gradients: whether operations are recorded for a backward pass.
+        gradients: whether to record operations for a backward pass.
     """
     in_training = [module for module in model.modules() if module.training]
     for module in in_training:

@@ -1,4 +1,4 @@
-"""Reading of text files with clear errors, fingerprints of texts, and writing of files and folders as a whole."""
+"""Reading of text files with clear errors, checksums of texts, and atomic writes of files and folders."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ def read_text_file(path: str | os.PathLike) -> Iterator[str]:
     """Yields the lines of a UTF-8 text file.
 
     Raises:
-        FileNotFoundError, IsADirectoryError: if there is no such file.
+        FileNotFoundError, IsADirectoryError: if the file does not exist or is a folder.
         ValueError: see `read_lines`.
     """
     check_is_text_file(path)
@@ -22,7 +22,7 @@ def read_text_file(path: str | os.PathLike) -> Iterator[str]:
 
 
 def check_is_text_file(path: str | os.PathLike) -> None:
-    """Raises an `IsADirectoryError` for a folder, and a `FileNotFoundError` where there is nothing of this name."""
+    """Raises an `IsADirectoryError` for a folder, and a `FileNotFoundError` if the path does not exist."""
     if Path(path).is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a text file")
     if not Path(path).exists():
@@ -52,30 +52,30 @@ def check_writable(*paths: str | os.PathLike | None, endings: Collection[str] = 
 
 
 def binary_lines(path: str | os.PathLike) -> Iterator[bytes]:
-    """Yields the lines of a file as they stand in it."""
+    """Yields the lines of a file as bytes."""
     with open(path, "rb") as file:
         yield from file
 
 
 def split_lines(text: str) -> list[str]:
-    r"""The lines of a text, which end at `\n` or `\r\n` alone.
+    r"""Splits a text into lines at `\n` and `\r\n` only.
 
-    `str.splitlines` also ends them at characters that stand within words and JSON strings, such as U+2028 and U+0085.
+    `str.splitlines` also splits at characters that occur in words and JSON strings, such as U+2028 and U+0085.
     """
     lines = [line.removesuffix("\r") for line in text.removeprefix("\ufeff").split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
-    """Decodes lines of text as they come.
+    """Decodes lines of text lazily.
 
     Args:
-        lines: for instance a file that is open in binary mode.
+        lines: lines as bytes, such as a file that is open in binary mode.
         source: the name of the text in error messages.
 
     Raises:
-        ValueError: for a compressed text, a line that is not UTF-8 or has NUL characters, and at the end if no line
-            had a word.
+        ValueError: for a compressed text, a line that is not UTF-8 or has NUL characters, and at the end if all lines
+            are blank.
     """
     has_words = False
     for number, line in enumerate(lines, start=1):
@@ -91,17 +91,17 @@ def read_lines(lines: Iterable[bytes], source: str) -> Iterator[str]:
         has_words = has_words or bool(text.strip())
         yield text
     if not has_words:
-        raise ValueError(f"{source} is empty: there is no sentence in it")
+        raise ValueError(f"{source} is empty: it has no sentence")
 
 
 def refuse_nul(text: str, place: str) -> None:
-    """Raises a `ValueError` for text with NUL characters, which usually is UTF-16 read as UTF-8."""
+    """Raises a `ValueError` for text with NUL characters, which is usually UTF-16 read as UTF-8."""
     if "\0" in text:
-        raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark has; convert it to UTF-8")
+        raise ValueError(f"{place} has NUL characters, as UTF-16 without a byte order mark does; convert it to UTF-8")
 
 
 def fingerprint(texts: Iterable[str]) -> str:
-    """A short checksum of texts and their order, by which other data than those of an earlier time are noticed."""
+    """Returns a short checksum of texts and their order, used to detect changed data."""
     checksum = hashlib.sha256()
     for text in texts:
         checksum.update(text.encode("utf-8", "surrogatepass") + b"\0")
@@ -110,21 +110,19 @@ def fingerprint(texts: Iterable[str]) -> str:
 
 @contextmanager
 def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
-    """Opens a file for UTF-8 text or bytes that gets its name `path` once the block has ended without an error.
-
-    Until then, and after an error, an older file of this name stays as it was.
+    """Writes a file of UTF-8 text or bytes atomically: it replaces `path` only if the block ends without an error.
 
     Raises:
-        OSError: where it cannot be written, for instance because the disk is full; it names the file.
+        OSError: if the file cannot be written, for instance because the disk is full; the error names the file.
     """
     path = Path(path)
-    temporary = _beside(path)
+    temporary = _temporary_name(path)
     try:
         with open(temporary, "wb") if binary else open(temporary, "w", encoding="utf-8", newline="\n") as file:
             yield file
         temporary.replace(path)
     except OSError as error:
-        if error.errno is not None:  # otherwise Python would not show the error's own words beside a name
+        if error.errno is not None:  # without an errno, Python would show the file name instead of the message
             error.filename = error.filename or str(path)
         raise
     finally:
@@ -132,7 +130,7 @@ def written_file(path: str | os.PathLike, binary: bool = False) -> Iterator[IO]:
 
 
 def write_json(path: str | os.PathLike, content: dict | list) -> None:
-    """Writes a JSON file; one of the same name is replaced once the new one is complete."""
+    """Writes a JSON file atomically."""
     with written_file(path) as file:
         json.dump(content, file, indent=2, ensure_ascii=False)
         file.write("\n")
@@ -140,9 +138,9 @@ def write_json(path: str | os.PathLike, content: dict | list) -> None:
 
 @contextmanager
 def written_folder(path: Path) -> Iterator[Path]:
-    """A new folder to write files into, which gets its name `path` only once the block has ended without an error."""
-    temporary = _beside(path)
-    # Left by a process of the same number that was killed: in a container the numbers are often the same.
+    """Creates a temporary folder, which is renamed to `path` only if the block ends without an error."""
+    temporary = _temporary_name(path)
+    # Left by a killed process with the same pid, which is common in containers.
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir()
     try:
@@ -152,5 +150,5 @@ def written_folder(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def _beside(path: Path) -> Path:
+def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")

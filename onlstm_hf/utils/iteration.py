@@ -1,4 +1,4 @@
-"""Going through many items: with a progress bar, and in windows of bounded size."""
+"""Iteration with a progress bar, and in windows of bounded size."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
@@ -15,21 +15,20 @@ def progress_bar(
     description: str | None = None,
     shown: bool | None = None,
 ):
-    """A progress bar of tqdm on standard error, which goes away when the work is done.
+    """Returns a tqdm progress bar on standard error that disappears at the end.
 
     Args:
-        iterable: what to go through; without it the caller counts with `bar.update(n)`.
-        unit: of what is counted, such as `"sentence"`.
-        total: how many there are, where the iterable does not know.
-        description: words before the bar.
-        shown: `True`, or `False` for never. By default the bar is shown on a terminal and in a notebook, once the work
-            has taken more than `PROGRESS_AFTER_SECONDS`.
+        iterable: the items; without it the caller counts with `bar.update(n)`.
+        unit: name of an item, such as `"sentence"`.
+        total: number of items if the iterable has no length.
+        description: text before the bar.
+        shown: `True` for always, `False` for never. By default the bar appears on terminals and in notebooks after
+            `PROGRESS_AFTER_SECONDS`.
 
     Returns:
-        The bar of `transformers.utils.logging`, which `disable_progress_bar()` there switches off: an iterable and a
-        context manager.
+        An iterable and context manager from `transformers.utils.logging`, whose `disable_progress_bar()` hides it.
     """
-    from transformers.utils.logging import tqdm  # loaded here, as commands that show no bar start faster
+    from transformers.utils.logging import tqdm  # imported here so that commands without a bar start faster
 
     return tqdm(
         iterable,
@@ -45,7 +44,7 @@ def progress_bar(
 def bounded_windows(
     items: Iterable[Item], max_items: int, size_of: Callable[[Item], int], max_size: int
 ) -> Iterator[list[Item]]:
-    """Groups neighbouring items; a window ends at `max_items`, or with the item that brings its size to `max_size`."""
+    """Groups neighbouring items; a window ends when it has `max_items` items or its size reaches `max_size`."""
     window, size = [], 0
     for item in items:
         window.append(item)

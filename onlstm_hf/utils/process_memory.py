@@ -1,22 +1,22 @@
-"""Memory management of the C library."""
+"""Settings of the C library's memory allocator."""
 
 import ctypes
 import platform
 
-# Options of the C function `mallopt`, with their numbers in malloc.h.
+# Options of the C function `mallopt`, as defined in malloc.h.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST = 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Makes the C library keep the memory that this process frees, for whatever the process needs next.
+    """Makes glibc keep freed memory for reuse by this process.
 
-    glibc gives large blocks back to the system, and has to take them anew, page by page, whenever tensors of that size
-    are made again. A training step makes the same large tensors each time. The process stays as large as its largest
-    moment, which is what a training script wants and a server may not.
+    By default glibc returns large blocks to the system, and must request them again page by page for each new tensor.
+    Training steps allocate the same large tensors again and again. The process keeps its peak memory, which suits
+    training scripts, but not necessarily servers.
 
     Returns:
-        True if the C library was told so. Only glibc can be; with another library nothing changes.
+        Whether the setting was applied. C libraries other than glibc are left unchanged.
     """
     if platform.libc_ver()[0] != "glibc":
         return False

@@ -1,4 +1,4 @@
-"""Shared parts of the command-line programs: exit codes, types and options of arguments."""
+"""Shared parts of the command-line programs: exit codes, argument types and options."""
 
 import argparse
 import os
@@ -6,31 +6,31 @@ import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-# More than any CPU runs at a time. PyTorch aborts the process where the system refuses it a thread.
+# More than any CPU runs at a time. PyTorch aborts the process if the system refuses to create a thread.
 MAX_THREADS = 1024
 
 
 def run_program(name: str, work: Callable[[], None]) -> int:
-    """Runs a program, and turns errors that its user can cause into one line on standard error.
+    """Runs a program and reports user errors in one line on standard error.
 
     Args:
-        name: the program, with which that line begins.
-        work: what the program does. A `ValueError`, `OSError` or `ImportError` is an error of the user.
+        name: name of the program, the start of that line.
+        work: the program. A `ValueError`, `OSError` or `ImportError` counts as a user error.
 
     Returns:
         The exit code: 0, or 1 after such an error, 130 after Ctrl-C, 141 if the reader of a pipe is gone (`| head`).
     """
-    if sys.stderr is None:  # it was closed, and messages would go to standard output
+    if sys.stderr is None:  # closed; `print` would write messages to standard output
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (it is open until the process ends)
     try:
         if sys.stdout is None:
-            raise OSError("standard output is closed; send it to a file, or to /dev/null where nobody needs it")
+            raise OSError("standard output is closed; redirect it to a file or to /dev/null")
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(encoding="utf-8")
         work()
         sys.stdout.flush()
     except BrokenPipeError:
-        # The interpreter flushes standard output once more when it ends, which would fail again.
+        # Python flushes standard output again at exit, which would fail.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
@@ -42,7 +42,7 @@ def run_program(name: str, work: Callable[[], None]) -> int:
 
 
 def _integer(kind: str, lowest: int, highest: int | None = None) -> Callable[[str], int]:
-    """The type of an argument that must be a whole number between bounds, which messages call `kind`."""
+    """Returns an argument type for whole numbers within bounds; `kind` names them in messages."""
     bounds = f"of at least {lowest}" if highest is None else f"from {lowest} to {highest}"
 
     def convert(text: str) -> int:
@@ -60,49 +60,49 @@ port_number = _integer("a port", 1, 65535)
 
 
 def num_cores() -> int:
-    """The cores that this process may use."""
+    """Returns the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def add_implementation_option(parser: argparse.ArgumentParser) -> None:
-    """Adds `--implementation`, how models are computed."""
+    """Adds `--implementation`, which selects how models are computed."""
     parser.add_argument(
         "--implementation",
         default="auto",
         metavar="NAME",
-        help="auto: the fastest way that fits; reference: the equations as the model's file has them; or a fast path "
-        "by name (default: %(default)s)",
+        help="auto: the fastest available path; reference: the plain equations of the model's file; or the name of a "
+        "fast path (default: %(default)s)",
     )
 
 
 def add_code_option(parser: argparse.ArgumentParser) -> None:
-    """Adds `--trust-remote-code`, for checkpoints whose model is neither one of this package nor of Transformers."""
+    """Adds `--trust-remote-code`, for model types that neither this package nor Transformers has."""
     parser.add_argument(
         "--trust-remote-code",
         action="store_true",
-        help="run the code in the checkpoint if neither onlstm_hf nor Transformers knows its type of model",
+        help="run the code in the checkpoint if neither onlstm_hf nor Transformers knows its model type",
     )
 
 
 def split_weights(names: Iterable[str]) -> list[tuple[str, float]]:
-    """The name and the weight of each parser: see `split_weight`.
+    """Returns the name and weight of each parser, see `split_weight`.
 
     Raises:
-        ValueError: if a parser is named twice, or a weight is no number above 0.
+        ValueError: if a parser is named twice, or a weight is not a positive number.
     """
     weighted = list(map(split_weight, names))
-    places = [os.path.realpath(name) for name, _ in weighted]
+    paths = [os.path.realpath(name) for name, _ in weighted]
     for index, (name, _) in enumerate(weighted):
-        if places[index] in places[:index]:
+        if paths[index] in paths[:index]:
             raise ValueError(f"{name} is named twice; NAME=2 counts a parser as two")
     return weighted
 
 
 def split_weight(name: str) -> tuple[str, float]:
-    """The name and the weight of one parser: `NAME`, which counts 1, or `NAME=WEIGHT`.
+    """Splits `NAME=WEIGHT` into the name and weight of a parser; `NAME` alone has weight 1.
 
     Raises:
-        ValueError: if the weight is no number above 0.
+        ValueError: if the weight is not a positive number.
     """
     if "=" not in name or Path(name).exists():
         return name, 1.0

@@ -1,7 +1,7 @@
-"""Code that travels with a checkpoint, so that it loads where this package is not installed.
+"""Code that is saved with a checkpoint, so that it loads without this package.
 
-The files of a model lie in one folder and import one another by `from .name import ...` alone, as Transformers' loader
-of remote code follows them. They are copied as they are.
+The files of a model are in one folder and import each other only by `from .name import ...`, which Transformers'
+loader of remote code requires. They are copied unchanged.
 """
 
 import json
@@ -16,9 +16,9 @@ from transformers import PreTrainedModel
 from transformers.dynamic_module_utils import get_relative_import_files
 from transformers.utils import CONFIG_NAME, logging
 
-# Entries of `config.json` that name code: the classes of Auto classes, and those of pipelines.
+# Entries of `config.json` that refer to code: of the Auto classes and of pipelines.
 REFERENCES = ("auto_map", "custom_pipelines")
-# The class of `pipeline("constituency-parsing")` in the file that has `parse`.
+# The file of `parse`, and the class of `pipeline("constituency-parsing")` in it.
 PARSING_FILE = "parsing.py"
 PIPELINES = {
     "constituency-parsing": {
@@ -28,7 +28,7 @@ PIPELINES = {
     }
 }
 
-# Arguments of `save_pretrained` that `push_to_hub` takes.
+# Arguments of `save_pretrained` that are forwarded to `push_to_hub`.
 HUB_OPTIONS = ("repo_id", "commit_message", "commit_description", "private", "token", "revision", "create_pr", "tags")
 
 logger = logging.get_logger(__name__)
@@ -38,8 +38,8 @@ class ModelCode(NamedTuple):
     """The code of a model, as its checkpoint carries it.
 
     Attributes:
-        files: by name the text of each file.
-        references: the entries of `config.json` by which the Auto classes and `pipeline` find the classes in them.
+        files: the text of each file by name.
+        references: entries of `config.json` that lead the Auto classes and `pipeline` to the classes in the files.
     """
 
     files: dict[str, str]
@@ -47,11 +47,10 @@ class ModelCode(NamedTuple):
 
 
 def model_code(model_class: type) -> ModelCode:
-    """The files that a model and its configuration need of this package, or of the user's own code.
+    """Returns the files that a model and its configuration need from this package or from the user's code.
 
     Args:
-        model_class: a `PreTrainedModel`. `auto_map` names its siblings in the same file, which share its
-            configuration, too.
+        model_class: a `PreTrainedModel`. `auto_map` also names the classes of the same file with its configuration.
 
     Raises:
         ValueError: if a file imports another one from outside its folder.
@@ -63,13 +62,13 @@ def model_code(model_class: type) -> ModelCode:
             paths = [source, *map(Path, get_relative_import_files(source))]
         except FileNotFoundError as error:
             raise ValueError(
-                f"{source.name} needs {error.filename}, which is no file: code that travels lies in one folder"
+                f"{source.name} needs {error.filename}, which is no file: saved code must be in one folder"
             ) from error
         files |= {path.name: path.read_text(encoding="utf-8") for path in paths}
     module = sys.modules[model_class.__module__]
     classes = [
         value
-        for value in (*vars(module).values(), model_class)  # where two have the same Auto class, this one has it
+        for value in (*vars(module).values(), model_class)  # the last class wins if two share an Auto class
         if isinstance(value, type)
         and value.__module__ == module.__name__
         and getattr(value, "config_class", None) is config_class
@@ -82,7 +81,7 @@ def model_code(model_class: type) -> ModelCode:
 
 
 def refer_to(references: dict[str, dict], config: str) -> str:
-    """The text of a `config.json` with these references in the place of others."""
+    """Returns the text of a `config.json` with its references to code replaced by these."""
     entries = {name: value for name, value in json.loads(config).items() if name not in REFERENCES}
     return json.dumps(entries | references, indent=2, sort_keys=True) + "\n"
 
@@ -96,12 +95,12 @@ def save_with_code(
     push_to_hub: bool = False,
     **options,
 ) -> None:
-    """Saves a model with its code beside its weights, and pushes both.
+    """Saves a model with its weights and code, and optionally pushes both.
 
     Args:
-        model: the model. Code that came with a checkpoint is copied by Transformers itself.
-        save: its `save_pretrained` of Transformers.
-        save_directory, is_main_process, state_dict, options: see there.
+        model: the model. Transformers itself copies code that was loaded from a checkpoint.
+        save: the model's `save_pretrained` from Transformers.
+        save_directory, is_main_process, state_dict, options: see `save_pretrained`.
         push_to_hub: whether to push to `repo_id`, by default the folder's name in the user's namespace.
     """
     hub_options = {name: options.pop(name) for name in HUB_OPTIONS if name in options} if push_to_hub else {}
@@ -114,9 +113,9 @@ def save_with_code(
 
 
 def write_code(model_class: type, folder: str | Path) -> None:
-    """Writes the code of a model into the folder of its checkpoint, and refers to it in `config.json`.
+    """Writes the code of a model into its checkpoint folder, and refers to it in `config.json`.
 
-    A class that stands in no file of its own, such as one of a notebook, has no code that could be written.
+    Logs a warning for a class without a file to copy, such as one defined in a notebook.
     """
     module = sys.modules[model_class.__module__]
     if module.__name__ == "__main__" or not (hasattr(module, "__file__") and hasattr(module, model_class.__name__)):

@@ -1,4 +1,4 @@
-"""Results of an experiment as a JSON file, with what it takes to repeat it: command, date, machine, versions."""
+"""JSON files of results with the details needed to reproduce them: command, date, machine and versions."""
 
 import os
 import platform
@@ -15,20 +15,20 @@ import transformers
 from ..version import __version__
 from .files import write_json
 
-# Instruction sets on which the speed of matrix products depends, by their names in /proc/cpuinfo.
+# Instruction sets that affect the speed of matrix products, as named in /proc/cpuinfo.
 VECTOR_EXTENSIONS = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
 
 
 def write_results(path: str | os.PathLike, results: dict, script: str, arguments: Sequence[str]) -> dict:
-    """Writes results, and how they were computed, to a JSON file whose paths make sense on another machine, too.
+    """Writes results and how they were computed to a JSON file with machine-independent paths.
 
-    (`evaluate.save` writes the path of the interpreter, neither command nor machine, and straight into the file.)
+    (`evaluate.save` does not write atomically. It records the path of the interpreter, not the command or machine.)
 
     Args:
-        path: the file; one of the same name is replaced once the new one is complete.
-        results: values that JSON can hold. Paths in its keys and values are written as `portable` writes them.
-        script: the script that computed them, by its path in a checkout, for instance `eval/evaluate_lm.py`.
-        arguments: the command-line arguments of the script.
+        path: the file, which is written atomically.
+        results: JSON values. `portable` converts paths in keys and values.
+        script: path of the script in a checkout, for instance `eval/evaluate_lm.py`.
+        arguments: command-line arguments of the script.
 
     Returns:
         The content of the file.
@@ -52,11 +52,10 @@ def write_results(path: str | os.PathLike, results: dict, script: str, arguments
 
 
 def portable(content: Any) -> Any:
-    """The same content without paths that only this machine has.
+    """Makes paths in strings, including keys, independent of this machine.
 
-    In all strings, keys included, paths in the working directory become relative to it, and paths in the folder of
-    reference data that the environment variable `ONLSTM_SHARED` names begin with `$ONLSTM_SHARED`, so that commands
-    still run. Other absolute paths are kept.
+    Paths in the working directory become relative to it. Paths in the folder of the environment variable
+    `ONLSTM_SHARED` begin with `$ONLSTM_SHARED`, so that commands still run. Other absolute paths are kept.
     """
     if isinstance(content, dict):
         return {portable(key): portable(value) for key, value in content.items()}
@@ -72,10 +71,10 @@ def portable(content: Any) -> Any:
 
 
 def describe_machine(device: torch.device | None = None) -> dict:
-    """Describes this machine: CPU, its cores and vector extensions, threads in use, the GPU if there is one.
+    """Describes this machine: CPU with cores and vector extensions, number of threads, and GPU if there is one.
 
     Args:
-        device: the device that figures were measured on; by default the GPU if there is one.
+        device: the device of the measurements; by default the GPU if there is one.
     """
     machine = {
         "cpu": platform.processor() or platform.machine(),

@@ -1,4 +1,4 @@
-"""Fingerprint of a model's tokenizer in its configuration, and a warning where another tokenizer is used."""
+"""Tokenizer fingerprints in model configurations, and a warning if another tokenizer is used."""
 
 import hashlib
 from weakref import WeakKeyDictionary
@@ -7,19 +7,19 @@ from transformers import PreTrainedConfig, PreTrainedTokenizerBase
 from transformers.utils import logging
 
 logger = logging.get_logger(__name__)
-# By tokenizer, the fingerprints of its vocabulary as it is: of all its tokens, or of the first of them.
-_KNOWN: WeakKeyDictionary[PreTrainedTokenizerBase, dict[tuple[int, int], str]] = WeakKeyDictionary()
+# Cache: for each tokenizer, fingerprints by vocabulary size and number of tokens.
+_CACHE: WeakKeyDictionary[PreTrainedTokenizerBase, dict[tuple[int, int], str]] = WeakKeyDictionary()
 
 
 def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase, num_tokens: int | None = None) -> str:
     """Returns the size of a vocabulary and a hash of its tokens and ids, such as `"10001:0f1e2d3c4b5a6978"`.
 
     Args:
-        tokenizer: any tokenizer of Transformers.
-        num_tokens: only of the tokens whose ids are below this; of all by default.
+        tokenizer: any Transformers tokenizer.
+        num_tokens: only tokens with ids below this number are hashed; by default all.
     """
     size = len(tokenizer)
-    fingerprints = _KNOWN.setdefault(tokenizer, {})
+    fingerprints = _CACHE.setdefault(tokenizer, {})
     num_tokens = size if num_tokens is None else num_tokens
     if (size, num_tokens) not in fingerprints:
         tokens = sorted((index, token) for token, index in tokenizer.get_vocab().items() if index < num_tokens)
@@ -30,14 +30,14 @@ def tokenizer_fingerprint(tokenizer: PreTrainedTokenizerBase, num_tokens: int | 
 
 
 def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig, name: str = "the tokenizer") -> None:
-    """Warns once if a model was made with another tokenizer, where its configuration has the fingerprint of one.
+    """Warns once if the model's configuration has the fingerprint of another tokenizer.
 
-    Tokens that were added behind those of the model's tokenizer are no difference.
+    Tokens appended to the vocabulary of the model's tokenizer are ignored.
 
     Args:
-        tokenizer: the one that is to be used.
-        config: the model's.
-        name: what messages call the tokenizer.
+        tokenizer: the tokenizer to check.
+        config: the model's configuration.
+        name: name of the tokenizer in messages.
 
     Raises:
         ValueError: if the tokenizer has more tokens than the model.
@@ -53,8 +53,7 @@ def check_tokenizer(tokenizer: PreTrainedTokenizerBase, config: PreTrainedConfig
     num_tokens = int(expected.partition(":")[0])
     if tokenizer_fingerprint(tokenizer, num_tokens) != expected:
         logger.warning_once(
-            f"{name} is not the one that the model was made with (its fingerprint is "
-            f"{tokenizer_fingerprint(tokenizer)}, that of the model's {expected}): the model reads other words than "
-            "the text has. Use the tokenizer of the model's checkpoint; if this one is meant, set "
-            "model.config.tokenizer_fingerprint to None"
+            f"{name} is not the model's tokenizer (its fingerprint is {tokenizer_fingerprint(tokenizer)}, not "
+            f"{expected}): the model would read other words than the text has. Use the tokenizer of the model's "
+            "checkpoint; to use this one, set model.config.tokenizer_fingerprint to None"
         )

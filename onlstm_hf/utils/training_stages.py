@@ -1,4 +1,4 @@
-"""Stages of a model that was trained by several runs, each from the weights of the one before."""
+"""Training stages of a model: runs that each start from the weights of the previous run."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,18 +7,18 @@ from typing import Any
 
 
 def training_stages(results: Mapping[str, Any]) -> list[dict]:
-    """The stages of a run or of a released model, the first one first.
+    """Returns the stages of a run or a released model in chronological order.
 
     Args:
-        results: its `results.json`, as `training/train_lm.py` or `training/release.py` writes it.
+        results: content of `results.json`, as written by `training/train_lm.py` or `training/release.py`.
 
     Returns:
-        for each stage `goes_on`, whether it began with the weights of another run; `epochs`, `updates`, the `seconds`
-        that it took, and the `validation` and `test` perplexity at its end. Unknown values are `None`, such as the
-        epochs of a run that was given the number of its updates.
+        For each stage `goes_on` (whether it started from the weights of another run), `epochs`, `updates`, training
+        time in `seconds`, and final `validation` and `test` perplexity. Unknown values are `None`, such as the epochs
+        of a run with a fixed number of updates.
 
     Raises:
-        LookupError, TypeError: if these are results of something else.
+        LookupError, TypeError: if the results are not those of a language model.
     """
     training = results.get("training", results)
     if "stages" in training:
@@ -36,16 +36,16 @@ def training_stages(results: Mapping[str, Any]) -> list[dict]:
 
 
 def stages_before(checkpoint: str | Path) -> list[dict]:
-    """The stages of a checkpoint folder, released or `best/` of a run; none where its results do not lie with it."""
+    """Returns the stages of a released checkpoint or of `best/` of a run; an empty list without its results."""
     folder = Path(checkpoint).resolve()
     path = (folder.parent if folder.name == "best" else folder) / "results.json"
     try:
         return training_stages(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no such file, or another one of that name
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # no such file, or an unrelated one
         return []
 
 
 def epochs_of(stages: Sequence[Mapping[str, Any]]) -> str:
-    """Epochs of all stages; `+` means that the first stage began with a model whose epochs are not recorded."""
+    """Returns the total epochs; `+` means that the first stage started from a model with unknown epochs."""
     epochs = [stage["epochs"] for stage in stages]
     return "" if None in epochs else f"{'+ ' if stages[0]['goes_on'] else ''}{sum(epochs)}"

@@ -14,7 +14,7 @@ from tests.helpers.tiny_models import MODEL_TYPES
 
 WORDS = ["the", "old", "cat", "sat"]
 SENTENCE = "the old cat sat"
-MESSAGE = "is not the one that the model was made with"
+MESSAGE = "is not the model's tokenizer"
 
 
 @pytest.fixture
