@@ -1,1 +1,1 @@
-"""The `onlstm-hf` command: a file a subcommand, which imports PyTorch and Transformers only when it runs."""
+"""The `onlstm-hf` command: one file per subcommand, which imports PyTorch and Transformers only when it runs."""

@@ -1,4 +1,4 @@
-"""`onlstm-hf compare`: trees beside gold trees, as a table, drawn, or as a picture."""
+"""`onlstm-hf compare`: comparison of trees with gold trees, as a table, a drawing or a picture."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..trees.induced_tree import InducedTree
     from ..trees.treebank import GoldTree
 
-HELP = "trees beside gold trees"
+HELP = "compare trees with gold trees"
 DESCRIPTION = """\
-Compares trees with the gold trees of the same sentences: the constituents that they share, those that cross gold ones,
-those that are missed, and F1. The whole sentence, a constituent of every tree, counts nowhere.
+Compares trees with the gold trees of the same sentences: shared, crossing and missed constituents, and F1. The span of
+the whole sentence is never counted.
 """
 EXAMPLES = """\
 examples:
@@ -27,13 +27,14 @@ examples:
   onlstm-hf compare trees.txt gold.mrg --format tree
   onlstm-hf compare trees.txt gold.mrg --figure comparison.svg --sentence 3
 
-TREES is what `onlstm-hf parse` writes as brackets or jsonl: a tree a line. GOLD is a treebank, a file or a folder of
-.mrg files; `--preset` says which of its leaves are words. The n-th tree is compared with the n-th gold tree. The words
-must agree, whatever their capitals; marks and currency signs that one of the trees lacks are left out of the other.
+TREES is a file with one tree per line, as `onlstm-hf parse` writes it (brackets or jsonl). GOLD is a treebank, a file
+or a folder of .mrg files; `--preset` selects which of its leaves are words. The n-th tree is compared with the n-th
+gold tree. Their words must agree, except for case. Punctuation and currency signs that only one of two trees has are
+ignored.
 
 formats:
-  table   a line a sentence, then the means, with those of left and right branching and balanced trees of the sentences
-  tree    both trees of every sentence, drawn with characters, and what they share
+  table   a line per sentence, then the scores, with those of left-branching, right-branching and balanced trees
+  tree    both trees of every sentence, drawn with characters, and their shared constituents
   jsonl   {"words": [...], "brackets": "...", "gold": "...", "f1": 0.67, "shared": [[start, end], ...],
           "crossing": [...], "missed": [...]}
 """
@@ -43,29 +44,29 @@ BASELINES_SHOWN = ("left branching", "right branching", "balanced")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `compare`."""
-    parser.add_argument("trees", metavar="TREES", help="file of trees, one a line")
+    parser.add_argument("trees", metavar="TREES", help="file with one tree per line")
     parser.add_argument("gold", metavar="GOLD", help="gold trees: a file, or a folder of .mrg files")
     add_choice(parser, "--format", ["table", "tree", "jsonl"], "see below")
     add_choice(
         parser,
         "--preset",
         ["ptb", "ctb", "universal", "plain", UNLABELLED],
-        "kind of gold trees: of the Penn or the Chinese Treebank, with tags of Universal Dependencies, labelled trees "
-        "all of whose leaves are words, or trees without labels, one a line",
+        "kind of gold trees: Penn Treebank, Chinese Treebank, tags of Universal Dependencies, labelled trees whose "
+        "leaves are all words, or one tree without labels per line",
     )
     parser.add_argument("--figure", metavar="FILE", help="also write a picture of one sentence: .svg or .png")
-    add_number(parser, "--sentence", "the sentence of --figure, counted from 1", default=1)
+    add_number(parser, "--sentence", "number of the sentence for --figure, counted from 1", default=1)
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the comparison, and the picture if one is asked for."""
+    """Writes the comparison and, with --figure, a picture."""
     from ..trees.drawing import FIGURE_ENDINGS, save_figure
 
     check_writable(options.figure, endings=FIGURE_ENDINGS)
     trees, gold = _read_trees(options.trees), _read_gold_trees(options.gold, options.preset)
     if len(trees) != len(gold):
         raise ValueError(
-            f"{options.trees} has {len(trees)} trees and {options.gold} {len(gold)}: every sentence needs both"
+            f"{options.trees} has {len(trees)} trees, but {options.gold} has {len(gold)}: every sentence needs both"
         )
     if options.sentence > len(trees):
         raise ValueError(f"--sentence {options.sentence}: there are {len(trees)} sentences")
@@ -131,8 +132,7 @@ def _read_trees(path: str) -> list[InducedTree]:
                 trees.append(InducedTree.from_bracket(_brackets_of(line), labelled=False))
         except ValueError as error:
             raise ValueError(
-                f"line {number} of {path} is no tree ({error}); expected what `onlstm-hf parse` writes as brackets or "
-                "jsonl"
+                f"line {number} of {path} is no tree ({error}); expected the brackets or jsonl of `onlstm-hf parse`"
             ) from error
     return trees
 

@@ -1,4 +1,4 @@
-"""`onlstm-hf convert`: checkpoints of the authors' code to checkpoint folders."""
+"""`onlstm-hf convert`: conversion of checkpoints of the authors' code."""
 
 import argparse
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 from ..utils.files import check_writable, written_folder
 from .options import add_number
 
-HELP = "checkpoint of the authors' code to a checkpoint folder"
+HELP = "convert a checkpoint of the authors' code"
 DESCRIPTION = """\
-Turns a file that the authors' scripts saved (Ordered-Neurons and PRPN of github.com/yikangshen) into a folder for
-from_pretrained. The file holds [model, criterion, optimizer], a model, or a state dict. The authors' code is not
-needed, and nothing in the file is run: tensors are read, objects are read as records of their attributes, and a file
-that calls anything else is refused.
+Converts a file from the authors' scripts (Ordered-Neurons and PRPN of github.com/yikangshen) into a checkpoint folder
+for from_pretrained. The file contains [model, criterion, optimizer], a model, or a state dict. The authors' code is
+not needed. No code in the file is run: only tensors and the attributes of objects are read, and a file that calls any
+other function is refused.
 """
 EXAMPLES = """\
 examples:
@@ -22,45 +22,45 @@ examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `convert`."""
-    parser.add_argument("source", metavar="SOURCE", help="file that torch.save wrote, or a state dict in .safetensors")
+    parser.add_argument("source", metavar="SOURCE", help="file from torch.save, or a state dict in .safetensors")
     parser.add_argument("out", metavar="OUT", help="new folder to write")
-    read_off = parser.add_argument_group(
-        "settings that are read from a saved model",
-        "A state dict does not have them. Give them for one, where its training had other values than the defaults.",
+    settings = parser.add_argument_group(
+        "settings that only a saved model contains",
+        "For a state dict, give the values of its training if they differ from the defaults.",
     )
-    read_off.add_argument(
+    settings.add_argument(
         "--weight-dropout",
         type=float,
         metavar="P",
-        help="ON-LSTM: the option --wdrop of its training, which the trained model computes with (default: 0.45)",
+        help="ON-LSTM: the option --wdrop of its training, which also scales weights in evaluation (default: 0.45)",
     )
-    add_number(read_off, "--num-slots", "PRPN: slots of the memory (default: 15)")
-    read_off.add_argument(
+    add_number(settings, "--num-slots", "PRPN: memory slots (default: 15)")
+    settings.add_argument(
         "--resolution", type=float, metavar="R", help="PRPN: resolution of the distances (default: 0.1)"
     )
-    read_off.add_argument(
+    settings.add_argument(
         "--hard",
         action=argparse.BooleanOptionalAction,
-        help="PRPN: whether its gates are hard, that is, piecewise linear, or sigmoids (default: hard)",
+        help="PRPN: piecewise linear gates instead of sigmoids (default: hard)",
     )
     parser.add_argument(
         "--vocab-from",
         nargs="+",
         metavar="FILE",
-        help="text files of the training, to build the tokenizer from, in the order in which the authors' code read "
-        "them (train, valid, test); they must have as many different words as the model",
+        help="training texts for the tokenizer, in the order of the authors' code (train, valid, test); they must "
+        "have as many distinct words as the model",
     )
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the checkpoint folder and says what is in it."""
+    """Writes the checkpoint folder and prints a summary."""
     from ..conversion.checkpoints import convert_original_checkpoint
     from ..utils.checkpoints import quiet_transformers
 
     out = Path(options.out)
     check_writable(out, is_new=True)
-    given = {name: getattr(options, name) for name in ("weight_dropout", "num_slots", "resolution", "hard")}
-    overrides = {name: value for name, value in given.items() if value is not None}
+    settings = {name: getattr(options, name) for name in ("weight_dropout", "num_slots", "resolution", "hard")}
+    overrides = {name: value for name, value in settings.items() if value is not None}
     model, tokenizer = convert_original_checkpoint(options.source, options.vocab_from, **overrides)
     with written_folder(out) as folder, quiet_transformers():
         model.save_pretrained(folder)

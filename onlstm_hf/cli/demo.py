@@ -1,4 +1,4 @@
-"""`onlstm-hf demo`: the web page, shown on this machine."""
+"""`onlstm-hf demo`: the web page on a local server."""
 
 import argparse
 import tempfile
@@ -7,10 +7,10 @@ from pathlib import Path
 from ..utils.programs import port_number
 from .page import add_models
 
-HELP = "web page on this machine"
+HELP = "serve the web page on this machine"
 DESCRIPTION = """\
-Shows the web page on this machine until Ctrl-C ends it: trees of the sentences that you type, step by step, with the
-gates of the model, its guesses at the next word, minimal pairs and exercises. The browser computes all of it.
+Serves the web page on this machine until Ctrl-C: trees of sentences that you type, step by step, with the gates and
+next-word predictions of the model, minimal pairs and exercises. The browser does all computation.
 """
 EXAMPLES = """\
 examples:
@@ -27,7 +27,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--host",
         default="127.0.0.1",
         metavar="ADDRESS",
-        help="address to listen on; 0.0.0.0 lets other machines in (default: %(default)s, this machine alone)",
+        help="address to listen on; 0.0.0.0 accepts other machines (default: %(default)s, only this machine)",
     )
     parser.add_argument(
         "--port", type=port_number, default=7860, metavar="N", help="port to listen on (default: %(default)s)"
@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the page into a temporary folder and serves that until the process is ended."""
+    """Writes the page into a temporary folder and serves it until the process ends."""
     from ..page.serving import build_server
     from ..page.site import write_page
     from ..utils.checkpoints import default_model

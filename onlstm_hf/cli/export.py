@@ -1,11 +1,11 @@
-"""`onlstm-hf export`: a checkpoint with all files that it needs where this package is not installed."""
+"""`onlstm-hf export`: a checkpoint with all files that it needs without this package."""
 
 import argparse
 
-HELP = "checkpoint folder with the code that it needs"
+HELP = "copy a checkpoint together with its code"
 DESCRIPTION = """\
-Writes a checkpoint into a new folder as `onlstm-hf push` would upload it, with its code, so that Transformers loads it
-with trust_remote_code=True where this package is not installed. The weights are copied unchanged.
+Writes a checkpoint into a new folder as `onlstm-hf push` would upload it, with its code. Transformers then loads it
+with trust_remote_code=True, without this package. The weights are copied unchanged.
 """
 EXAMPLES = """\
 examples:
@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the folder and says what is in it."""
+    """Writes the folder and prints a summary."""
     from ..hub.export import export_checkpoint
 
     print(export_checkpoint(options.checkpoint, options.folder))

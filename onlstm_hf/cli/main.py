@@ -1,4 +1,4 @@
-"""The console command `onlstm-hf`: trees and scores of sentences, a web page, converted and shared checkpoints."""
+"""The console command `onlstm-hf`: parsing, scoring, a web page, and conversion and sharing of checkpoints."""
 
 import argparse
 import signal
@@ -24,17 +24,16 @@ examples:
 
 `onlstm-hf COMMAND --help` explains a command and its options.
 
-A model is a checkpoint folder or a name on the Hugging Face Hub. A command that is given none takes the one that the
-environment variable ONLSTM_MODEL names. Without that variable it takes model_cards/onlstm-english of the current
-directory or of the checkout that this package was installed from, and elsewhere the same model with rounded
-weights, which is inside the package.
+A model is a checkpoint folder or a name on the Hugging Face Hub. The default model is the first of these that exists:
+the environment variable ONLSTM_MODEL; model_cards/onlstm-english in the current directory or in the checkout that this
+package was installed from; the same model with rounded weights inside the package.
 """
-# In the order of the help.
+# In the order of `--help`.
 SUBCOMMANDS = (parse, compare, parse_corpus, score, demo, page, convert, export, push)
 
 
 class VersionAction(argparse.Action):
-    """The option `--version`; compiled libraries are looked for only when it is given."""
+    """The option `--version`, which searches for compiled libraries only when it is used."""
 
     def __call__(self, parser, namespace, values, option_string=None):
         print(f"onlstm-hf {__version__}\n{describe_paths()}")
@@ -42,21 +41,21 @@ class VersionAction(argparse.Action):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs `onlstm-hf` and returns its exit code, which is that of `run_program`.
+    """Runs `onlstm-hf` and returns the exit code of `run_program`.
 
     Args:
-        arguments: in place of those of the process.
+        arguments: command-line arguments; by default those of the process.
 
     Raises:
-        SystemExit: with 2 for wrong arguments, and with 0 after `--help` and `--version`.
+        SystemExit: with code 2 for wrong arguments, and with 0 after `--help` and `--version`.
     """
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # as `onlstm_hf` left it while this was imported
+    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # `onlstm_hf` sets it during the import of this module
         signal.signal(signal.SIGINT, signal.default_int_handler)
     return run_program("onlstm-hf", lambda: _run_subcommand(arguments))
 
 
 def build_parser() -> argparse.ArgumentParser:
-    """The arguments of `onlstm-hf` and its subcommands; each subcommand's `run` is what does its work."""
+    """Builds the parser of `onlstm-hf` and its subcommands; `options.run` is the function of a subcommand."""
     parser_class = partial(argparse.ArgumentParser, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser = parser_class("onlstm-hf", description=DESCRIPTION, epilog=EXAMPLES)
     parser.add_argument(
@@ -73,13 +72,13 @@ def build_parser() -> argparse.ArgumentParser:
 
 def _run_subcommand(arguments: Sequence[str] | None) -> None:
     parser = build_parser()
-    options, late = parser.parse_known_args(arguments)
-    if late:  # argparse takes a list of arguments to end at the first option after it
+    options, remaining = parser.parse_known_args(arguments)
+    if remaining:  # argparse ends a list of arguments at the first option after it
         name = getattr(options, "list_argument", None)
-        if name is None or any(argument.startswith("-") for argument in late):
-            parser.error(f"unrecognized arguments: {' '.join(late)}")
-        setattr(options, name, [*getattr(options, name), *late])
-    # In the process of the installed command `import onlstm_hf` leaves this to be done here (see its `__init__`).
+        if name is None or any(argument.startswith("-") for argument in remaining):
+            parser.error(f"unrecognized arguments: {' '.join(remaining)}")
+        setattr(options, name, [*getattr(options, name), *remaining])
+    # The installed command skips this in `import onlstm_hf` (see its `__init__`).
     import_module("onlstm_hf.registration")
     options.run(options)
 

@@ -1,4 +1,4 @@
-"""Options that several subcommands have, and kinds of options."""
+"""Options that several subcommands share."""
 
 import argparse
 from collections.abc import Sequence
@@ -7,46 +7,44 @@ from ..utils.programs import add_code_option, positive_integer
 
 
 def add_choice(parser: argparse._ActionsContainer, name: str, choices: Sequence[str], help: str) -> None:
-    """Adds an option with a few values, of which the first is the default."""
+    """Adds an option with fixed choices; the first one is the default."""
     parser.add_argument(name, choices=choices, default=choices[0], help=f"{help} (default: %(default)s)")
 
 
 def add_number(
     parser: argparse._ActionsContainer, name: str, help: str, default: int | None = None, metavar: str = "N"
 ) -> None:
-    """Adds an option with a whole number of at least 1; `help` says the default where this is `None`."""
+    """Adds an option for a positive integer; if `default` is `None`, `help` must state the default."""
     shown = "" if default is None else " (default: %(default)s)"
     parser.add_argument(name, type=positive_integer, default=default, metavar=metavar, help=help + shown)
 
 
 def add_model_options(parser: argparse._ActionsContainer, batch_size: int) -> None:
-    """Adds the model, and how many sentences it reads at a time by default."""
+    """Adds `--model`, `--trust-remote-code`, and `--batch-size` with this default."""
     parser.add_argument(
         "--model",
         metavar="PATH_OR_NAME",
         help="checkpoint folder, or name on the Hub (default: see `onlstm-hf --help`)",
     )
     add_code_option(parser)
-    add_number(parser, "--batch-size", "sentences in one pass through the model", batch_size)
+    add_number(parser, "--batch-size", "sentences per forward pass", batch_size)
 
 
 def add_splitting_options(parser: argparse._ActionsContainer, texts: str, text: str) -> None:
-    """Adds the splitting of texts into sentences; `texts` and `text` are what the input consists of, for the help."""
+    """Adds the options for splitting texts into sentences; the help calls an input `text`, and several `texts`."""
     parser.add_argument(
         "--split-sentences",
         action="store_true",
-        help=f"{texts} have any number of sentences, and are split into them (default: each {text} is one)",
+        help=f"split {texts} into sentences (default: each {text} is one sentence)",
     )
-    parser.add_argument(
-        "--language", metavar="CODE", help="language whose rules --split-sentences follows (default: en)"
-    )
+    parser.add_argument("--language", metavar="CODE", help="language for --split-sentences (default: en)")
 
 
 def splitting_language(options: argparse.Namespace) -> str | None:
-    """The language by whose rules texts are split into sentences; `None` where they are not.
+    """Returns the language for splitting into sentences; `None` without --split-sentences.
 
     Raises:
-        ValueError: if a language is given, and no splitting.
+        ValueError: if a language is given without --split-sentences.
     """
     if options.split_sentences:
         return options.language or "en"
@@ -56,19 +54,19 @@ def splitting_language(options: argparse.Namespace) -> str | None:
 
 
 def add_tree_options(parser: argparse._ActionsContainer) -> None:
-    """Adds what trees depend on."""
+    """Adds the options that determine the trees."""
     parser.add_argument(
         "--layer",
         type=int,
         metavar="N",
-        help="layer whose distances make the trees, counted from 0 (default: parse_layer in the model's config.json)",
+        help="layer whose distances give the trees, counted from 0 (default: parse_layer in the model's config.json)",
     )
     add_choice(parser, "--branching-bias", ["right", "none", "ranges"], "rule, see `onlstm-hf parse --help`")
     add_choice(
         parser,
         "--punctuation",
         ["drop", "attach", "cue"],
-        "marks between words: leave them out (the papers' protocol), hang them on the tree as treebanks do, or leave "
-        "them out but take them as cues to where constituents end",
+        "punctuation: drop it (the papers' protocol), attach it to the tree as treebanks do, or drop it but use it as "
+        "a cue to the ends of constituents",
     )
     add_choice(parser, "--dtype", ["float32", "bfloat16"], "precision of the weights; bfloat16 is faster on some CPUs")

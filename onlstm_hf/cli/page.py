@@ -4,10 +4,10 @@ import argparse
 
 from .options import add_choice
 
-HELP = "web page as a folder of files"
+HELP = "write the web page as a folder of files"
 DESCRIPTION = """\
-Writes a web page with checkpoints into a new folder. The reader's browser computes the trees, so any web server can
-hold the folder, and it is a static Space of the Hugging Face Hub as it stands.
+Writes a web page with checkpoints into a new folder. The browser computes the trees, so any web server can host the
+folder. It can also be uploaded unchanged as a static Space of the Hugging Face Hub.
 """
 EXAMPLES = """\
 examples:
@@ -25,12 +25,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         parser,
         "--precision",
         ["int8", "float32"],
-        "precision of the weights: int8 takes less than half of the space of float32",
+        "precision of the weights: int8 needs less than half the space of float32",
     )
 
 
 def add_models(parser: argparse.ArgumentParser) -> None:
-    """Adds the checkpoints, which `demo` takes as well."""
+    """Adds the checkpoints, also for `demo`."""
     parser.add_argument(
         "models",
         nargs="*",
@@ -42,9 +42,9 @@ def add_models(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Writes the folder and says how to look at it."""
+    """Writes the folder and prints how to open it."""
     from ..page.site import write_page
     from ..utils.checkpoints import default_model
 
     write_page(options.folder, options.models or [default_model()], precision=options.precision)
-    print(f"{options.folder} holds the page; to look at it: python -m http.server --directory {options.folder}")
+    print(f"{options.folder} contains the page; to open it: python -m http.server --directory {options.folder}")

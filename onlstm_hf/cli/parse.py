@@ -1,4 +1,4 @@
-"""`onlstm-hf parse`: sentences to trees, as text or pictures."""
+"""`onlstm-hf parse`: trees of sentences, as text or pictures."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ if TYPE_CHECKING:
 
 BATCHES_AT_A_TIME = 8
 
-HELP = "sentences to trees"
+HELP = "parse sentences into trees"
 DESCRIPTION = """\
-Writes the tree that the model finds in each sentence, in the order of the sentences. A tree has the words as they were
-typed, also where the model does not know a word and reads <unk> in its place; punctuation is left out, or as
---punctuation says. The formats brackets and jsonl write one line a sentence; an empty line has the tree without words,
-(). Sentences are answered in batches; with --batch-size 1 each line of a pipe is answered at once.
+Writes one tree per sentence, in input order. Trees keep the words as typed, even if the model reads <unk> for them.
+Punctuation is dropped unless --punctuation says otherwise. The formats brackets and jsonl write one line per sentence;
+an empty line gives the tree (). Output comes in batches; with --batch-size 1 each line of a pipe is parsed at once.
 
---output FILE is there once all of it is written. For large texts use `onlstm-hf parse-corpus`, which can be resumed.
+--output FILE is written atomically. For large texts use `onlstm-hf parse-corpus`, which can be resumed.
 """
 EXAMPLES = """\
 examples:
@@ -44,16 +43,16 @@ formats:
   tree      drawn with characters, an empty line after each
   jsonl     {"text": "...", "words": [...], "offsets": [[start, end], ...], "unknown": [true or false, ...],
             "brackets": "...", "spans": [{"text": "...", "start": 0, "end": 11, "word_start": 0, "word_end": 3}, ...],
-            "distances": [...], "line": 1, "start": 0}: offsets, and start and end of spans, are places in "text" in
-            characters; the text begins at "start" in the line of this number
-  svg       a picture: the tree above the distances that every layer gives the words. The picture of one sentence goes
-            to standard output, or to the file --output, which ends in .svg or .png. Those of several sentences go to
-            the new folder --output, as 1.svg, 2.svg, ...
+            "distances": [...], "line": 1, "start": 0}: offsets, starts and ends count characters of "text"; "start"
+            is the position of the text in this line of the input
+  svg       a picture: the tree above the distances of every layer. The picture of one sentence goes to standard output
+            or to the file --output, which ends in .svg or .png. Pictures of several sentences go to the new folder
+            --output, as 1.svg, 2.svg, ...
 
 rules that turn distances into a tree (--branching-bias):
-  right     the papers' rule; it favours trees that branch to the right, as those of English do
-  none      a rule that favours neither side
-  ranges    the rule that a PRPN's gates follow when they are fully open or closed
+  right     the papers' rule; it favours right-branching trees, which are typical of English
+  none      a rule without branching bias
+  ranges    the rule of a PRPN's gates when they are fully open or closed
 """
 
 
@@ -67,18 +66,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_const",
         dest="branching_bias",
         const="ranges",
-        help="the same as --branching-bias ranges",
+        help="same as --branching-bias ranges",
     )
     add_choice(
         parser,
         "--units",
         ["words", "tokens"],
-        "leaves of the trees: words or the tokenizer's tokens, which can be parts of words",
+        "leaves of the trees: words, or the tokenizer's tokens, which can be parts of words",
     )
     add_number(
         parser,
         "--max-length",
-        "run at most N tokens of a sentence at a time, to save memory on very long ones; the trees are the same",
+        "process at most N tokens of a sentence at a time, which saves memory; the trees are the same",
     )
     parser.add_argument(
         "--output", metavar="PATH", help="write a new file (or folder of pictures) instead of standard output"
@@ -96,7 +95,7 @@ def run(options: argparse.Namespace) -> None:
     model, tokenizer = load_model(options, options.dtype)
     write, unknown_words = TREE_FORMATS[options.format], UnknownWords()
     with nullcontext(sys.stdout) if path is None else written_file(path) as file:
-        # Sentences of several batches are sorted by length together, so that little of a batch is padding.
+        # Sorting the sentences of several batches by length reduces padding.
         size = options.batch_size * (BATCHES_AT_A_TIME if options.batch_size > 1 else 1)
         for batch in in_batches(sentences, size, are_printed=path is None):
             trees = model.parse(batch, tokenizer, progress=False, **_parse_options(options))
@@ -129,17 +128,17 @@ def _draw(options: argparse.Namespace, sentences: Iterator[Sentence], path: Path
     from ..trees.drawing import FIGURE_ENDINGS, distances_to_svg, save_figure
 
     if path is None or path.suffix.lower() in FIGURE_ENDINGS:
-        only = list(islice(sentences, 2))
-        if len(only) > 1:
+        first_sentences = list(islice(sentences, 2))
+        if len(first_sentences) > 1:
             raise ValueError("one picture shows one sentence; for several name a new folder, such as --output figures")
         model, tokenizer = load_model(options, options.dtype)
-        figure = model.draw_distances(only[0], tokenizer, **_parse_options(options))
+        figure = model.draw_distances(first_sentences[0], tokenizer, **_parse_options(options))
         if path is None:
             print(figure)
         else:
             save_figure(figure, path)
         return
-    if mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: hardly the name of a folder
+    if mimetypes.guess_type(path.name)[0]:  # .jpg, .pdf: unlikely to be meant as a folder
         check_writable(path, endings=FIGURE_ENDINGS)
     model, tokenizer = load_model(options, options.dtype)
     with written_folder(path) as folder:

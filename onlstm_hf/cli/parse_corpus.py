@@ -1,4 +1,4 @@
-"""`onlstm-hf parse-corpus`: a corpus of any size to a table of trees."""
+"""`onlstm-hf parse-corpus`: a table of trees for a corpus of any size."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .options import (
     splitting_language,
 )
 
-HELP = "corpus of any size to a table of trees"
+HELP = "parse a corpus of any size into a table"
 DESCRIPTION = """\
-Parses all sentences of a corpus into a table with a row a sentence, on this machine or on a cluster. It needs the
-extra `corpus`: in a checkout, pip install -e ".[corpus]". The work is cut into tasks, each of which writes one file of
-the table when it is complete. After an interruption the same command continues with the tasks that are not complete.
+Parses all sentences of a corpus into a table with one row per sentence, on this machine or on a cluster. It needs the
+extra `corpus`: in a checkout, pip install -e ".[corpus]". The work is split into tasks. Each task writes one file of
+the table when it is complete. After an interruption the same command resumes with the incomplete tasks.
 """
 EXAMPLES = """\
 examples:
@@ -29,25 +29,25 @@ examples:
   onlstm-hf parse-corpus /shared/articles /shared/trees --engine ray --workers 64
   onlstm-hf parse-corpus /shared/articles /shared/trees --engine slurm --tasks 1000 --workers 200 --partition cpu
 
-input, by the names of the files or as --kind says:
+input, by file name or --kind:
   text      .txt: each line is a document
-  jsonl     .jsonl: each line is a JSON object with the text in "text" and perhaps an id in "id"
-  parquet   .parquet: each row is a document, with columns "text" and perhaps "id"
+  jsonl     .jsonl: each line is a JSON object with "text" and, optionally, "id"
+  parquet   .parquet: each row is a document, with the column "text" and, optionally, "id"
   dataset   a name of a dataset on the Hub, or a folder, for datasets.load_dataset
 
-Text and JSON lines may be compressed (.gz, .bz2, .xz, .zst). A compressed file is read by one task; other files are
-shared out.
+Text and JSON lines may be compressed (.gz, .bz2, .xz, .zst). A compressed file is read by a single task; other files
+are split among tasks.
 
 columns of the table:
   document, position   the id of the document, and the number of the sentence in it
-  start, text          where the sentence begins in the document, in characters, and its text
-  words, offsets       words as they stand in the text, and the [start, end] of each in the text
-  unknown              which words the model does not know
+  start, text          start of the sentence in the document, in characters, and its text
+  words, offsets       words of the text, and the [start, end] of each in the text
+  unknown              which words are out of vocabulary
   spans                start, end, word_start and word_end of each constituent of two words or more; with
                        --trees brackets: "brackets"
   distances            with --distances, in half precision
   log_probability      natural log probability of the sentence and the <eos> after it
-  reason               why a sentence or a document has no tree; null where there is one
+  reason               why a sentence or document has no tree; null if it has one
 
 `datasets.load_dataset("OUTPUT")` reads it.
 """
@@ -55,19 +55,19 @@ columns of the table:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `parse-corpus`."""
-    parser.add_argument("input", metavar="INPUT", help="file or folder, also an address such as s3://bucket/folder")
-    parser.add_argument("output", metavar="OUTPUT", help="folder of the table; one that was begun is completed")
+    parser.add_argument("input", metavar="INPUT", help="file or folder, or a URL such as s3://bucket/folder")
+    parser.add_argument("output", metavar="OUTPUT", help="folder of the table; an interrupted job is resumed")
     add_model_options(parser, batch_size=256)
     source = parser.add_argument_group("input")
     source.add_argument(
         "--kind", choices=["text", "jsonl", "parquet", "dataset"], help="see below (default: by the files' names)"
     )
-    source.add_argument("--glob", metavar="PATTERN", help="only files of the folder INPUT whose paths match")
+    source.add_argument("--glob", metavar="PATTERN", help="read only matching paths of the folder INPUT")
     source.add_argument("--split", metavar="NAME", help="split of a dataset (default: train)")
-    for name, help in {"text": "field or column of the text", "id": "field or column of a document's id"}.items():
+    for name, help in {"text": "field or column of the text", "id": "field or column of the id"}.items():
         source.add_argument(f"--{name}-key", default=name, metavar="NAME", help=f"{help} (default: %(default)s)")
     add_splitting_options(source, "documents", "line")
-    add_number(source, "--max-words", "do not parse longer sentences", default=1000)
+    add_number(source, "--max-words", "skip longer sentences", default=1000)
     trees = parser.add_argument_group("trees")
     add_tree_options(trees)
     add_choice(trees, "--trees", ["spans", "brackets"], "column of the trees")
@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--log-probability",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="the column of log probabilities, which takes longer than the trees (default: there is one)",
+        help="write the column of log probabilities, which takes longer than the trees (default: yes)",
     )
     add_choice(trees, "--output-format", ["parquet", "jsonl"], "Parquet files, or compressed JSON lines")
     engine = parser.add_argument_group("engine")
@@ -84,36 +84,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         engine,
         "--engine",
         ["local", "ray", "slurm"],
-        "processes of this machine, a Ray cluster, or jobs of Slurm; these two need folders that all machines see",
+        "processes on this machine, a Ray cluster, or Slurm jobs; Ray and Slurm need folders that all machines share",
     )
     add_number(
         engine,
         "--tasks",
-        "parts of the work, and files of the table (default: one for each 32 MiB of input, and one a worker)",
+        "number of tasks, each with one file of the table (default: one per 32 MiB of input, at least one per worker)",
     )
     add_number(
         engine,
         "--workers",
-        "tasks at a time (default: the cores of this machine, the CPUs of the Ray cluster, no limit with Slurm)",
+        "concurrent tasks (default: the cores of this machine, the CPUs of the Ray cluster, no limit with Slurm)",
     )
     engine.add_argument(
         "--threads",
         type=thread_count,
         metavar="N",
-        help="threads, and with Ray and Slurm CPUs, of a worker (default: 1; locally the cores shared out)",
+        help="threads per worker; with Ray and Slurm also CPUs per worker (default: 1; locally cores / workers)",
     )
-    add_number(engine, "--memory", "memory of a CPU, with Ray and Slurm (default: 2)", metavar="GB")
+    add_number(engine, "--memory", "memory per CPU, with Ray and Slurm (default: 2)", metavar="GB")
     engine.add_argument(
-        "--gpus", type=natural_number, metavar="N", help="GPUs of a worker, with Ray and Slurm (default: 0)"
+        "--gpus", type=natural_number, metavar="N", help="GPUs per worker, with Ray and Slurm (default: 0)"
     )
-    engine.add_argument("--partition", metavar="NAME", help="partition of Slurm")
-    engine.add_argument("--time", metavar="TIME", help="limit of a task, with Slurm (default: 24:00:00)")
+    engine.add_argument("--partition", metavar="NAME", help="Slurm partition")
+    engine.add_argument("--time", metavar="TIME", help="time limit per task, with Slurm (default: 24:00:00)")
     engine.add_argument(
         "--sbatch",
         action="append",
         type=_name_and_value,
         metavar="NAME=VALUE",
-        help="further option of sbatch; can be repeated",
+        help="additional sbatch option; can be repeated",
     )
 
 
@@ -138,7 +138,7 @@ def _refuse_ignored_options(options: argparse.Namespace) -> None:
 
 
 def run(options: argparse.Namespace) -> None:
-    """Parses the corpus and says what became of its sentences."""
+    """Parses the corpus and prints the number of parsed and skipped sentences."""
     from datasets import load_dataset
     from loguru import logger
 
@@ -151,7 +151,7 @@ def run(options: argparse.Namespace) -> None:
     from ..utils.dataset_errors import reported_dataset_errors
 
     _refuse_ignored_options(options)
-    logger.disable("datatrove")  # of this process; each task has a log
+    logger.disable("datatrove")  # only in this process; each task has a log file
     keys = {"text_key": options.text_key, "id_key": options.id_key}
     if options.kind == "dataset":
         split = {"split": options.split or "train"}
@@ -187,7 +187,7 @@ def run(options: argparse.Namespace) -> None:
         trust_remote_code=options.trust_remote_code,
     )
     if counts is None:
-        print(f"{options.output}: Slurm has the tasks")
+        print(f"{options.output}: the tasks were submitted to Slurm")
         return
     parsed = counts.pop("parsed", 0)
     print(f"{options.output}: {parsed:,} sentences parsed, {sum(counts.values()):,} not")

@@ -13,25 +13,25 @@ from .sentences import UnknownWords, add_sentence_options, in_batches, load_mode
 if TYPE_CHECKING:
     from ..scoring.stream import StreamScore
 
-HELP = "log probability and perplexity of sentences"
+HELP = "compute log probabilities and perplexities of sentences"
 DESCRIPTION = """\
 Writes the natural log probability, the number of tokens and the perplexity of each sentence, and of all together.
-Every sentence stands alone: the model reads it after one <eos>. The <eos> at its end is predicted and counted, too.
+Sentences are independent: the model reads each after one <eos>. The final <eos> is also predicted and counted.
 """
 EXAMPLES = """\
 examples:
   onlstm-hf score "the companies report a loss" "the companies reports a loss"
   onlstm-hf score --file sentences.txt --format jsonl
 
-A line of jsonl also has the tokens of the sentence, <eos> at their end, the log probability of each, and in "unknown"
-which of them stand for a word that the model does not know. The last line is {"total": ...}.
+A line of jsonl also has the tokens of the sentence, including the final <eos>, the log probability of each token, and
+in "unknown" whether it replaces an out-of-vocabulary word. The last line is {"total": ...}.
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds the arguments of `score`."""
     add_sentence_options(parser)
-    add_choice(parser, "--format", ["table", "jsonl"], "columns to read, or a JSON object a line")
+    add_choice(parser, "--format", ["table", "jsonl"], "a table, or one JSON object per line")
 
 
 def run(options: argparse.Namespace) -> None:

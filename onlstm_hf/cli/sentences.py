@@ -1,4 +1,4 @@
-"""Sentences and model of the subcommands that read sentences."""
+"""Input sentences and model of the subcommands `parse` and `score`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from .options import add_model_options, add_splitting_options, splitting_languag
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
-# Maximum number of lines with several sentences that are named.
+# Maximum number of warnings about lines with several sentences.
 MAX_WARNINGS = 10
-# The share of unknown words above which a command says so.
+# A command warns if the share of out-of-vocabulary words is larger than this.
 MAX_UNKNOWN = 0.1
 
 
 class Sentence(str):
-    """A sentence, with the number of its line in the input, from 1, and where in it the sentence starts."""
+    """A sentence, with the number of its input line, counted from 1, and its start in that line."""
 
     line: int
     start: int
@@ -83,27 +83,27 @@ def in_batches(sentences: Iterable[Sentence], size: int, are_printed: bool = Tru
 
 
 def add_sentence_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the sentences, the model, and how many sentences it reads at a time."""
+    """Adds the options for the sentences, the model and the batch size."""
     source = parser.add_mutually_exclusive_group()
     source.add_argument(
         "text",
         nargs="*",
         default=[],
         metavar="TEXT",
-        help="a sentence, in quotes; sentences are read from standard input, one a line, if there is neither TEXT nor "
-        "--file, or if TEXT is -",
+        help="a sentence, in quotes; without TEXT and --file, or with TEXT -, sentences are read from standard input, "
+        "one per line",
     )
     source.add_argument(
-        "--file", metavar="FILE", help="read the sentences from a UTF-8 text file, one a line (-: standard input)"
+        "--file", metavar="FILE", help="UTF-8 text file with one sentence per line (-: standard input)"
     )
     add_splitting_options(parser, "lines", "line")
     add_model_options(parser, batch_size=64)
 
 
 def read_sentences(options: argparse.Namespace) -> Iterator[Sentence]:
-    """The sentences of the arguments, the file or standard input.
+    """Returns the sentences of the arguments, the file or standard input.
 
-    A file is read up to its first word before this returns, so that one without any shows before a model is loaded.
+    Reads a file up to its first word, so that an empty file raises an error before a model is loaded.
     """
     language = splitting_language(options)
     split = None if language is None else sentence_splitter(language)
@@ -115,24 +115,24 @@ def read_sentences(options: argparse.Namespace) -> Iterator[Sentence]:
         if sys.stdin is None:
             raise ValueError("standard input is closed; give sentences as TEXT, or name a file with --file")
         if sys.stdin.isatty():
-            print("Type a sentence a line; end with Ctrl-D.", file=sys.stderr)
-            options.batch_size = 1  # a person waits for the answer to each line
+            print("Type one sentence per line; end with Ctrl-D.", file=sys.stderr)
+            options.batch_size = 1  # answer each typed line at once
         return split_into_sentences(sys.stdin.buffer, "standard input", split)
     check_is_text_file(options.file)
-    if Path(options.file).is_file():  # and not, for instance, a named pipe, which can be read only once
+    if Path(options.file).is_file():  # not a named pipe, which can be read only once
         any(map(str.strip, read_text_file(options.file)))
     return split_into_sentences(binary_lines(options.file), options.file, split)
 
 
 class UnknownWords:
-    """Counts the words that a model does not know, and says so at the end where they are many."""
+    """Counts out-of-vocabulary words and warns if there are many."""
 
     def __init__(self):
         self._num_words = self._num_unknown = 0
         self._examples: dict[str, None] = {}
 
     def add(self, words: Iterable[str], unknown: Iterable[bool]) -> None:
-        """Counts the words of a sentence; `unknown` says which of them are."""
+        """Counts the words of a sentence; `unknown` tells for each word whether it is out of vocabulary."""
         for word, is_unknown in zip(words, unknown, strict=True):
             self._num_words += 1
             self._num_unknown += is_unknown
@@ -140,18 +140,18 @@ class UnknownWords:
                 self._examples[word] = None
 
     def report(self) -> None:
-        """Writes their share to standard error, if it is above a tenth."""
+        """Writes the share of unknown words to standard error if it exceeds `MAX_UNKNOWN`."""
         if self._num_unknown > MAX_UNKNOWN * self._num_words:
             share = 100 * self._num_unknown / self._num_words
             print(
-                f"onlstm-hf: {share:.1f} % of the words are unknown to the model, which reads its unknown token in "
-                f"their place, for instance {', '.join(self._examples)}",
+                f"onlstm-hf: {share:.1f} % of the words are unknown to the model, which reads <unk> instead, for "
+                f"instance {', '.join(self._examples)}",
                 file=sys.stderr,
             )
 
 
 def load_model(options: argparse.Namespace, dtype: str = "float32") -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """The model of the arguments, or the default one, with weights of this type, and its tokenizer."""
+    """Loads the model of the arguments, or the default model, with weights of this type, and its tokenizer."""
     import torch
 
     from ..utils.checkpoints import default_model, load_checkpoint

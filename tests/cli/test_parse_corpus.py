@@ -109,7 +109,7 @@ def test_slurm_gets_a_job_for_each_task(run, corpus, checkpoint, tmp_path, monke
     monkeypatch.chdir(project_root)
     command = ["parse-corpus", corpus, tmp_path / "trees", "--model", checkpoint, "--engine", "slurm", "--tasks", 2]
     command += ["--partition", "cpu", "--workers", 1, "--sbatch", "account=linguistics", "--no-log-probability"]
-    assert run(*command) == f"{tmp_path / 'trees'}: Slurm has the tasks\n"
+    assert run(*command) == f"{tmp_path / 'trees'}: the tasks were submitted to Slurm\n"
     script = (tmp_path / "sbatch-scripts").read_text()
     for option in ("array=0-1%1", "partition=cpu", "account=linguistics", "cpus-per-task=1", "time=24:00:00"):
         assert f"#SBATCH --{option}\n" in script
