@@ -1,1 +1,1 @@
-"""Sharing checkpoints and metrics on the Hugging Face Hub."""
+"""Export of checkpoints, and upload to the Hugging Face Hub."""

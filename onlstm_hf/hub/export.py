@@ -1,4 +1,4 @@
-"""Checkpoints as their repositories on the Hub hold them: checked, with the code of the model and a card."""
+"""Export of checkpoints as for the Hub: checked, with the code of the model and a card."""
 
 import json
 import os
@@ -45,10 +45,9 @@ CHECKPOINT_FILES = (
     "*.png",
     EVAL_RESULTS,
 )
-# Files that Git, the Hub and Python put into folders on their own.
-# SHA256SUMS is what a training run checks its own checkpoints by.
+# Files of Git, the Hub and Python, and the checksums by which a training run checks its checkpoints.
 NEVER_SHARED = (".git", ".gitattributes", ".gitignore", ".cache", "__pycache__", "SHA256SUMS")
-# Files that Trainer writes beside the model: its arguments, state and logs, and the checkpoints of the run.
+# Files that Trainer saves with the model: its arguments, state, logs and checkpoints.
 TRAINER_FILES = (
     "training_args.bin",
     "trainer_state.json",
@@ -61,28 +60,27 @@ TRAINER_FILES = (
     "runs/*",
     "checkpoint-*/*",
 )
-# What a classifier is tried on. The brackets make binary trees, which some models of pairs need.
+# Smoke-test input for classifiers. The brackets form binary trees, which a Tree-LSTM needs.
 PAIR = ("( a ( and b ) )", "( not a )")
 
 
 def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) -> str:
-    """Writes a checkpoint as its repository on the Hub would be, so that it loads where this package is not installed.
+    """Writes a checkpoint as its repository on the Hub would be, so that it loads without this package.
 
-    Weights and tokenizer are copied as they are, without the files that Trainer leaves beside them. The code is the
-    present one of this package, in the place of older code that the checkpoint carries; a checkpoint of another type
-    of model keeps the code that it carries, which is not run. The card is written from `results.json`, or else it is
-    the checkpoint's `README.md`.
+    Weights and tokenizer are copied unchanged, without the files that Trainer saves with them. The current code of
+    this package replaces older code in the checkpoint. A model type from elsewhere keeps its code, which is not run.
+    The card is written from `results.json`; without results it is the checkpoint's `README.md`.
 
     Args:
-        checkpoint: a folder that `save_pretrained`, `Trainer`, `onlstm-hf convert` or `training/release.py` wrote.
-        folder: where to write; it must not exist, and does not unless all of it is written.
+        checkpoint: a folder from `save_pretrained`, `Trainer`, `onlstm-hf convert` or `training/release.py`.
+        folder: a new folder, which is written atomically.
 
     Returns:
-        What was written, in one line.
+        A summary in one line.
 
     Raises:
-        FileExistsError: if there is such a folder.
-        FileNotFoundError, ValueError: if the checkpoint is not fit to be shared. The message says what to mend.
+        FileExistsError: if the folder exists.
+        FileNotFoundError, ValueError: if the checkpoint cannot be shared; the message says how to fix it.
     """
     source, target = Path(checkpoint), Path(folder)
     if target.exists():
@@ -106,21 +104,21 @@ def export_checkpoint(checkpoint: str | os.PathLike, folder: str | os.PathLike) 
 def repository_files(
     checkpoint: Path, repository: str, results: str | os.PathLike | None = None
 ) -> dict[str, Path | bytes]:
-    """The files that the repository of a checkpoint has, by name: places from where to copy them, or their contents.
+    """Returns the files of a checkpoint's repository by name: a source path, or the content.
 
     Args:
         checkpoint: a folder.
-        repository: what the card calls it, and loads it by.
-        results: the file of results that the card is written from, in the place of the checkpoint's `results.json`.
+        repository: name of the repository, which the card uses to load the model.
+        results: results file for the card; by default the checkpoint's `results.json`.
 
     Raises:
-        FileNotFoundError, ValueError: if the checkpoint is not fit to be shared. The message says what to mend.
+        FileNotFoundError, ValueError: if the checkpoint cannot be shared; the message says how to fix it.
     """
     try:
         return _checked_files(checkpoint, repository, results)
     except (TypeError, AttributeError, LookupError, OverflowError, RuntimeError) as error:
         raise ValueError(
-            f"a JSON file of {checkpoint} has other content than save_pretrained and training/release.py write "
+            f"a JSON file of {checkpoint} has unexpected content, not that of save_pretrained or training/release.py "
             f"({type(error).__name__}: {error}): save the model again"
         ) from error
 
@@ -134,20 +132,22 @@ def _checked_files(checkpoint: Path, repository: str, results: str | os.PathLike
     if not any(name.endswith(".safetensors") for name in files):
         raise ValueError(f"{checkpoint} has no weights in a .safetensors file: save the model with save_pretrained")
     config = _read_config(checkpoint)
-    carried = _carried_code(checkpoint, config)
+    code_files = _code_files(checkpoint, config)
     model_class = _package_class(checkpoint, config)
     if model_class is None:
-        _check_foreign_code(checkpoint, config["model_type"], carried, files)
-    known = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
-    known -= {name for name in known if "/" in name and name != EVAL_RESULTS}
-    if stray := sorted(files.keys() - carried - known):
-        raise ValueError(f"{checkpoint} has files that are no part of a checkpoint; remove them: {', '.join(stray)}")
+        _check_foreign_code(checkpoint, config["model_type"], code_files, files)
+    allowed = {name for name in files if any(fnmatch(name, pattern) for pattern in CHECKPOINT_FILES)}
+    allowed -= {name for name in allowed if "/" in name and name != EVAL_RESULTS}
+    if unrelated := sorted(files.keys() - code_files - allowed):
+        raise ValueError(
+            f"{checkpoint} has files that are no part of a checkpoint; remove them: {', '.join(unrelated)}"
+        )
     if results is not None:
         files["results.json"] = Path(results)
 
     if model_class is not None:
         code, references = model_code(model_class)
-        files = {name: content for name, content in files.items() if name not in carried}
+        files = {name: content for name, content in files.items() if name not in code_files}
         files |= {name: text.encode() for name, text in code.items()}
         files["config.json"] = refer_to(references, files["config.json"].read_text(encoding="utf-8")).encode()
         model = _check_model(checkpoint, model_class)
@@ -164,11 +164,11 @@ def _checked_files(checkpoint: Path, repository: str, results: str | os.PathLike
 
 
 def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
-    """The files of a folder, by their path in it.
+    """Returns the files of a folder by their relative paths.
 
     Raises:
-        FileNotFoundError: if there is no such folder.
-        ValueError: if there is a symbolic link in it, which may lead to a file that nobody meant to share.
+        FileNotFoundError: if the folder does not exist.
+        ValueError: if it contains a symbolic link, which may point to a private file.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -177,22 +177,22 @@ def folder_files(folder: str | os.PathLike) -> dict[str, Path | bytes]:
     shared = {path.as_posix(): full for path, full in paths.items() if not set(path.parts) & set(NEVER_SHARED)}
     if links := [name for name, path in shared.items() if path.is_symlink()]:
         raise ValueError(
-            f"{folder} has symbolic links, whose content would be shared: {', '.join(links)}; put files in their "
-            f"place, for instance with `cp -rL {folder} COPY`"
+            f"{folder} has symbolic links, whose content would be shared: {', '.join(links)}; replace them with "
+            f"files, for instance with `cp -rL {folder} COPY`"
         )
     return {name: path for name, path in shared.items() if path.is_file()}
 
 
 def read_card(card_class: type, path: Path):
-    """A card with its metadata.
+    """Reads a card with its metadata.
 
     Raises:
-        ValueError: if its metadata cannot be read.
+        ValueError: if the metadata are invalid.
     """
     try:
         return card_class.load(path)
-    except Exception as error:  # of the YAML parser, or of what checks the metadata
-        raise ValueError(f"the metadata at the head of {path} are not valid: {error}") from error
+    except Exception as error:  # from the YAML parser or the validation
+        raise ValueError(f"the metadata at the top of {path} are not valid: {error}") from error
 
 
 def _read_config(checkpoint: Path) -> dict:
@@ -201,12 +201,12 @@ def _read_config(checkpoint: Path) -> dict:
         raise FileNotFoundError(f"{checkpoint} is no checkpoint folder: it has no config.json")
     try:
         return {"model_type": None} | json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, TypeError) as error:  # of JSON or UTF-8, or JSON of something else
+    except (ValueError, TypeError) as error:  # invalid JSON or UTF-8, or no JSON object
         raise ValueError(f"{path} is no configuration: {error}") from error
 
 
-def _carried_code(checkpoint: Path, config: dict) -> set[str]:
-    """The names of the modules that the configuration refers to, and of those that these import, there or not."""
+def _code_files(checkpoint: Path, config: dict) -> set[str]:
+    """Returns the files of the modules in the configuration and of their relative imports, also of missing ones."""
     references = [*config.get("auto_map", {}).values()]
     references += [pipeline["impl"] for pipeline in config.get("custom_pipelines", {}).values()]
     names, waiting = set(), [f"{reference.partition('.')[0]}.py" for reference in references]
@@ -219,7 +219,7 @@ def _carried_code(checkpoint: Path, config: dict) -> set[str]:
 
 
 def _package_class(checkpoint: Path, config: dict) -> type[PreTrainedModel] | None:
-    """The class of a checkpoint's model; `None` if this package has not its type of model."""
+    """Returns the class of a checkpoint's model; `None` if its type is not from this package."""
     model_type = config["model_type"]
     if model_type not in CONFIG_MAPPING or not CONFIG_MAPPING[model_type].__module__.startswith("onlstm_hf."):
         return None
@@ -233,19 +233,19 @@ def _package_class(checkpoint: Path, config: dict) -> type[PreTrainedModel] | No
     )
 
 
-def _check_foreign_code(checkpoint: Path, model_type: str | None, carried: set[str], files: dict) -> None:
-    """Raises `ValueError` if a model whose type this package has not does not carry its code."""
-    if not carried:
+def _check_foreign_code(checkpoint: Path, model_type: str | None, code_files: set[str], files: dict) -> None:
+    """Raises a `ValueError` if a model from elsewhere comes without its code."""
+    if not code_files:
         raise ValueError(
-            f'{checkpoint} is of type "{model_type}", which this package has not, and carries no code: save the model '
-            "where its class is imported from a Python file"
+            f'{checkpoint} is of type "{model_type}", which is not in this package, and carries no code: define its '
+            "class in a Python file that is imported, and save the model again"
         )
-    if missing := sorted(carried - files.keys()):
+    if missing := sorted(code_files - files.keys()):
         raise ValueError(f"{checkpoint} lacks code that it refers to: {', '.join(missing)}; save the model again")
 
 
 def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTrainedModel:
-    """The model, once it has loaded and done what models of its kind are for."""
+    """Loads the model, and tests that it parses or classifies."""
     auto_class = getattr(transformers, model_class.auto_class_name)
     model, tokenizer = load_checkpoint(str(checkpoint), auto_class=auto_class)
     if auto_class is AutoModelForSequenceClassification:
@@ -258,10 +258,10 @@ def _check_model(checkpoint: Path, model_class: type[PreTrainedModel]) -> PreTra
 
 
 def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises `ValueError` if `pipeline("text-classification")` could not classify a text, or what the model takes."""
+    """Raises a `ValueError` if `pipeline("text-classification")` could not classify a text or pair of texts."""
     if model.takes_pairs and "token_type_ids" not in tokenizer.model_input_names:
         raise ValueError(
-            f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: save one in its place that "
+            f"the tokenizer of {checkpoint} does not tell the two texts of a pair apart: replace it with one that "
             "does (build_word_tokenizer with token_type_ids=True)"
         )
     with torch.no_grad():
@@ -269,19 +269,19 @@ def _check_classifies(checkpoint: Path, model: PreTrainedModel, tokenizer: PreTr
             **tokenizer(*(PAIR if model.takes_pairs else PAIR[:1]), return_tensors="pt").to(model.device)
         ).logits
     if not logits.isfinite().all():
-        raise ValueError(f"the scores that {checkpoint} gives a text contain NaN or infinity")
+        raise ValueError(f"the logits of {checkpoint} contain NaN or infinity")
 
 
 def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tuple[ModelCard, list[EvalResultEntry]]:
-    """The card, and the scores that the Hub shows, from a file of results.
+    """Builds the card, and the scores for the Hub, from a results file.
 
     Raises:
-        FileNotFoundError, ValueError: if there is no such file, or it has not what the card of this model states.
+        FileNotFoundError, ValueError: if the file does not exist, or lacks results that the card states.
     """
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # of JSON, or of UTF-8
-        raise ValueError(f"the results {path} are no JSON: {error}") from error
+    except ValueError as error:  # invalid JSON or UTF-8
+        raise ValueError(f"the results {path} are not valid JSON: {error}") from error
     is_logic = results.get("task") == LOGIC
     try:
         card = (logic_card if is_logic else model_card)(repository, model.config, results)
@@ -290,7 +290,7 @@ def _card_of_results(repository: str, model: PreTrainedModel, path: Path) -> tup
         raise ValueError(f"no card can be written from the results {path}: {error}") from error
     if results["parameters"] != model.num_parameters():
         raise ValueError(
-            f"the results {path} are those of another model: it had {results['parameters']:,} parameters, this one "
-            f"has {model.num_parameters():,}"
+            f"the results {path} belong to another model: it had {results['parameters']:,} parameters, this one has "
+            f"{model.num_parameters():,}"
         )
     return card, entries

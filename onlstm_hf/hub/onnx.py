@@ -1,4 +1,4 @@
-"""Models for ONNX Runtime, which needs no PyTorch."""
+"""Export to ONNX Runtime, which does not need PyTorch."""
 
 import copy
 import json
@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from transformers import PreTrainedModel
 
 OPSET = 20
-# Name of the metadata with the value of every tensor of the state before the first token.
+# Metadata key for the initial values of the state, one number per tensor.
 INITIAL_STATE = "initial_state"
 
 
@@ -32,24 +32,23 @@ class _Classifier(torch.nn.Module):
         self.model = model
 
     def forward(self, input_ids, attention_mask, input_ids_pair=None, attention_mask_pair=None):
-        other_side = {"input_ids_pair": input_ids_pair, "attention_mask_pair": attention_mask_pair}
-        inputs = {} if input_ids_pair is None else other_side
+        pair = {"input_ids_pair": input_ids_pair, "attention_mask_pair": attention_mask_pair}
+        inputs = {} if input_ids_pair is None else pair
         return {"logits": self.model(input_ids, attention_mask, return_dict=True, **inputs).logits}
 
 
 def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
-    """Writes a model of this package as a graph for ONNX Runtime (opset 20), in float32.
+    """Exports a model of this package as a float32 graph for ONNX Runtime (opset 20).
 
-    Batch size and length are free. Inputs of a language model are `input_ids` and `attention_mask`, both `(batch,
-    length)` integers, and the tensors of its state, whose names begin with `state`; its outputs are those of `forward`
-    (`logits`, and the distances where it induces trees) and the new state, whose names begin with `new_state`. The
-    metadata `initial_state`, a JSON object, have the values before the first token. A classifier
-    takes `input_ids` and `attention_mask`, one of pairs also `input_ids_pair` and `attention_mask_pair`, and gives
-    `logits`.
+    Batch size and length are dynamic. A language model takes integers `input_ids` and `attention_mask`, both
+    `(batch, length)`, and the tensors of its state, whose names begin with `state`. It returns the outputs of
+    `forward` (`logits`, and distances if it induces trees) and the new state, whose names begin with `new_state`. The
+    metadata entry `initial_state`, a JSON object, has the state before the first token. A classifier takes
+    `input_ids` and `attention_mask`, for pairs also `input_ids_pair` and `attention_mask_pair`, and returns `logits`.
 
     Args:
         model: a language model, or a classifier of sequences or pairs. It is not changed.
-        path: of the file, which is replaced.
+        path: output file; an existing file is replaced.
 
     Returns:
         The path.
@@ -86,7 +85,7 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
         output_names=[f"new_{name}" if name.startswith("state") else name for name in outputs],
         opset_version=OPSET,
         custom_translation_table={torch.ops.prims.prod.default: _product},
-        # The optimizer takes 1e-8 for 0, and a PRPN would divide by 0. ONNX Runtime has one of its own.
+        # This optimizer treats 1e-8 as 0, so that a PRPN would divide by 0. ONNX Runtime optimizes graphs itself.
         optimize=False,
         verbose=False,
     )
@@ -96,7 +95,7 @@ def export_onnx(model: PreTrainedModel, path: str | os.PathLike) -> Path:
 
 
 def named_tensors(tree: dict) -> dict[str, torch.Tensor]:
-    """The tensors of a nest of dicts, states and tuples, by the names and numbers that lead to them."""
+    """Flattens nested dicts, states and tuples of tensors; names join the keys and indices of the path."""
     leaves, _ = pytree.tree_flatten_with_path(tree)
     return {"_".join(map(_name, path)): leaf for path, leaf in leaves}
 
@@ -106,7 +105,7 @@ def _name(key: pytree.KeyEntry) -> str:
 
 
 def _product(inputs, dimensions):
-    # PyTorch makes this of the cumulative product of a PRPN's gates, and has no translation for it.
+    # The decomposed cumulative product of a PRPN's gates contains this operator, which PyTorch cannot export.
     from onnxscript import opset20
 
     return opset20.ReduceProd(inputs, dimensions, keepdims=0)

@@ -1,4 +1,4 @@
-"""Checkpoints and data sets shared on the Hugging Face Hub: checked first, then uploaded as one commit."""
+"""Upload of checkpoints and datasets to the Hugging Face Hub: checks, then a single commit."""
 
 import re
 from fnmatch import fnmatch
@@ -19,32 +19,31 @@ def push_model(
     token: str | None = None,
     results: str | Path | None = None,
 ) -> str:
-    """Checks a checkpoint folder and makes a model repository that has what `export_checkpoint` writes, nothing else.
+    """Checks a checkpoint folder, and makes a model repository with exactly the files of `export_checkpoint`.
 
     Args:
         folder: see `export_checkpoint`.
-        repository: `user/name`; it is created if it does not exist.
-        private: whether only its owner can see it.
-        revision: the branch to commit to, `main` by default; it is created if it does not exist.
-        token: with write access; by default that of `hf auth login` or `HF_TOKEN`.
-        results: the file of results that the card is written from, and that is shared with it; by default
-            `results.json` of the folder, or else the folder's own `README.md` is the card.
+        repository: `user/name`; created if it does not exist.
+        private: whether the repository must be private.
+        revision: branch to commit to, by default `main`; created if it does not exist.
+        token: token with write access; by default from `hf auth login` or `HF_TOKEN`.
+        results: results file for the card, which is uploaded too; by default `results.json` of the folder. Without
+            results the folder's `README.md` is the card.
 
     Returns:
-        The address of the commit.
+        The URL of the commit.
 
     Raises:
-        FileNotFoundError, ValueError: if the folder is not fit to be shared. The message says what to mend.
-        OSError: if the upload fails. The repository is as it was, unless only the answer was lost; a repository that
-            this call created is empty. Pushing again is safe: what is there already is not committed twice.
+        FileNotFoundError, ValueError: if the folder cannot be shared; the message says how to fix it.
+        OSError: if the upload fails. The repository is unchanged, unless only the response was lost; a repository that
+            this call created is empty. Pushing again is safe: nothing is committed twice.
     """
     _check_name(repository)
     files = repository_files(Path(folder), repository, results)
     if "README.md" not in files:
         raise FileNotFoundError(
-            f"{folder} has neither results.json of a model of this package, which training/release.py writes and the "
-            "card is made from, nor a README.md: name the results of its training, or write one that says what the "
-            "model was trained on"
+            f"{folder} has no card: it has neither results.json of a model of this package (from training/release.py) "
+            "nor a README.md; name the results of its training, or write a README.md that describes the training data"
         )
     return _push(files, repository, private, revision, token)
 
@@ -56,27 +55,27 @@ def push_dataset(
     revision: str | None = None,
     token: str | None = None,
 ) -> str:
-    """Makes a dataset repository of a folder with data files and a card, as `training/write_data.py` writes them.
+    """Makes a dataset repository from data files and a card, as written by `training/write_data.py`.
 
     Args:
-        folder: `.parquet` or `.jsonl` files, and a `README.md` whose metadata name a license.
+        folder: `.parquet` or `.jsonl` files, and a `README.md` with a license in its metadata.
         repository, private, revision, token: see `push_model`.
 
     Returns:
-        The address of the commit.
+        The URL of the commit.
 
     Raises:
-        FileNotFoundError, ValueError: if the folder is not fit to be shared. The message says what to mend.
+        FileNotFoundError, ValueError: if the folder cannot be shared; the message says how to fix it.
         OSError: see `push_model`.
     """
     _check_name(repository)
     files = folder_files(folder)
-    if stray := sorted(name for name in files if not any(fnmatch(name, pattern) for pattern in DATASET_FILES)):
-        raise ValueError(f"{folder} has files that are no part of a data set; remove them: {', '.join(stray)}")
+    if unrelated := sorted(name for name in files if not any(fnmatch(name, pattern) for pattern in DATASET_FILES)):
+        raise ValueError(f"{folder} has files that are no part of a dataset; remove them: {', '.join(unrelated)}")
     if not any(name.endswith((".parquet", ".jsonl")) for name in files):
         raise ValueError(f"{folder} has no data: expected .parquet or .jsonl files")
     if "README.md" not in files:
-        raise FileNotFoundError(f"{folder} has no README.md: write a card that says where the data come from")
+        raise FileNotFoundError(f"{folder} has no README.md: write a card that states the source of the data")
     if not read_card(DatasetCard, files["README.md"]).data.get("license"):
         raise ValueError(f"the metadata of {files['README.md']} name no license")
     return _push(files, repository, private, revision, token, repo_type="dataset")
@@ -95,38 +94,38 @@ def _push(
     token: str | None,
     repo_type: str = "model",
 ) -> str:
-    """Commits the files to the repository and removes others from it, in one commit; returns its address.
+    """Adds the files and deletes all others in one commit, and returns its URL.
 
-    (`HfApi.upload_folder` may make several commits, so that a failure would leave a mixture.)
+    (`HfApi.upload_folder` may make several commits, so that a failure would leave a mixture of versions.)
     """
     api = HfApi(token=token)
-    place = {"repo_id": repository, "repo_type": repo_type}
+    repo = {"repo_id": repository, "repo_type": repo_type}
     try:
-        api.create_repo(**place, private=private or None, exist_ok=True)
-        if private and not api.repo_info(**place).private:
+        api.create_repo(**repo, private=private or None, exist_ok=True)
+        if private and not api.repo_info(**repo).private:
             raise ValueError(
                 f"{repository} exists and is public: make it private in its settings, or leave out --private"
             )
         if revision is not None:
-            api.create_branch(**place, branch=revision, exist_ok=True)
-        before = api.repo_info(**place, revision=revision)
+            api.create_branch(**repo, branch=revision, exist_ok=True)
+        before = api.repo_info(**repo, revision=revision)
         removed = {file.rfilename for file in before.siblings} - files.keys() - {".gitattributes"}
         commit = api.create_commit(
-            **place,
+            **repo,
             operations=[
                 *(CommitOperationAdd(name, content) for name, content in files.items()),
                 *map(CommitOperationDelete, sorted(removed)),
             ],
             commit_message="Upload with onlstm-hf",
             revision=revision,
-            parent_commit=before.sha,  # so that two who push at once do not get a mixture
+            parent_commit=before.sha,  # prevents concurrent pushes from mixing
         )
     except ValueError:
         raise
-    except Exception as error:  # of several libraries
+    except Exception as error:  # from several libraries
         reason = error.__cause__ if isinstance(error, RuntimeError) and error.__cause__ else error
         raise OSError(
-            f"the upload to {repository} did not succeed: {str(reason).rstrip('.')}. Push again; what is "
-            "there already is not committed twice"
+            f"the upload to {repository} did not succeed: {str(reason).rstrip('.')}. Push again; nothing is committed "
+            "twice"
         ) from error
     return commit.commit_url

@@ -273,7 +273,7 @@ def test_another_type_of_model_is_refused_if_it_lacks_code(checkpoint, tmp_path,
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ({"model_type": "gpt2"}, 'of type "gpt2", which this package has not, and carries no code'),
+        ({"model_type": "gpt2"}, 'of type "gpt2", which is not in this package, and carries no code'),
         ({"architectures": ["ONLSTMForTranslation"]}, "must name one of ONLSTMModel, ONLSTMForCausalLM"),
         *((content, "config.json is no configuration") for content in ("{", "[]", "7")),
     ],

@@ -137,7 +137,7 @@ def test_a_classifier_of_pairs_is_shared_with_the_card_of_its_results(hub, tmp_p
 def test_a_classifier_is_refused_with_a_tokenizer_that_does_not_tell_the_sides_apart_or_with_other_results(tmp_path):
     results = save_logic_run(tmp_path, "lstm")
     (tmp_path / "results.json").write_text(json.dumps({**results, "parameters": 5}))
-    with pytest.raises(ValueError, match="those of another model: it had 5 parameters"):
+    with pytest.raises(ValueError, match="belong to another model: it had 5 parameters"):
         push_model(tmp_path / "best", "ada/refused", results=tmp_path / "results.json")
     build_word_tokenizer(["( a ( and b ) )"]).save_pretrained(tmp_path / "best")
     with pytest.raises(ValueError, match="does not tell the two texts of a pair apart"):
@@ -249,7 +249,7 @@ def cut_the_weights(folder):
         (remove("README.md"), "neither results.json"),
         (write("README.md", "# no metadata\n"), "name no license"),
         (write("README.md", "---\n: [\n---\n"), "not valid"),
-        (write("results.json", "{"), "results.json are no JSON"),
+        (write("results.json", "{"), "results.json are not valid JSON"),
         (write("results.json", "{}"), "these results lack 'data'"),
     ],
 )

@@ -13,17 +13,17 @@ from .model_descriptions import describe_model
 from .template import complete_results, fill_template
 from .text_descriptions import PENN_TREEBANK, WSJ_SAMPLE, read_descriptions
 
-# The card also has scores of the sentences of at most this many words.
+# The card also shows scores of sentences with at most this many words.
 SHORT = 10
-# Recall is shown of these labels in the Penn Treebank, elsewhere of the most frequent ones.
+# Recall is shown for these labels of the Penn Treebank, and for the most frequent labels of other treebanks.
 PENN_LABELS = ("ADJP", "ADVP", "NP", "PP", "S", "SBAR", "VP")
 NAMES_OF_TYPES = {"onlstm": "ON-LSTM", "prpn": "PRPN", "neural_grammar": "neural grammar"}
-# Perplexity on validation text is measured in this many rows of one stream.
+# Validation perplexity is measured on the text as a stream cut into this many rows.
 VALIDATION_ROWS = 10
 
 
 def layer_row(layer: int) -> str:
-    """The name of the trees of one layer, in the results and on the card."""
+    """Returns the name of a layer's trees in the results and on the card."""
     return f"layer {layer + 1}"
 
 
@@ -33,15 +33,15 @@ def main_row(config: PreTrainedConfig) -> str:
 
 
 def model_card(repository: str, config: PreTrainedConfig, results: dict) -> ModelCard:
-    """The model card, metadata included; with a section on parsing where the results have one.
+    """Builds the model card with metadata, and with a parsing section if the results have one.
 
     Args:
-        repository: the name that loads the model: one on the Hub, or that of the folder.
+        repository: the name that loads the model: a repository on the Hub or a folder.
         config: the configuration of the model.
-        results: what `training/release.py` writes to `results.json`.
+        results: content of `results.json` from `training/release.py`.
 
     Raises:
-        ValueError: if there is no description of this type of model, or the results lack something.
+        ValueError: if this model type has no description, or results are missing.
     """
     name = repository.rpartition("/")[2]
     with complete_results("training/release.py"):
@@ -73,14 +73,14 @@ def model_card(repository: str, config: PreTrainedConfig, results: dict) -> Mode
 
 
 def _in_lines(command: str) -> str:
-    """A command with a line for each option, and more where one is long."""
+    """Formats a command with one line per option; long lines are wrapped."""
     lines = command.replace(" --", "\n--").split("\n")
     wrapped = (textwrap.wrap(line, 110, break_long_words=False, break_on_hyphens=False) for line in lines)
     return " \\\n    ".join(part for parts in wrapped for part in parts)
 
 
 def _parsing_section(config: PreTrainedConfig, results: dict, treebank: SimpleNamespace | None) -> dict:
-    """The values for the card's section on parsing."""
+    """Returns the template values of the card's parsing section."""
     if "parsing" not in results:
         return {"parsing": None}
     if treebank is None:
@@ -166,7 +166,7 @@ def _metadata(
 
 
 def eval_result_entries(results: dict) -> list[EvalResultEntry]:
-    """The scores for `.eval_results/` of a repository: perplexities, if the text is a data set on the Hub.
+    """Returns the scores for `.eval_results/` of a repository: perplexities, if the text is a dataset on the Hub.
 
     Args:
         results: see `model_card`.
@@ -187,7 +187,7 @@ def eval_result_entries(results: dict) -> list[EvalResultEntry]:
 
 
 def _beginning(sentence: str) -> str:
-    """The first three words, for a model to go on from."""
+    """Returns the first three words as a prompt."""
     return " ".join(sentence.split()[:3])
 
 

@@ -7,20 +7,20 @@ from ...logic.formulas import MAX_OPERATORS
 from .model_descriptions import describe_classifier
 from .template import complete_results, fill_template
 
-# The name of this task in the results of its training.
+# Name of the task in results files.
 LOGIC = "logical inference"
 
 
 def logic_card(repository: str, config: PreTrainedConfig, results: dict) -> ModelCard:
-    """The card, metadata included.
+    """Builds the card with metadata.
 
     Args:
-        repository: the name that loads the model: one on the Hub, or that of the folder.
+        repository: the name that loads the model: a repository on the Hub or a folder.
         config: the configuration of the model.
-        results: what `training/train_logic.py` writes to `results.json`.
+        results: content of `results.json` from `training/train_logic.py`.
 
     Raises:
-        ValueError: if there is no description of this type of model, or the results lack something.
+        ValueError: if this model type has no description, or results are missing.
     """
     description, name = describe_classifier(config), repository.rpartition("/")[2]
     with complete_results("training/train_logic.py"):

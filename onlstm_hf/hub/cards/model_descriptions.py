@@ -1,4 +1,4 @@
-"""Texts of model cards for each type of model, from `model_descriptions.yaml`."""
+"""Model card texts for each model type, from `model_descriptions.yaml`."""
 
 from functools import cache
 from pathlib import Path
@@ -11,14 +11,14 @@ from .template import render
 
 
 def describe_model(config: PreTrainedConfig, tree: str = "", sentence: str = "", beginning: str = "") -> dict:
-    """The texts of the card of a language model of this configuration, as the YAML file names them.
+    """Returns the card texts of a language model by their keys in the YAML file.
 
     Args:
         config: the configuration.
-        tree, sentence, beginning: what the texts have in the place of these words.
+        tree, sentence, beginning: values for the template variables of these names.
 
     Raises:
-        ValueError: if there are none of its type.
+        ValueError: if the file has no texts for this model type.
     """
     texts = _texts("language_models", config)
     rows = {"perplexity": published_perplexity(texts["reported_as"]["perplexity"])}
@@ -28,10 +28,10 @@ def describe_model(config: PreTrainedConfig, tree: str = "", sentence: str = "",
 
 
 def describe_classifier(config: PreTrainedConfig) -> dict:
-    """The texts of the card of a classifier of pairs of this configuration, as the YAML file names them.
+    """Returns the card texts of a classifier of pairs by their keys in the YAML file.
 
     Raises:
-        ValueError: if there are none of its type.
+        ValueError: if the file has no texts for this model type.
     """
     return _rendered(_texts("classifiers", config), config=config)
 

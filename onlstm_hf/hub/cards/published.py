@@ -1,4 +1,4 @@
-"""The figures of `published.yaml`: what papers report, with their sources."""
+"""Published figures from `published.yaml`, with their sources."""
 
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -10,25 +10,25 @@ import yaml
 
 @cache
 def published_figures(task: str) -> list[dict]:
-    """The published figures of a task, in the order of the file; not to be changed.
+    """Returns the published figures of a task in the order of the file; do not modify the cached result.
 
     Args:
-        task: as results files name it, such as "language modelling".
+        task: name of the task in results files, such as "language modelling".
 
     Returns:
-        For each system its fields in the file, with the citation of its source in place of the source's key.
+        The fields of each system in the file, with a citation in place of the key of the source.
     """
     content = _content()
     return [row | {"source": content["sources"][row["source"]]["text"]} for row in content[task]]
 
 
 def central_figures(task: str) -> list[dict]:
-    """The published figures of a task that tables of measured ones have beside them."""
+    """Returns the published figures of a task for comparison in tables of measured figures."""
     return [row for row in published_figures(task) if row.get("central")]
 
 
 def published_sources() -> dict[str, str]:
-    """The title of each source by its citation."""
+    """Returns the title of each source by its citation."""
     return {source["text"]: source["title"] for source in _content()["sources"].values()}
 
 
@@ -38,17 +38,17 @@ def _content() -> dict:
 
 
 def source_location(row: Mapping) -> str:
-    """Returns the source of a figure and, unless it was computed, the place where it stands."""
+    """Returns the source of a figure and, unless it was computed, its place in the source."""
     return row["source"] + (f", {row['place']}" if "place" in row else "")
 
 
 def verification_status(row: Mapping) -> str:
-    """Returns whether a figure was read where it stands, `yes` or `no`, or was `computed` for this project."""
+    """Returns whether a figure was checked in its source (`yes` or `no`), or `computed` for this project."""
     return "computed" if row.get("computed") else "yes" if row["verified"] else "no"
 
 
 def citation(row: Mapping) -> str:
-    """Returns the source of a figure and the place where it stands, and whether nobody has read it there."""
+    """Returns the location of a figure, with a remark if it is not verified or was computed."""
     return (
         source_location(row)
         + {"yes": "", "no": " (not verified)", "computed": " (computed)"}[verification_status(row)]
@@ -56,20 +56,20 @@ def citation(row: Mapping) -> str:
 
 
 def published_perplexity(system: str) -> dict:
-    """The row of a system on the Penn Treebank text, by its name in the file."""
+    """Returns the Penn Treebank perplexities of a system, by its name in the file."""
     return next(row for row in published_figures("language modelling") if row["system"] == system)
 
 
 def published_f1(system: str) -> dict:
-    """The row of a system in unsupervised parsing, by its name in the file."""
+    """Returns the unsupervised parsing scores of a system, by its name in the file."""
     return next(row for row in published_figures("unsupervised constituency parsing") if row["system"] == system)
 
 
 def f1_figures(row: Mapping) -> tuple[dict, dict]:
-    """F1 of all sentences and of those of at most ten words, as published or from the published runs.
+    """Returns F1 on all sentences and on sentences of at most ten words, as published or from the published runs.
 
     Returns:
-        Of `mean`, `standard_deviation`, `min` and `max` those that are known.
+        For both the known values of `mean`, `standard_deviation`, `min` and `max`.
     """
     parts = (row.get("wsj", {}), row.get("wsj10", row.get("sample10", {})))
     return tuple(_spread(part["runs"]) | part if "runs" in part else dict(part) for part in parts)

@@ -1,4 +1,4 @@
-"""Cards from the templates of this folder, which name the fields of the results that they state."""
+"""Cards from the Jinja templates of this folder, which refer to the fields of the results."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,14 +9,14 @@ from jinja2 import Environment, StrictUndefined, UndefinedError
 
 
 def render(text: str, /, **values) -> str:
-    """A Jinja template with these values; a missing one is an `UndefinedError`."""
+    """Renders a Jinja template; a missing value raises an `UndefinedError`."""
     return Environment(undefined=StrictUndefined).from_string(text).render(values)
 
 
 def fill_template(template: str, metadata: ModelCardData, **values) -> ModelCard:
-    """The card that a template of this folder makes of these values.
+    """Fills in a template of this folder.
 
-    (`ModelCard.from_template` would leave a gap where a value is missing.)
+    (`ModelCard.from_template` would leave missing values empty.)
     """
     text = Path(__file__).with_name(template).read_text(encoding="utf-8")
     return ModelCard(render(text, card_data=metadata.to_yaml(), **values))
@@ -24,7 +24,7 @@ def fill_template(template: str, metadata: ModelCardData, **values) -> ModelCard
 
 @contextmanager
 def complete_results(script: str) -> Iterator[None]:
-    """A block that raises a `ValueError` if a result is missing that the script should have written."""
+    """Raises a `ValueError` if the block needs a result that is missing; `script` should have written it."""
     try:
         yield
     except (KeyError, UndefinedError) as error:

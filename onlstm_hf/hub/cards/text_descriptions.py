@@ -1,6 +1,6 @@
 """Descriptions of training texts and gold trees for model cards.
 
-`training/texts/` has such descriptions as YAML; the results of a release carry theirs.
+`training/texts/` contains them as YAML files; the results of a release contain a copy.
 """
 
 from types import SimpleNamespace
