@@ -1,1 +1,1 @@
-"""Weights and files of the authors' code, read without running what is in them."""
+"""Conversion of weights and checkpoint files of the authors' code, without running code in the files."""

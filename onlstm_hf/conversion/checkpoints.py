@@ -1,4 +1,4 @@
-"""Checkpoint files of the authors' scripts, whole pickled models included, as models of this package."""
+"""Conversion of the authors' checkpoint files, including pickled models, into models of this package."""
 
 import math
 import os
@@ -17,12 +17,11 @@ from ..utils.tokenizer_check import tokenizer_fingerprint
 from .saved_objects import Record, SavedObject, dictionary_of
 from .state_dicts import convert_original_state_dict, original_vocabulary
 
-# The authors' largest model has some hundred modules and tensors. These bounds refuse files whose records contain
-# themselves, which have no end.
+# The authors' largest model has about a hundred modules and tensors. These limits refuse self-referential files.
 _MAX_MEMBERS, _MAX_NAME_LENGTH = 10_000, 1000
 
-# Settings that no tensor shows: for each field of our configuration the attribute of the authors' modules that has it.
-# The ON-LSTM has more attributes with such names (`dropouth`, `idrop.p`, ...), but its computation does not use them.
+# Settings that tensors do not show: for each configuration field the attribute of the authors' modules.
+# The ON-LSTM has similar attributes (`dropouth`, `idrop.p`, ...) that its computation does not use.
 _ATTRIBUTES = {
     "onlstm": {
         "embedding_dropout": "dropoute",
@@ -47,30 +46,29 @@ def convert_original_checkpoint(
     vocab_from: str | os.PathLike | Sequence[str | os.PathLike] | None = None,
     **config_options,
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerFast | None]:
-    """Builds a model, and its tokenizer, from a file that the authors' code saved, without running anything in it.
+    """Builds a model and its tokenizer from a file of the authors' code, without running any code in the file.
 
-    The file is that of `torch.save` (of torch 0.1.11 or newer), or a `.safetensors` file. It holds the list
-    `[model, criterion, optimizer]` that the script of the ON-LSTM saves (github.com/yikangshen/Ordered-Neurons), the
-    model that those of the PRPN save (github.com/yikangshen/PRPN), or a state dict of either. The original code is not
-    needed: instances of its classes are read as records of their attributes.
+    The file is from `torch.save` (torch 0.1.11 or newer) or a `.safetensors` file. It contains the list
+    `[model, criterion, optimizer]` of the ON-LSTM script (github.com/yikangshen/Ordered-Neurons), the model of the
+    PRPN scripts (github.com/yikangshen/PRPN), or a state dict of either. The original code is not needed: instances
+    of its classes are read as records of their attributes.
 
-    Sizes and tying are read off the tensors; dropouts, and the PRPN's slots, resolution and kind of gate, off the
-    attributes of the modules. A state dict has none of the latter, and the defaults of `convert_original_state_dict`
-    stand in for them.
+    Sizes and weight tying come from the tensors. Dropouts, and the PRPN's slots, resolution and kind of gate, come
+    from the attributes of the modules. For a state dict the defaults of `convert_original_state_dict` are used.
 
     Args:
         path: the file.
-        vocab_from: the training, validation and test text, in this order, to build the tokenizer from. The authors'
-            files hold no vocabulary; their code numbers the words in the order in which they first appear there.
-        config_options: fields of the model's configuration that override what the file says.
+        vocab_from: training, validation and test text, in this order, for building the tokenizer. The authors' files
+            have no vocabulary; their code numbers words in order of first appearance.
+        config_options: configuration fields that override those of the file.
 
     Returns:
         The model, in evaluation mode, and the tokenizer, which is `None` without `vocab_from`.
 
     Raises:
-        FileNotFoundError: if one of the files does not exist.
-        ValueError: if the file is damaged, calls code, or holds no such model; if the number of different words of the
-            text is not that of the model; or if this type of model has no such option.
+        FileNotFoundError: if a file does not exist.
+        ValueError: if the file is damaged, calls code, or has no such model; if the text and the model differ in the
+            number of words; or if this model type lacks an option.
     """
     state_dict, attributes = _read_model(Path(path))
     model_type = _model_type(state_dict)
@@ -92,7 +90,7 @@ def convert_original_checkpoint(
 
 
 def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float] | None]:
-    """The state dict in the file, or that of the model in it; and the numbers that are attributes of the model."""
+    """Reads the state dict of the file or of the model in it, and the numeric attributes of the model."""
     if path.suffix == ".safetensors":
         content, tensor_of = _load_safetensors(path), lambda tensor: tensor
     else:
@@ -109,8 +107,8 @@ def _read_model(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, float] |
         _check_tensors(state_dict, file_size=path.stat().st_size)
     except ValueError as error:
         raise ValueError(
-            f"{path} holds no model of the authors' code: {error}; expected [model, criterion, optimizer], a model, "
-            "or a state dict"
+            f"{path} contains no model of the authors' code: {error}; expected [model, criterion, optimizer], a "
+            "model, or a state dict"
         ) from error
     return state_dict, attributes
 
@@ -120,17 +118,17 @@ def _load_safetensors(path: Path) -> dict[str, torch.Tensor]:
         raise FileNotFoundError(f"there is no file {path}")
     try:
         return load_file(path)
-    except Exception as error:  # a corrupt file can fail in any way
+    except Exception as error:  # a corrupt file can raise any exception
         raise ValueError(f"cannot read {path}: {error}") from error
 
 
 def _read_modules(model: Any) -> tuple[dict[str, Any], dict[str, float]]:
-    """The tensors of a module and of those within it, and their attributes that are numbers, by name."""
+    """Reads the tensors and numeric attributes of a module and its submodules, by name."""
     state_dict, attributes, pending, num_members = {}, {}, [("", model)], 0
     while pending:
         prefix, module = pending.pop()
         if not isinstance(module, Record) or not isinstance(module.state, dict):
-            raise ValueError("it has something else in place of a module")
+            raise ValueError("it has another object in place of a module")
         numbers = {
             name: value
             for name, value in module.state.items()
@@ -140,13 +138,13 @@ def _read_modules(model: Any) -> tuple[dict[str, Any], dict[str, float]]:
             dictionary_of(module.state.get(kind)) for kind in ("_parameters", "_buffers", "_modules")
         )
         if parameters is None or buffers is None or modules is None:
-            raise ValueError("it has something else in place of a module")
+            raise ValueError("it has another object in place of a module")
         tensors = parameters | buffers
         num_members += len(numbers) + len(tensors) + len(modules)
         if num_members > _MAX_MEMBERS or len(prefix) > _MAX_NAME_LENGTH:
-            raise ValueError("its modules have no end")
+            raise ValueError("it has too many modules, or they contain themselves")
         if not all(map(_is_name, (*tensors, *modules))):
-            raise ValueError("the names of its tensors are no names")
+            raise ValueError("its tensors have invalid names")
         attributes |= {prefix + name: number for name, number in numbers.items()}
         state_dict |= {prefix + name: tensor for name, tensor in tensors.items() if tensor is not None}
         pending += [(f"{prefix}{name}.", child) for name, child in modules.items() if child is not None]
@@ -159,15 +157,15 @@ def _is_name(name: Any) -> bool:
 
 def _check_tensors(state_dict: dict[Any, Any], file_size: int) -> None:
     if not all(isinstance(value, torch.Tensor) for value in state_dict.values()):
-        raise ValueError("it has something else than tensors with names")
+        raise ValueError("it has values other than named tensors")
     for name, tensor in state_dict.items():
         if not isinstance(name, str) or not re.fullmatch(rf"[\w.]{{1,{_MAX_NAME_LENGTH}}}", name):
-            raise ValueError("the names of its tensors are no names")
+            raise ValueError("its tensors have invalid names")
         if not tensor.is_floating_point() and not name.endswith("num_batches_tracked"):
             raise ValueError(f"{name} should have floating-point numbers, but is of type {tensor.dtype}")
-    # The decoder may be the embedding, but a thousand layers that are one tensor would need more memory than the file.
+    # The decoder may share the embedding's storage, but a thousand layers with one storage would exhaust memory.
     if sum(tensor.nbytes for tensor in state_dict.values()) > 2 * file_size:
-        raise ValueError("many of its tensors are one and the same")
+        raise ValueError("many of its tensors share the same numbers")
 
 
 def _model_type(names: Collection[str]) -> str:
@@ -185,7 +183,7 @@ def _options(attributes: dict[str, float], model_type: str, without: Collection[
             continue
         values = {value for name, value in attributes.items() if fnmatchcase(name, path)}
         if len(values) != 1:
-            raise ValueError(f"cannot read {field} off the model, whose {path} should be one number; give {field}")
+            raise ValueError(f"cannot read {field} from the model, whose {path} should be one number; give {field}")
         options[field] = values.pop()
     return options
 
@@ -195,13 +193,12 @@ def _build_tokenizer(files: Sequence[str | os.PathLike], vocab_size: int) -> Pre
     if len(words) != vocab_size:
         raise ValueError(
             f"the vocabulary does not fit: {', '.join(map(str, files))} have {len(words)} different words (<eos> "
-            f"included), the model {vocab_size}; name the files of its training, in the authors' order: train, valid, "
-            "test"
+            f"included), the model {vocab_size}; give its training files in the authors' order: train, valid, test"
         )
     if "<unk>" not in words:
         raise ValueError(
-            "the text has no <unk>, so that the model has no vector for unknown words, which a tokenizer needs; "
-            "convert without the text"
+            "the text has no <unk>, so the model has no vector for unknown words, which a tokenizer needs; convert "
+            "without the text"
         )
     is_treebank_text = {"N", "n't"}.issubset(words)
     rule = {"split": "treebank", "lowercase": True, "digits_to_n": True, "drop_punctuation": True}

@@ -1,7 +1,7 @@
-"""Files of `torch.save` as data: tensors are read, and every other object becomes an inert record.
+"""Safe reading of `torch.save` files: tensors are read, and every other object becomes an inert record.
 
-Two formats are read: the zip file of torch 1.6 and newer, and the sequence of pickles and raw numbers of torch 0.1.11
-to 1.5. In both, the pickle refers to storages of numbers outside of it.
+Both formats are supported: the zip file of torch 1.6 and newer, and the sequence of pickles and raw numbers of torch
+0.1.11 to 1.5. In both, the pickle refers to storages outside of it.
 """
 
 import math
@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-# A model of a hundred modules takes some ten thousand operations and some dozen classes. These bounds limit the memory
-# that a small file can ask for, and the depth of its tuples: Python's hash of a deep tuple overflows the stack.
+# A model of a hundred modules needs about ten thousand operations and a few dozen classes. These limits bound the
+# memory for a small file and the depth of its tuples, because hashing a deep tuple overflows Python's stack.
 MAX_OPERATIONS = 50_000
 _MAX_CLASSES = 1000
 _MAX_DIMENSIONS = 8
-# torch.save writes protocol 2. Extension codes stand for names that another program has registered.
+# torch.save writes protocol 2. Extension codes refer to classes that a program has registered in `copyreg`.
 _PROTOCOL, _REFUSED_OPERATIONS = 2, {"EXT1", "EXT2", "EXT4"}
 _MEMO_OPERATIONS = {"PUT", "BINPUT", "LONG_BINPUT"}
 
@@ -42,8 +42,8 @@ _DTYPES = {
 _DTYPE_OF_STORAGE_TYPE = {
     f"{module}.{name}": dtype for name, dtype in _DTYPES.items() for module in ("torch", "torch.cuda")
 }
-# The calls by which tensors, parameters and containers are pickled. Parameter, Variable, _rebuild_tensor and the
-# backend stand in files of torch 0.3, the others in newer ones.
+# Calls in the pickles of tensors, parameters and containers. Parameter, Variable, _rebuild_tensor and the backend
+# occur in files of torch 0.3, the others in newer ones.
 _TENSORS = {"torch._utils._rebuild_tensor", "torch._utils._rebuild_tensor_v2"}
 _PARAMETERS = {
     "torch._utils._rebuild_parameter",
@@ -64,22 +64,22 @@ _OTHER_CALLS = {
 
 
 class _FileClass(type):
-    """The type of the classes and functions that a file names: they are not imported, and make records alone."""
+    """Metaclass for the classes and functions that a file names: they are not imported, and only make records."""
 
     def __call__(cls, *arguments):
         if cls.full_name not in _TENSORS | _PARAMETERS | _DICTIONARIES | _OTHER_CALLS:
             name = ascii(cls.full_name)[:200]
-            raise ValueError(f"the pickle calls {name}; code that comes with a file is never run")
+            raise ValueError(f"the pickle calls {name}; code in a file is never run")
         return cls.__new__(cls, *arguments)
 
 
 class Record:
-    """An object of the file that is no list, tuple, plain dictionary, text or number.
+    """Stands for an object of the file that is no list, tuple, plain dictionary, text or number.
 
     Attributes:
         full_name: module and name of its class, or of the function that would make it.
-        arguments: those of this class or function.
-        state: in most cases a dictionary of the object's attributes.
+        arguments: arguments of the class or function.
+        state: usually a dictionary of the object's attributes.
         items: the keys and values that are put into it, if it is a dictionary.
     """
 
@@ -99,15 +99,15 @@ class Record:
 
 
 class _Unpickler(pickle.Unpickler):
-    """Reads one pickle from a stream: containers, text and numbers become themselves, anything else a `Record`.
+    """Reads one pickle from a stream: containers, text and numbers are restored, anything else becomes a `Record`.
 
     Attributes:
-        item_sizes: the bytes of a number in each storage that the pickle refers to, by the storage's key.
+        item_sizes: bytes per number of each storage that the pickle refers to, by the storage's key.
     """
 
     def __init__(self, stream: BytesIO):
         _check_operations(stream)
-        super().__init__(stream, encoding="latin1")  # of the texts of Python 2
+        super().__init__(stream, encoding="latin1")  # for strings of Python 2
         self._classes: dict[str, type[Record]] = {}
         self.item_sizes: dict[str, int] = {}
 
@@ -121,7 +121,7 @@ class _Unpickler(pickle.Unpickler):
         return self._classes[full_name]
 
     def persistent_load(self, identifier: Any) -> Any:
-        """A storage stays the tuple that refers to it; a class comes with its source code, which is left out."""
+        """Returns the identifier of a storage unchanged, and a class without the source code stored with it."""
         kind, *fields = identifier
         if kind == "module":
             return fields[0]
@@ -132,7 +132,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _check_operations(stream: BytesIO) -> None:
-    """Bounds what the pickle may ask for, before it is read."""
+    """Refuses a pickle with too many or unexpected operations before it is read."""
     start = stream.tell()
     for number, (operation, argument, _) in enumerate(pickletools.genops(stream)):
         if number >= MAX_OPERATIONS or (operation.name in _MEMO_OPERATIONS and argument >= MAX_OPERATIONS):
@@ -143,17 +143,17 @@ def _check_operations(stream: BytesIO) -> None:
 
 
 class SavedObject:
-    """The content of a file of `torch.save`, whoever wrote it: nothing that the file names is imported or called.
+    """The content of an untrusted `torch.save` file: nothing that the file names is imported or called.
 
-    Memory stays within a small multiple of the file's size, whatever sizes it claims.
+    Memory stays within a small multiple of the file's size, whatever sizes the file claims.
 
     Attributes:
-        content: containers, strings and numbers, and a `Record` in place of any other object, tensors included.
+        content: containers, strings and numbers, and a `Record` for any other object, including tensors.
 
     Raises:
-        FileNotFoundError: if there is no such file.
-        ValueError: if it is of another format or damaged, or calls functions that are not those that rebuild tensors
-            and containers.
+        FileNotFoundError: if the file does not exist.
+        ValueError: if it has another format, is damaged, or calls functions other than those that rebuild tensors and
+            containers.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -166,14 +166,14 @@ class SavedObject:
             self.content, self._storages = read(stream)
         except ValueError as error:
             raise ValueError(f"cannot read {path}: {error}") from error
-        except Exception as error:  # a damaged file can fail in any way
+        except Exception as error:  # a damaged file can raise any exception
             raise ValueError(f"cannot read {path}: it is damaged ({type(error).__name__}: {error})") from error
 
     def tensor(self, record: Any) -> Any:
-        """The tensor or parameter of a record, on the CPU and without gradients; any other value stays as it is.
+        """Returns the tensor or parameter of a record, on the CPU without gradients; other values unchanged.
 
         Raises:
-            ValueError: if the tensor is sparse, quantized, of an uncommon type, or impossible.
+            ValueError: if the tensor is sparse, quantized, of an unsupported type, or impossible.
         """
         while isinstance(record, Record) and record.full_name in _PARAMETERS:
             record = record.arguments[0] if record.arguments else None
@@ -190,11 +190,11 @@ class SavedObject:
         _, storage_type, key, _device, num_elements, *view = storage
         dtype, numbers = _dtype_of(storage_type), self._storages[key]
         if len(numbers) != num_elements * dtype.itemsize:
-            raise ValueError("a storage is not of the size that its tensors have")
+            raise ValueError("a storage does not have the size that its tensors expect")
         if view and view[0] is not None:  # a part of the storage: (key, offset, size)
             _, start, num_elements = view[0]
             numbers = memoryview(numbers)[dtype.itemsize * start :][: dtype.itemsize * num_elements]
-        # The second condition keeps strides of 0 from making tensors that are larger than the file.
+        # The second condition prevents strides of 0 from making tensors that are larger than the file.
         if len(sizes) > _MAX_DIMENSIONS or math.prod(sizes) > num_elements:
             raise ValueError("a tensor is larger than its storage")
         if 0 in sizes:
@@ -203,12 +203,12 @@ class SavedObject:
 
 
 def dictionary_of(value: Any) -> dict | None:
-    """The keys and values of a dictionary of the file, an ordered one too; `None` for anything else."""
+    """Returns a dictionary or ordered dictionary of the file as a `dict`; `None` for anything else."""
     if not isinstance(value, Record):
         return value if isinstance(value, dict) else None
     if value.full_name not in _DICTIONARIES:
         return None
-    # Python 2 gives the pairs of an ordered dictionary as an argument.
+    # Python 2 pickles the pairs of an ordered dictionary as an argument.
     pairs = value.arguments[0] if value.arguments and isinstance(value.arguments[0], list) else []
     try:
         return dict(pairs) | value.items
@@ -227,12 +227,12 @@ def _read_zip(stream: BytesIO) -> tuple[Any, dict[str, bytearray]]:
     with zipfile.ZipFile(stream) as archive:
         entries = archive.infolist()
         if any(entry.compress_type != zipfile.ZIP_STORED for entry in entries):
-            raise ValueError("its entries are compressed, which those of torch.save never are")
+            raise ValueError("its entries are compressed, unlike those of torch.save")
         if sum(entry.file_size for entry in entries) > len(stream.getbuffer()):
-            raise ValueError("its entries overlap, which those of torch.save never do")
+            raise ValueError("its entries overlap, unlike those of torch.save")
         pickles = [name for name in archive.namelist() if name.endswith("/data.pkl") and name.count("/") == 1]
         if len(pickles) != 1:
-            raise ValueError("this zip file is none of torch.save: it has no data.pkl")
+            raise ValueError("this zip file is not from torch.save: it has no data.pkl")
         folder = pickles[0].removesuffix("data.pkl")
         byte_order = f"{folder}byteorder"
         if byte_order in archive.namelist() and archive.read(byte_order) != b"little":
@@ -245,15 +245,15 @@ def _read_zip(stream: BytesIO) -> tuple[Any, dict[str, bytearray]]:
 
 def _read_legacy(stream: BytesIO) -> tuple[Any, dict[str, bytearray]]:
     if _Unpickler(stream).load() != _LEGACY_MAGIC_NUMBER:
-        raise ValueError("it is no file of torch.save")
+        raise ValueError("it is not a file of torch.save")
     protocol, system = _Unpickler(stream).load(), _Unpickler(stream).load()
     if protocol != _LEGACY_PROTOCOL or system["little_endian"] is not True:
-        raise ValueError("it is of an unknown version of torch.save, or from a big-endian machine")
+        raise ValueError("it is from an unknown version of torch.save or a big-endian machine")
     reader = _Unpickler(stream)
     content, keys, storages = reader.load(), _Unpickler(stream).load(), {}
     for key in keys:
         (num_elements,) = struct.unpack("<q", stream.read(8))
         storages[key] = bytearray(stream.read(num_elements * reader.item_sizes[key]))
         if len(storages[key]) != num_elements * reader.item_sizes[key]:
-            raise ValueError("it is cut off: the numbers of a tensor end before their time")
+            raise ValueError("it is truncated: numbers of a tensor are missing")
     return content, storages

@@ -1,4 +1,4 @@
-"""Models of this package from state dicts of the authors' code, whose tensors have other names and orders."""
+"""Conversion of the authors' state dicts, whose tensors have other names and another order of gates."""
 
 import os
 import re
@@ -12,11 +12,11 @@ from ..models.modeling_onlstm import ONLSTMForCausalLM
 from ..models.modeling_prpn import PRPNForCausalLM
 from ..utils.files import read_text_file
 
-# The authors stack the gates' rows as [master input, master forget, output, cell candidate, input, forget]; here the
-# order is [master input, master forget, cell candidate, input, forget, output] (see models/modeling_onlstm.py).
+# The authors stack the rows of the gates as [master input, master forget, output, cell candidate, input, forget]; ours
+# are [master input, master forget, cell candidate, input, forget, output] (see models/modeling_onlstm.py).
 _ORIGINAL_GATE_OF_OURS = (1, 2, 3, 0)
 
-# The authors' name of each of our modules: `N` stands for the number of a layer or a residual block.
+# The authors' name of each of our modules; `N` is the number of a layer or residual block.
 _MODULES = {
     "onlstm": {
         "layers.N.input_projection": "rnn.cells.N.ih.0",
@@ -42,7 +42,7 @@ _MODULES = {
     },
 }
 
-# Our name and theirs of each tensor of a module.
+# Our name and the authors' name of each tensor of a module.
 _TENSORS = {
     "affine": {"weight": "weight", "bias": "bias"},
     "layer norm": {"weight": "gamma", "bias": "beta"},
@@ -56,33 +56,32 @@ def convert_original_state_dict(
     """Builds a model from a state dict of the authors' code (github.com/yikangshen/Ordered-Neurons, `RNNModel`, or
     github.com/yikangshen/PRPN, `PRPN`).
 
-    The tensors show the size of the vocabulary, the layers and their sizes, the chunk size or the look-back, and
-    whether the decoder is tied to the embedding.
+    The tensors determine the vocabulary size, the layers and their sizes, the chunk size or the look-back, and whether
+    the decoder is tied to the embedding.
 
     Args:
         state_dict: tensors by the authors' names. ON-LSTM: `encoder.weight`, `rnn.cells.N.ih.0.weight`,
-            `rnn.cells.N.hh.weight`, their biases, `decoder.bias` and, where the decoder is not tied, `decoder.weight`.
-            PRPN: those of `encoder`, `parser`, `reader.N`, `predictor` and `decoder`.
+            `rnn.cells.N.hh.weight`, their biases, `decoder.bias` and, for an untied decoder, `decoder.weight`.
+            PRPN: the tensors of `encoder`, `parser`, `reader.N`, `predictor` and `decoder`.
         model_type: `"onlstm"` or `"prpn"`.
-        weight_dropout: the `wdrop` that an ON-LSTM was trained with. It is not stored in the tensors, and evaluation
-            multiplies the recurrent weights by one minus it.
-        config_options: further fields of the configuration, such as the other dropouts or `eos_token_id`. The
-            tensors of a PRPN do not tell `num_slots`, `resolution` and `hard`, by default 15, 0.1 and `True`.
+        weight_dropout: the `wdrop` of an ON-LSTM's training, which the tensors do not show. Evaluation multiplies
+            the recurrent weights by `1 - weight_dropout`.
+        config_options: other configuration fields, such as dropouts or `eos_token_id`. The tensors of a PRPN do not
+            show `num_slots`, `resolution` and `hard`, by default 15, 0.1 and `True`.
 
     Returns:
         The model, in evaluation mode.
 
     Raises:
-        ValueError: if the model type is unknown, or tensors are missing, unexpected, not finite, or do not
-            fit together.
+        ValueError: if the model type is unknown, or tensors are missing, unexpected, not finite or inconsistent.
     """
     if model_type not in _MODULES:
         raise ValueError(f'model_type must be "onlstm" or "prpn", not {model_type!r}')
     original_names = _original_names(state_dict, model_type)
-    known = set(original_names.values())
-    missing = known - {"decoder.weight"} - set(state_dict)
-    unknown = {name for name in state_dict if not name.endswith(".num_batches_tracked")} - known
-    for names, problem in ((missing, "missing"), (unknown, "unexpected")):
+    expected = set(original_names.values())
+    missing = expected - {"decoder.weight"} - set(state_dict)
+    unexpected = {name for name in state_dict if not name.endswith(".num_batches_tracked")} - expected
+    for names, problem in ((missing, "missing"), (unexpected, "unexpected")):
         if names:
             raise ValueError(
                 f'not a state dict of type "{model_type}" of the authors\' code: {problem} {", ".join(sorted(names))}'
@@ -104,7 +103,7 @@ def convert_original_state_dict(
 
     state_dict = {"decoder.weight": state_dict["encoder.weight"], **state_dict}
     converted = {}
-    with torch.device("meta"):  # two small tensors that do not fit together can make a third one huge
+    with torch.device("meta"):  # inconsistent sizes of two small tensors could imply a huge third one
         parameters = model_class(config).state_dict()
     for name, parameter in parameters.items():
         tensor = state_dict[original_names[name]]
@@ -122,7 +121,7 @@ def convert_original_state_dict(
 
 
 def _original_names(state_dict: Mapping[str, torch.Tensor], model_type: str) -> dict[str, str]:
-    """The authors' name of each of our tensors."""
+    """Returns the authors' name of each of our tensors."""
     names = {
         "model.embeddings.weight": "encoder.weight",
         "lm_head.weight": "decoder.weight",
@@ -140,12 +139,12 @@ def _original_names(state_dict: Mapping[str, torch.Tensor], model_type: str) -> 
 
 
 def _count(state_dict: Mapping[str, torch.Tensor], prefix: str) -> int:
-    """The number of layers of a kind, which are numbered in the names of their tensors."""
+    """Returns the number of numbered layers whose tensor names begin with a prefix."""
     return len({match[1] for name in state_dict if (match := re.match(rf"{re.escape(prefix)}\.(\d+)\.", name))})
 
 
 def _onlstm_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """The fields of the configuration of an ON-LSTM that its tensors show."""
+    """Returns the configuration fields of an ON-LSTM that its tensors determine."""
     num_layers = _count(state_dict, "rnn.cells")
     layer_sizes, chunk_sizes = [], set()
     for layer in range(num_layers):
@@ -167,7 +166,7 @@ def _onlstm_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
 
 
 def _prpn_fields(state_dict: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-    """The fields of the configuration of a PRPN that its tensors show."""
+    """Returns the configuration fields of a PRPN that its tensors determine."""
     hidden_size, _, width = _shape(state_dict, "parser.gate.1.weight", 3)
     return {
         "hidden_size": hidden_size,
@@ -185,17 +184,17 @@ def _shape(state_dict: Mapping[str, torch.Tensor], name: str, num_dimensions: in
 
 
 def _reorder_gates(tensor: torch.Tensor, chunk_size: int) -> torch.Tensor:
-    """Brings the rows of one of the authors' gate maps into our order."""
+    """Reorders the gate rows of one of the authors' tensors to our order."""
     num_chunks = len(tensor) // (2 + 4 * chunk_size)
     masters, *gates = tensor.split([2 * num_chunks] + 4 * [num_chunks * chunk_size])
     return torch.cat([masters, *(gates[index] for index in _ORIGINAL_GATE_OF_OURS)])
 
 
 def original_vocabulary(files: Sequence[str | os.PathLike]) -> list[str]:
-    """The words in the order of their ids in the authors' code: by first appearance, with an `<eos>` after each line.
+    """Returns the words by id in the authors' code: in order of first appearance, with an `<eos>` after each line.
 
     Args:
-        files: the training, validation and test text, in this order.
+        files: training, validation and test text, in this order.
 
     Raises:
         FileNotFoundError: if a file does not exist.

@@ -153,7 +153,7 @@ def test_one_text_file_may_stand_alone(source, tmp_path, text_files):
 
 
 def test_the_text_must_have_as_many_words_as_the_model(source, text_files, tmp_path):
-    with pytest.raises(ValueError, match=r"train\.txt have 7 different words .* the model 15; name the files"):
+    with pytest.raises(ValueError, match=r"train\.txt have 7 different words .* the model 15; give its training"):
         convert_original_checkpoint(source, text_files[:1])
     (tmp_path / "other.txt").write_text(" ".join("abcdefghijklmn"))
     with pytest.raises(ValueError, match="the text has no <unk>"):
@@ -165,20 +165,20 @@ def test_the_text_must_have_as_many_words_as_the_model(source, text_files, tmp_p
 @pytest.mark.parametrize(
     ("value", "message"),
     [
-        ([], "something else in place of a module"),
-        ([1, 2], "something else in place of a module"),
-        ({"encoder.weight": "text"}, "something else than tensors with names"),
-        ({"encoder.weight": torch.ones(2), "nested": {"a": torch.ones(1)}}, "something else than tensors with names"),
-        ({1: torch.ones(1)}, "are no names"),
-        ({"\x1b[31m": torch.ones(1)}, "are no names"),
-        ({"": torch.ones(1)}, "are no names"),
+        ([], "another object in place of a module"),
+        ([1, 2], "another object in place of a module"),
+        ({"encoder.weight": "text"}, "values other than named tensors"),
+        ({"encoder.weight": torch.ones(2), "nested": {"a": torch.ones(1)}}, "values other than named tensors"),
+        ({1: torch.ones(1)}, "tensors have invalid names"),
+        ({"\x1b[31m": torch.ones(1)}, "tensors have invalid names"),
+        ({"": torch.ones(1)}, "tensors have invalid names"),
         ({"encoder.weight": torch.ones(2, 2, dtype=torch.int64)}, "floating-point"),
         ({}, "neither an ON-LSTM nor a PRPN of the authors' code: nothing"),
         ({"bert.weight": torch.ones(2)}, "neither an ON-LSTM nor a PRPN of the authors' code: bert.weight"),
         ({"rnn.cells.0.ih.0.weight": torch.ones(2)}, "missing"),
         ({"rnn.cells.999999999999.hh.weight": torch.ones(2)}, "missing"),
         (torch.nn.Linear(2, 2), "neither an ON-LSTM nor a PRPN"),
-        (torch.optim.SGD([torch.ones(1)], lr=1.0), "something else in place of a module"),
+        (torch.optim.SGD([torch.ones(1)], lr=1.0), "another object in place of a module"),
     ],
 )
 def test_anything_else_is_refused(tmp_path, value, message):
@@ -227,7 +227,7 @@ def test_modules_that_contain_themselves_are_refused(tmp_path):
         wide._modules[name] = wide
     for module in (deep, wide):
         torch.save(module, tmp_path / "original.pt")
-        with memory_below(20_000_000), pytest.raises(ValueError, match="its modules have no end"):
+        with memory_below(20_000_000), pytest.raises(ValueError, match="too many modules, or they contain themselves"):
             convert_original_checkpoint(tmp_path / "original.pt")
 
 
@@ -235,7 +235,7 @@ def test_one_tensor_does_not_become_a_thousand(tmp_path):
     """A small file whose layers are all the same tensor would give a model of any size."""
     tensor = torch.zeros(100_000)
     torch.save({f"rnn.cells.{layer}.hh.weight": tensor for layer in range(1000)}, tmp_path / "original.pt")
-    with pytest.raises(ValueError, match="many of its tensors are one and the same"):
+    with pytest.raises(ValueError, match="many of its tensors share the same numbers"):
         convert_original_checkpoint(tmp_path / "original.pt")
 
 

@@ -225,7 +225,7 @@ def test_other_files_are_refused(tmp_path):
             SavedObject(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("word/document.xml", "text")
-    with pytest.raises(ValueError, match=r"none of torch\.save"):
+    with pytest.raises(ValueError, match=r"not from torch\.save"):
         SavedObject(path)
     with tarfile.open(path, "w") as archive:  # as of torch 0.1.10 and older
         archive.addfile(tarfile.TarInfo("storages"), BytesIO())
