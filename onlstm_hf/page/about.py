@@ -1,4 +1,4 @@
-"""The page's texts about a model, from its configuration and its card."""
+"""Texts about a model for the page, from its configuration and its card."""
 
 import re
 from pathlib import Path
@@ -19,12 +19,12 @@ def about_model(model: PreTrainedModel, folder: str) -> dict[str, Any]:
 
     Args:
         model: the model.
-        folder: the checkpoint's folder, in which a card may lie, or its name on the Hub.
+        folder: the checkpoint's folder, which may contain a card, or its name on the Hub.
 
     Returns:
-        `kind`, the number of `parameters`, the names of its `layers` that have trees, counted from 0 the
-        `parse_layer`, the `language` of its text as a code or `None`, sentences on how it was `trained` and on its
-        `limits`, and from the card the `scores` of its trees by name.
+        `kind`; the number of `parameters`; the names of `layers` with trees; `parse_layer`, counted from 0; the code
+        of its `language` or `None`; sentences about how it was `trained` and its `limits`; from the card the `scores`
+        of its trees.
     """
     config = model.config
     num_layers = config.num_hidden_layers if model.induces_trees and config.parse_layer is not None else 0
@@ -56,29 +56,29 @@ def _card(folder: str) -> ModelCard | None:
 
 
 def _language(card: ModelCard) -> str | None:
-    """The first language of the card, if it is a code that browsers know; "multilingual" is none."""
+    """Returns the first language of the card if it is a language code, unlike "multilingual"."""
     language = card.data.language
     first = language[0] if isinstance(language, list) and language else language
     return first if isinstance(first, str) and LANGUAGE_CODE.fullmatch(first) else None
 
 
 def _training(text: str, model: PreTrainedModel) -> list[str]:
-    """Sentences of the card: its first paragraph, and what it says of trees that the model was drawn to."""
+    """Returns sentences of the card: its first paragraph, and the first sentence about target trees."""
     sentences = _sentences(_paragraph(text, r"# [^\n]+\n"))
     if not sentences:
-        sentences = ["It has no card, so nothing is known here of the text that it was trained on."]
+        sentences = ["It has no card, so its training text is unknown."]
         if model.induces_trees:
-            sentences.append("Its trees come from the distances that it computes as it predicts each next word.")
+            sentences.append("Its trees come from the distances that it computes when it predicts each next word.")
     sentences += _sentences(_paragraph(text, "(?=Its trees were drawn)"))[:1]
     return [sentence for sentence in sentences if not sentence.startswith("Trained with")]
 
 
 def _paragraph(text: str, start: str) -> str:
-    """The paragraph that follows the first match of a pattern at the beginning of a line, as plain text."""
-    found = re.search(rf"^{start}\s*(.+?)(?:\n\s*\n|\Z)", text, re.MULTILINE | re.DOTALL)
-    if found is None:
+    """Returns the paragraph after the first match of a pattern at the start of a line, as plain text."""
+    match = re.search(rf"^{start}\s*(.+?)(?:\n\s*\n|\Z)", text, re.MULTILINE | re.DOTALL)
+    if match is None:
         return ""
-    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", found[1])
+    plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", match[1])
     return " ".join(re.sub(r"[*`]", "", plain).split())
 
 
@@ -87,7 +87,7 @@ def _sentences(paragraph: str) -> list[str]:
 
 
 def _scores(text: str) -> list[list[str]]:
-    """Rows of the card's table of parsing scores: what made the trees, and its F1 on all sentences."""
+    """Returns rows of the card's parsing scores: the name of the trees and F1 on all sentences."""
     table = re.search(r"^\| \| [^\n]*\n\| --- .*?\n\n", text, re.MULTILINE | re.DOTALL)
     rows = [line.strip("| ").split(" | ") for line in (table[0].splitlines()[2:] if table else [])]
     kept = re.compile(r"layer \d+(, no branching bias)?|induced trees.*|(left|right) branching|upper bound")

@@ -1,13 +1,12 @@
-"""Weights as integers with a scale for each row, rounded so that the model's distances change least.
+"""Quantization of weights to integers with one scale per row, with little effect on the model's distances.
 
-Trees change where distances that are nearly equal change places, as they do in some sentences of a hundred if each
-weight is rounded to the nearest of 255 steps. Two things make it fewer:
+A tree changes when rounding swaps the order of two nearly equal distances. Plain rounding to 8 bits changes a few per
+cent of the trees. Two methods reduce this:
 
-- Rows that the distances depend on have finer steps: `choose_limits`.
-- The error of each weight is made good by the weights that are rounded after it, as far as their inputs go together:
-  GPTQ, Frantar et al. 2023, in `round_rows`.
+- Rows that affect the distances more get finer steps (`choose_limits`).
+- GPTQ compensates each rounding error in the weights rounded later (`round_rows`; Frantar et al. 2023).
 
-`calibrate` measures what both need, on text that the model itself writes.
+`calibrate` collects the statistics for both on text that the model generates.
 """
 
 from typing import NamedTuple
@@ -20,19 +19,19 @@ from ..utils.iteration import progress_bar
 NUM_TEXTS, TEXT_LENGTH, BATCH_SIZE = 128, 48, 16
 DAMPING = 0.01
 BLOCK = 32
-# Largest integers of a row: at least those of 8 bits, at most what a low and a high byte with signs hold.
+# Limits of the largest integer of a row: 8 bits, and the largest number in a signed low and high byte.
 COARSEST, FINEST = 127, 256 * 127 + 127
 
 
 class Calibration(NamedTuple):
-    """Measurements on a model, by the names of its matrices without the prefix `model.`.
+    """Calibration statistics, by the names of the matrices without the prefix `model.`.
 
     Attributes:
-        moments: `[C, C]` for a matrix of `C` columns, the mean of `x x^T` over its inputs `x`. The embeddings have
-            that of the gradient of the distances: an error matters as far as the distances feel it.
-        sensitivities: `[R]` for a matrix of `R` rows, how far the distances change if a weight of the row is wrong by
-            as much as the row's largest weight (root mean square over the row's weights). Only their ratios have a
-            meaning. They are 0 where no distance depends on the row.
+        moments: `[C, C]` for a matrix with `C` columns: the mean of `x x^T` over its inputs `x`. For the embeddings,
+            `x` is the gradient of the distances, because only errors that affect the distances matter.
+        sensitivities: `[R]` for a matrix with `R` rows: how much the distances change if a weight is wrong by the
+            largest weight of its row (root mean square over the row). Only ratios are meaningful. Rows that do not
+            affect distances have 0.
     """
 
     moments: dict[str, torch.Tensor]
@@ -46,12 +45,12 @@ def round_rows(
 
     Args:
         weight: `[R, C]`.
-        limits: `[R]`, the integer that each row's largest weight becomes.
+        limits: `[R]`, the integer for the largest weight of each row.
         moments: `[C, C]`, the mean of `x x^T` over the inputs `x` of the matrix. Without it each weight is rounded to
             the nearest integer.
 
     Returns:
-        The integers `[R, C]`, at most `FINEST`, and the scales `[R]` by which they are multiplied.
+        The integers `[R, C]`, at most `FINEST`, and their scales `[R]`.
     """
     weight = weight.double()
     scales = (weight.abs().amax(dim=1) / limits).float().double()
@@ -64,7 +63,7 @@ def round_rows(
     factor = torch.linalg.cholesky(inverse, upper=True)
     integers = torch.empty(weight.shape, dtype=torch.int32)
     weight = weight.clone()
-    for start in range(0, size, BLOCK):  # the columns after a block take over its errors at once
+    for start in range(0, size, BLOCK):  # the later columns get the errors of a block in one step
         block = range(start, min(start + BLOCK, size))
         errors = torch.empty(len(weight), len(block), dtype=torch.float64)
         for column in block:
@@ -77,15 +76,14 @@ def round_rows(
 
 
 def choose_limits(sensitivities: dict[str, torch.Tensor], coarseness: float) -> dict[str, torch.Tensor]:
-    """Deals out bits to the rows of all matrices.
+    """Allocates bits to the rows of all matrices.
 
-    A row of `C` weights, sensitivity `s` and limit `l` adds `C (s / l)^2` to the squared error of the distances, and
-    takes `C log2 l` bits. For a sum of bits the sum of errors is least where `l` goes with `s`.
+    A row with `C` weights, sensitivity `s` and limit `l` adds `C (s / l)^2` to the squared error of the distances, and
+    needs `C log2 l` bits. For a given number of bits the error is smallest if `l` is proportional to `s`.
 
     Args:
         sensitivities: see `Calibration`.
-        coarseness: bits that are taken from each weight; at 0 the most sensitive row has 16. All rows have between 8
-            and 16.
+        coarseness: bits to save per weight; at 0 the most sensitive row has 16 bits. All rows have 8 to 16 bits.
 
     Returns:
         The limits `[R]` for `round_rows`, by the name of the matrix.
@@ -98,10 +96,10 @@ def choose_limits(sensitivities: dict[str, torch.Tensor], coarseness: float) -> 
 
 
 def calibrate(model: PreTrainedModel) -> Calibration:
-    """Measures what the rounding of a language model's matrices needs.
+    """Collects the statistics for rounding the matrices of a language model.
 
     Args:
-        model: the model, in evaluation mode. PyTorch's random numbers go on as if nothing had drawn any.
+        model: the model, in evaluation mode. The state of PyTorch's CPU random generator is restored.
     """
     matrices = {
         name.removeprefix("model."): parameter for name, parameter in model.named_parameters() if parameter.dim() > 1
@@ -135,7 +133,7 @@ def _write_texts(model: PreTrainedModel) -> torch.Tensor:
 
 
 def _input_moments(model: PreTrainedModel, ids: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Returns the moments of the inputs of a stack's layers; other models have none."""
+    """Returns the moments of the inputs of stacked layers; an empty result for other models."""
     moments = {}
     if hasattr(model.model, "layers"):
         with torch.no_grad():
@@ -151,7 +149,7 @@ def _squared_gradients(
 ) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
     """Measures how much the distances depend on the embeddings and on each row of the matrices.
 
-    The squared gradient of a sum of distances with random factors is on average the sum of their squared gradients.
+    The expected squared gradient of a randomly weighted sum of distances is the sum of their squared gradients.
 
     Returns:
         The moments `[C, C]` of the gradient at the embeddings, and the mean squared gradients `[R]` of the rows.
@@ -168,7 +166,7 @@ def _squared_gradients(
         for name, matrix_gradient in zip(matrices, gradients, strict=True):
             if matrix_gradient is not None:
                 squares[name] += matrix_gradient.flatten(1).double().square().mean(dim=1)
-        # The texts are too short to count rare words in them. The model's probabilities say how frequent they are.
+        # The texts are too short to count rare words, so the model's probabilities give the word frequencies.
         frequencies = output.logits.detach().softmax(-1).mean((0, 1)).double()
         squares["embeddings.weight"] += frequencies * gradient.double().square().sum((0, 1)).mean()
     return moments, squares

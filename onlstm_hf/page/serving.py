@@ -1,4 +1,4 @@
-"""Shows a written page on this machine, with the standard library's server for files."""
+"""Local file server for the page, based on the standard library."""
 
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -18,9 +18,9 @@ class _Files(SimpleHTTPRequestHandler):
         super().end_headers()
 
     def log_message(self, *arguments) -> None:
-        """Writes nothing."""
+        """Disables the request log."""
 
 
 def build_server(folder: Path, host: str = "127.0.0.1", port: int = 7860) -> ThreadingHTTPServer:
-    """A server for the files of a folder, on a port that is free if it is 0; a port that is taken is an `OSError`."""
+    """Builds a server for the files of a folder; port 0 selects a free port, and a used port raises an `OSError`."""
     return ThreadingHTTPServer((host, port), partial(_Files, directory=str(folder)))

@@ -1,4 +1,4 @@
-"""Writes the page with its checkpoints: a folder that any web server can hold."""
+"""Writes the page with its checkpoints into a folder that any web server can host."""
 
 import hashlib
 import json
@@ -30,14 +30,14 @@ def write_page(
     """Writes the page into a new folder.
 
     Args:
-        folder: the folder, which does not exist yet.
-        checkpoints: checkpoint folders or names on the Hub; the first is the one that the page opens with.
-        precision: of the weights; see `write_weights`.
-        offline: whether a browser keeps the page, so that it opens again without a network.
+        folder: a new folder.
+        checkpoints: checkpoint folders or names on the Hub; the page opens with the first.
+        precision: precision of the weights, see `write_weights`.
+        offline: whether browsers cache the page, so that it opens without a network.
 
     Raises:
-        FileExistsError: if there is something of this name.
-        FileNotFoundError, ValueError: if the folder above does not exist, or a checkpoint cannot be loaded or shown.
+        FileExistsError: if the folder exists.
+        FileNotFoundError, ValueError: if the parent folder does not exist, or a checkpoint cannot be loaded or shown.
     """
     check_writable(folder, is_new=True)
     if not checkpoints:
@@ -53,7 +53,7 @@ def write_models(
     precision: str = "int8",
     offline: bool = True,
 ) -> None:
-    """Writes the page as `write_page` does, with models that are loaded, each with its name."""
+    """Writes the page like `write_page`, from names and loaded models."""
     with written_folder(folder) as partial:
         shutil.copytree(STATIC, partial, dirs_exist_ok=True)
         names = _names([name for name, _, _ in models])
@@ -87,31 +87,31 @@ def _write_model(
 
 
 def _check_tokenizer(checkpoint: str, description: dict[str, Any]) -> None:
-    """Refuses a tokenizer with components that `static/model/tokenizer.js` does not know."""
+    """Raises a `ValueError` for tokenizer components that `static/model/tokenizer.js` does not support."""
     model = description["model"]
     if not description["pre_tokenizer"] or (model["type"] == "BPE" and model["continuing_subword_prefix"] is None):
         raise ValueError(
-            f"the page cannot run the tokenizer of {checkpoint}: it runs those whose pre-tokenizer says what the "
-            "words of a text are, as build_word_tokenizer and build_subword_tokenizer make them"
+            f"the page cannot run the tokenizer of {checkpoint}: its pre-tokenizer must split texts into words, as "
+            "those of build_word_tokenizer and build_subword_tokenizer do"
         )
-    known = {
+    supported = {
         "normalizer": ("Sequence", "Lowercase", "Replace", "Strip", "NFC", "NFD", "NFKC", "NFKD"),
         "pre_tokenizer": ("Sequence", "WhitespaceSplit", "Whitespace", "Split"),
         "model": ("WordLevel", "BPE"),
     }
-    for part, types in known.items():
+    for part, types in supported.items():
         components = [description[part]] if description[part] else []
-        for component in components:  # which grows as the walk goes down
+        for component in components:  # grows during the loop
             components += component.get("normalizers", []) + component.get("pretokenizers", [])
             if component["type"] not in types:
                 raise ValueError(
-                    f"the page cannot run the tokenizer of {checkpoint}: its {part} has {component['type']}, and the "
-                    f"page knows {', '.join(types)}"
+                    f"the page cannot run the tokenizer of {checkpoint}: its {part} has {component['type']}, but the "
+                    f"page supports only {', '.join(types)}"
                 )
 
 
 def _names(checkpoints: Sequence[str]) -> list[str]:
-    """Folder names for the checkpoints: their last parts, with a number where these are the same."""
+    """Returns folder names for the checkpoints: the last parts of their names, numbered if they repeat."""
     names: list[str] = []
     for checkpoint in checkpoints:
         base = Path(checkpoint).resolve().name if Path(checkpoint).is_dir() else Path(checkpoint).name
@@ -121,7 +121,7 @@ def _names(checkpoints: Sequence[str]) -> list[str]:
 
 
 def _files(folder: Path) -> tuple[list[str], str]:
-    """The files that a browser keeps, and a version that changes with any of them."""
+    """Returns the files that browsers cache, and a version that changes with any of them."""
     digest = hashlib.sha256()
     files = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != "README.md")
     for path in files:

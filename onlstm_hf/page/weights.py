@@ -1,4 +1,4 @@
-"""The file of a checkpoint's weights, which `static/model/tensors.js` reads."""
+"""Writes the weights file of a checkpoint, which `static/model/tensors.js` reads."""
 
 import zlib
 from bisect import bisect_left
@@ -13,31 +13,31 @@ from ..utils.iteration import progress_bar
 from .rounding import calibrate, choose_limits, round_rows
 
 PRECISIONS = ("int8", "float32")
-# Aim for a checkpoint's file. Small models do not need all of it; large ones get what keeps most of their trees.
+# Target size of a weights file. Small models need less; large models get enough to keep most of their trees.
 MAX_BYTES = 8_820_000
 LEAST_BYTES_PER_WEIGHT, MOST_BYTES_PER_WEIGHT = 1.05, 1.25
 COARSENESSES = [step / 64 for step in range(-8 * 64, 8 * 64)]
-GZIP = 16 + zlib.MAX_WBITS  # so zlib calls the container
+GZIP = 16 + zlib.MAX_WBITS  # selects the gzip container in zlib
 
 
 def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """The tensors that the page computes with, as in evaluation, by their names in the model without the head.
+    """Returns the tensors for the page, as used in evaluation, by their names without the prefix `model.`.
 
     Raises:
-        ValueError: for a model that the page cannot compute.
+        ValueError: for a model that the page does not support.
     """
     config = model.config
     if config.model_type not in ("onlstm", "prpn", "rnn"):
         raise ValueError(
-            f'the page computes models of type "onlstm", "prpn" and "rnn", not "{config.model_type}"; its equations '
+            f'the page supports models of type "onlstm", "prpn" and "rnn", not "{config.model_type}"; its equations '
             "are in onlstm_hf/page/static/model/"
         )
     if config.num_softmaxes > 1:
-        raise ValueError(f"the page computes models with one softmax, not {config.num_softmaxes}")
+        raise ValueError(f"the page supports models with one softmax, not {config.num_softmaxes}")
     if not isinstance(config.eos_token_id, int):
         raise ValueError(
-            f"the page begins and ends each sentence with one <eos>, and the model's eos_token_id is "
-            f"{config.eos_token_id}: write that of the tokenizer into its config.json"
+            f"the page begins and ends each sentence with one <eos>, but the model's eos_token_id is "
+            f"{config.eos_token_id}: write the id of the tokenizer into its config.json"
         )
     tensors = {}
     for name, tensor in model.state_dict().items():
@@ -52,13 +52,13 @@ def page_tensors(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -> list[dict]:
-    """Writes the weights of a language model, as gzip packs them.
+    """Writes the weights of a language model to a gzip file.
 
     Args:
         model: the model, in evaluation mode.
-        path: of the file.
-        precision: `"int8"`, matrices as integers with a scale for each row, of 8 bits and more where distances need
-            more; or `"float32"`.
+        path: the output file.
+        precision: `"int8"`: matrices as integers with one scale per row, with 8 bits, or more for rows that affect
+            the distances; or `"float32"`.
 
     Returns:
         For each tensor, in the order of the file, its `name`, `shape` and `dtype`, `"integer"` or `"float32"`.
@@ -81,7 +81,7 @@ def write_weights(model: PreTrainedModel, path: Path, precision: str = "int8") -
 def _rounded_matrices(
     model: PreTrainedModel, tensors: dict[str, torch.Tensor]
 ) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Returns integers and scales of each matrix, as fine as the size of the file allows."""
+    """Returns integers and scales of each matrix, as precise as the target file size allows."""
     matrices = {name: tensor for name, tensor in tensors.items() if tensor.dim() > 1}
     num_weights = sum(matrix.numel() for matrix in matrices.values())
     max_bytes = min(max(MAX_BYTES, LEAST_BYTES_PER_WEIGHT * num_weights), MOST_BYTES_PER_WEIGHT * num_weights)
@@ -103,9 +103,9 @@ def _rounded_matrices(
 def _contents(
     tensors: dict[str, torch.Tensor], matrices: dict[str, tuple[torch.Tensor, torch.Tensor]]
 ) -> Iterator[bytes]:
-    """Yields the content of the file: for integers their scales, then all low bytes, then all high bytes.
+    """Yields the content of the file: for integer matrices the scales, then all low bytes, then all high bytes.
 
-    An integer is `256 * high + low`, both with signs. A row of 8 bits has zeros as high bytes, which gzip packs well.
+    An integer is `256 * high + low`, both signed. The high bytes of 8-bit rows are 0, which compresses well.
     """
     for name, tensor in tensors.items():
         if name in matrices:
@@ -123,7 +123,7 @@ def _bytes(tensor: torch.Tensor) -> bytes:
 
 
 def _pack(contents: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields a gzip file. Weights hold no phrases that come again, only frequent bytes and runs of zeros."""
+    """Yields a gzip file. Weights have no repeated phrases, only frequent bytes and runs of zeros."""
     packer = zlib.compressobj(level=6, wbits=GZIP, memLevel=8, strategy=zlib.Z_RLE)
     for content in contents:
         yield packer.compress(content)
