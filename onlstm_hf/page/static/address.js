@@ -1,4 +1,4 @@
-// What is shown stands in the page's own address, after #, so that a link shows it again. It is sent to nobody.
+// The state of the page in the fragment of its URL, so that a link restores it. Fragments are not sent to servers.
 
 const FIELDS = ["view", "text", "model", "layer", "rule", "punctuation", "tab", "first", "second", "at", "sentences"];
 
@@ -11,11 +11,11 @@ export function readAddress() {
 }
 
 export function addressOf(fields) {
-  const known = Object.entries(fields).filter(([name, value]) => FIELDS.includes(name) && value);
-  return `#${new URLSearchParams(known)}`;
+  const entries = Object.entries(fields).filter(([name, value]) => FIELDS.includes(name) && value);
+  return `#${new URLSearchParams(entries)}`;
 }
 
-// Shows other fields: as a step that the Back button undoes, or in the place of the present one.
+// Shows other fields; `replace` replaces the current history entry instead of adding one.
 export function goTo(fields, { replace = false } = {}) {
   const address = addressOf(fields);
   if (address === location.hash) dispatchEvent(new HashChangeEvent("hashchange"));

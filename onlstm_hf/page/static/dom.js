@@ -1,4 +1,4 @@
-// Elements of the page. Text goes into them as text, never as markup.
+// Helpers for elements of the page. Text is always inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -70,7 +70,7 @@ export function message(text) {
   return element("p", { class: "message", role: "alert" }, text);
 }
 
-// Lets the reader save a file.
+// Offers a file for download.
 export function save(name, content, type) {
   const address = URL.createObjectURL(content instanceof Blob ? content : new Blob([content], { type }));
   const link = element("a", { href: address, download: name });
@@ -80,6 +80,6 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-// Characters that are not seen, or that turn the direction of the text around them, as a symbol that is seen.
+// Replaces invisible characters, and those that change the text direction, with a visible symbol.
 export const visible = (text) =>
   text.replace(/[\u0000-\u001f\u007f-\u009f\u202a-\u202e\u2066-\u2069\ud800-\udfff]/gu, "\ufffd") || "\ufffd";

@@ -1,4 +1,4 @@
-// Sentences, pairs and an exercise to begin with, in the words of the text that the models of a language have read.
+// Example sentences, pairs and exercises, with words from the training text of the models of each language.
 
 const ENGLISH = {
   sentences: [
@@ -106,7 +106,7 @@ const LANGUAGES = {
   },
 };
 
-// What the page offers for a language; without a code that it knows, the English ones.
+// Returns the examples for a language; English is the fallback.
 export function examplesFor(language) {
   const { sentences, pairs = [], exercise = sentences.map(({ text }) => text) } = LANGUAGES[language] ?? ENGLISH;
   return { sentences, pairs, exercise };

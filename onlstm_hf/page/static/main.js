@@ -1,4 +1,4 @@
-// The page: what its address asks for is what it shows.
+// Entry point of the page, which shows the view that its URL selects.
 
 import { addressOf, readAddress } from "./address.js";
 import { message } from "./dom.js";
@@ -14,7 +14,7 @@ const place = document.querySelector("#view"),
 let latest = 0,
   site = null;
 
-// `isResized`: what is typed stays in its fields, although the address does not have it.
+// `isResized`: keeps typed text in its fields, because the URL does not contain it.
 async function render({ isResized = false } = {}) {
   const number = ++latest,
     isCurrent = () => number === latest;
@@ -61,11 +61,11 @@ addEventListener("resize", () => {
   width = innerWidth;
   clearTimeout(render.timer);
   render.timer = setTimeout(() => {
-    if (!place.querySelector(".editor")) render({ isResized: true }); // brackets that are drawn stay
+    if (!place.querySelector(".editor")) render({ isResized: true }); // keeps drawn brackets
   }, 200);
 });
 document.querySelector(".skip").addEventListener("click", (event) => {
-  event.preventDefault(); // the address says what is shown
+  event.preventDefault(); // the URL selects the view
   document.querySelector("#main").focus();
 });
 

@@ -1,4 +1,4 @@
-// Keeps the page's own files, so that it opens without a network. With one, each file is asked for again.
+// Service worker that caches the files of the page for offline use. Online, each file is fetched again.
 
 const open = async () => {
   const { files, version } = await (await fetch("site.json", { cache: "no-cache" })).json();

@@ -1,4 +1,4 @@
-// What a model finds in a sentence or a gold tree, word by word.
+// The results of a model for a sentence or a gold tree, word by word.
 
 import { readTree } from "../trees/brackets.js";
 import { hasInner } from "../trees/scores.js";
@@ -6,9 +6,9 @@ import { treeOf } from "../trees/spans.js";
 import { treeFromDistances } from "../trees/distances.js";
 import { attachMarks, marksOf, raiseAtMarks } from "../trees/punctuation.js";
 
-// The words of a part of a text (see `partsOf`) as a tokenizer reads them: { text, words, places, ids, wordOfToken,
-// isUnknown, gold, named }, where `places` are those of the words in the text. Of a tree in brackets each word is read by
-// itself; it may become several words or none. Its text has its words and tagged marks, with spaces between them.
+// Tokenizes a part of a text (see `partsOf`): { text, words, places, ids, wordOfToken, isUnknown, gold, named }, where
+// `places` are the positions of the words in the text. The words of a tree in brackets are tokenized one by one, and may
+// become several words or none. The text of a tree is its words and tagged marks, joined by spaces.
 export function encodePart(part, tokenizer) {
   if (!part.isTree) return { text: part.text, ...tokenizer.read(part.text), gold: null, named: [] };
   const tree = readTree(part.text);
@@ -42,9 +42,9 @@ export function encodePart(part, tokenizer) {
 
 const MAX_WORDS = 120;
 
-// Reads an encoded sentence with a checkpoint, and adds for each word what was found: `surprisals`, `endSurprisal`,
-// `expected` (the likeliest words there, with `came` at the one that came, and last of all after the sentence),
-// `distances` and `gates` by layer. With punctuation as a "cue" the distances are raised at marks.
+// Runs a checkpoint on an encoded sentence and adds the results for each word: `surprisals`, `endSurprisal`, `expected`
+// (the most probable words at each place and at the end; `came` marks the actual word), `distances` and `gates` by layer.
+// With punctuation "cue" the distances are raised at marks.
 export async function analyze(encoded, checkpoint, punctuation = "drop") {
   const { words, wordOfToken } = encoded;
   if (words.length > MAX_WORDS) {
@@ -82,11 +82,11 @@ export const END = "(end)";
 
 export const total = ({ surprisals, endSurprisal }) => surprisals.reduce((a, b) => a + b, endSurprisal);
 
-// The tree of a layer, counted from 0, by a rule.
+// Returns the tree of a layer, counted from 0, by a rule.
 export const treeOfLayer = ({ words, distances }, layer, rule) => treeFromDistances(distances[layer], words, rule);
 
-// An analysis and its tree over leaves: the words, and with punctuation "attach" the marks between them, for which the
-// model found nothing. `wordAt` has for each word its leaf, and `wordsIn` turns a constituent into one over words.
+// An analysis and its tree over leaves: the words and, with punctuation "attach", the marks between them, which have no
+// results. `wordAt` maps each word to its leaf, and `wordsIn` converts a constituent over leaves into one over words.
 export function onLeaves({ analysis, tree, punctuation }) {
   const { text, places, gold } = analysis;
   const marks = punctuation === "attach" ? marksOf(text, places) : [...places, null].map(() => []);

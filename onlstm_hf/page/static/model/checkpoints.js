@@ -1,4 +1,4 @@
-// The checkpoints of this page: what is told of them, their tokenizers, and their readings from the worker.
+// The checkpoints of this page: their descriptions, their tokenizers, and their results from the worker.
 
 import { Tokenizer } from "./tokenizer.js";
 
@@ -33,13 +33,13 @@ async function fetchJson(path) {
 }
 
 export const loadSite = () => fetchJson("site.json");
-// The recorded training runs, as `training/record_growth.py` writes them.
+// The recorded training runs from `training/record_growth.py`.
 export const loadGrowth = () =>
   Promise.all(["toy-english", "penn-treebank"].map((name) => fetchJson(`growing/${name}.json`)));
 
 const checkpoints = new Map();
 
-// A checkpoint by its name. Its weights are loaded in the background.
+// Returns a checkpoint by name, whose weights are loaded in the background.
 export function checkpoint(name) {
   if (!checkpoints.has(name)) {
     const loading = Checkpoint.load(name);
@@ -54,7 +54,7 @@ export const describe = (name) => fetchJson(`models/${encodeURIComponent(name)}/
 class Checkpoint {
   static async load(name) {
     const folder = `models/${encodeURIComponent(name)}`;
-    ask({ name }).catch(() => {}); // begins to load the weights; a failure is told to who asks for a reading
+    ask({ name }).catch(() => {}); // starts to load the weights; errors appear with the first reading
     const [about, tokenizer] = await Promise.all([
       fetchJson(`${folder}/model.json`),
       fetchJson(`${folder}/tokenizer.json`),
@@ -71,7 +71,7 @@ class Checkpoint {
     return this.about.layers.length > 0;
   }
 
-  // What the model finds in the tokens of a sentence; see `LanguageModel.read`.
+  // Returns the results of the model for the tokens of a sentence; see `LanguageModel.read`.
   read(ids) {
     const key = ids.join(" ");
     if (!this.readings.has(key)) {

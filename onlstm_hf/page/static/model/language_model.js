@@ -1,4 +1,4 @@
-// A language model: a checkpoint's weights, and what it finds in a sentence.
+// A language model: the weights of a checkpoint, and its results for a sentence.
 
 import { readOnlstm } from "./onlstm.js";
 import { readPrpn } from "./prpn.js";
@@ -15,11 +15,11 @@ export class LanguageModel {
     this.decoder = this.tensors["lm_head.weight"] ?? this.tensors["embeddings.weight"];
   }
 
-  // Reads a sentence, given as token ids, after one end token. Gives
-  //   surprisals   of each token and of the end token after the last, in bits
-  //   expected     at each of these places, the most probable tokens: { id, probability }
-  //   distances    for each layer that has them, one number a token
-  //   forgetGates  for each layer that has them, for each token a number for each level of memory
+  // Reads the token ids of a sentence after one end token, and returns
+  //   surprisals   of each token and of the final end token, in bits
+  //   expected     the most probable tokens at each of these places: { id, probability }
+  //   distances    one number per token, for each layer with distances
+  //   forgetGates  one number per memory level for each token, for each layer with these gates
   read(ids) {
     const targets = [...ids, this.config.eos_token_id];
     const { hidden, distances, forgetGates } = this.run(ids);
@@ -34,7 +34,7 @@ export class LanguageModel {
     };
   }
 
-  // The same without the words that are expected: the outputs of the last layer, distances and gates.
+  // The forward pass without predictions: outputs of the last layer, distances and gates.
   run(ids) {
     const { config } = this;
     const { hidden, distances, forgetGates } = READERS[config.model_type](this.tensors, config, [

@@ -3,14 +3,14 @@
 
 import { affine, affineStep, lookUp, mean, sigmoid, softmax } from "./tensors.js";
 
-// Equation 6: a soft switch that rises from 0 to 1 over the levels.
+// Equation 6: a cumulative softmax, which rises from 0 to 1 over the levels.
 export function cumax(logits) {
   let sum = 0;
   return softmax(logits).map((share) => (sum += share));
 }
 
-// Reads the tokens `ids`. Gives the outputs of the last layer, one vector a token, and for each layer the distance and
-// the master forget gate of each token.
+// Reads the tokens `ids` and returns the outputs of the last layer, one vector per token, and for each layer the
+// distances and master forget gates of the tokens.
 export function readOnlstm(tensors, config, ids) {
   let inputs = lookUp(tensors["embeddings.weight"], ids);
   const distances = [],
@@ -45,13 +45,13 @@ function readLayer(inputGates, length, weight, bias, chunkSize) {
     for (let row = 0; row < numGates; row++) gates[row] += inputGates[step * numGates + row];
     const at = (start, unit) => gates[2 * levels + start * size + unit];
 
-    // Equations 7 to 10: how much each level of memory is written to, and how much of it is kept.
+    // Equations 7 to 10: how much of each memory level is written and how much is kept.
     const masterInput = cumax(gates.subarray(0, levels)).map((value) => 1 - value);
     const masterForget = cumax(gates.subarray(levels, 2 * levels));
     hidden = outputs.subarray(step * size, (step + 1) * size);
     for (let unit = 0; unit < size; unit++) {
       const level = Math.floor(unit / chunkSize);
-      // Equations 11 to 14. Where both master gates are open, the ordinary gates of the LSTM decide.
+      // Equations 11 to 14: where both master gates are open, the standard LSTM gates decide.
       const overlap = masterForget[level] * masterInput[level];
       const forget = sigmoid(at(2, unit)) * overlap + (masterForget[level] - overlap);
       const input = sigmoid(at(1, unit)) * overlap + (masterInput[level] - overlap);

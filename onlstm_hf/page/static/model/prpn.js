@@ -1,10 +1,10 @@
-// The PRPN of Shen, Lin, Huang & Courville (ICLR 2018): a parsing network finds distances, these open and close the
-// last memories, and a reading and a predict network attend to those that are open.
+// The PRPN of Shen, Lin, Huang & Courville (ICLR 2018): a parsing network computes distances, which open and close the
+// last memories; a reading network and a predict network attend to the open ones.
 
 import { affine, affineStep, lookUp, sigmoid } from "./tensors.js";
 
-// Reads the tokens `ids`. Gives what the decoder takes in, one vector a token, the distance of each token, and for each
-// token how far each of its memories is open to the reading network, newest first.
+// Reads the tokens `ids` and returns the decoder inputs, one vector per token, the distance of each token, and for each
+// token the gates of its memories in the reading network, newest first.
 export function readPrpn(tensors, config, ids) {
   const length = ids.length;
   const embeddings = lookUp(tensors["embeddings.weight"], ids);
@@ -25,8 +25,8 @@ export function readPrpn(tensors, config, ids) {
     : { hidden, distances: [], forgetGates: [] };
 }
 
-// The paper's section "Parsing Network": two layers of convolution give the distance of a word and the one that is
-// expected of the next word.
+// The paper's section "Parsing Network": two convolution layers compute the distance of a word and the expected distance
+// of the next word.
 function parse(tensors, config, embeddings, length) {
   const part = (name) => tensors[`parsing_network.${name}`];
   const width = config.lookback + 1,
@@ -35,7 +35,7 @@ function parse(tensors, config, embeddings, length) {
   for (let time = 0; time < length; time++) {
     for (let place = 0; place < width; place++) {
       const source = time - config.lookback + place;
-      if (source < 0) continue; // before the text there are zeros
+      if (source < 0) continue; // zero padding before the text
       for (let unit = 0; unit < size; unit++) {
         windows[(time * size + unit) * width + place] = embeddings[source * size + unit];
       }
@@ -56,7 +56,7 @@ function parse(tensors, config, embeddings, length) {
   return { distances: times.map((time) => distance(time, 0)), nextDistances: times.map((time) => distance(time, 1)) };
 }
 
-// The section "Modeling Syntactic Structure": a memory is open as far as no word after it has a larger distance.
+// The section "Modeling Syntactic Structure": a memory closes when a later word has a larger distance.
 function memoryGates(own, distances, { num_slots, resolution, hard, parsing_network }) {
   return own.map((distance, time) => {
     let open = 1;
@@ -69,7 +69,7 @@ function memoryGates(own, distances, { num_slots, resolution, hard, parsing_netw
   });
 }
 
-// The section "Reading Network": an LSTM that goes on from what it attends to among its memories.
+// The section "Reading Network": an LSTM whose previous state is an attention-weighted sum of its memories.
 function readLayer(part, inputs, length, gates, config) {
   const size = config.hidden_size,
     inputSize = inputs.length / length;
@@ -106,7 +106,7 @@ function readLayer(part, inputs, length, gates, config) {
   return hidden;
 }
 
-// The section "Predict Network": one more look at the memories, through the gates that are expected of the next word.
+// The section "Predict Network": attention to the memories through the expected gates of the next word.
 function predict(tensors, config, hidden, length, gates) {
   const part = (name) => tensors[`predict_network.${name}`];
   const size = config.hidden_size;
@@ -136,8 +136,8 @@ function predict(tensors, config, hidden, length, gates) {
   return outputs.map(Math.tanh);
 }
 
-// Structured attention (section 4.2): a softmax over the memories, newest first, whose terms the gates weight.
-// Memories before the text are zeros, and their scores 0.
+// Structured attention (section 4.2): a softmax over the memories, newest first, with terms weighted by the gates.
+// Memories before the text are zeros and have score 0.
 function attend(key, memories, time, gates, size) {
   const scores = gates.map((_, slot) => {
     const start = (time - 1 - slot) * size;
@@ -160,7 +160,7 @@ function summary({ weights, sum }, memories, time, size) {
   return total;
 }
 
-// Layer normalisation by the unbiased standard deviation plus 1e-6, in place.
+// In-place layer normalisation with the unbiased standard deviation plus 1e-6.
 function normalize(values, part, name) {
   const gain = part(`${name}.weight`).data,
     bias = part(`${name}.bias`).data,
@@ -172,7 +172,7 @@ function normalize(values, part, name) {
   return values;
 }
 
-// Batch normalisation by the running statistics, in place.
+// In-place batch normalisation with running statistics.
 function normalizeBatch(values, length, part, name) {
   const [gain, bias, mean, variance] = ["weight", "bias", "running_mean", "running_var"].map(
     (kind) => part(`${name}.${kind}`).data,

@@ -1,8 +1,8 @@
-// The recurrent networks without trees, to compare with: LSTM, GRU and simple recurrent network, as PyTorch has them.
+// Recurrent baselines without trees: LSTM, GRU and simple recurrent network, as in PyTorch.
 
 import { affine, affineStep, lookUp, sigmoid } from "./tensors.js";
 
-// Reads the tokens `ids` and gives the outputs of the last layer, one vector a token.
+// Reads the tokens `ids` and returns the outputs of the last layer, one vector per token.
 export function readRnn(tensors, config, ids) {
   let inputs = lookUp(tensors["embeddings.weight"], ids);
   for (let layer = 0; layer < config.num_hidden_layers; layer++) {
@@ -41,7 +41,7 @@ function readLayer(inputGates, length, weight, bias, step) {
   return outputs;
 }
 
-// The new hidden state of a unit, from what the input and the hidden state give each gate.
+// Returns the new hidden state of a unit from the input and hidden contributions to each gate.
 const STEPS = {
   lstm(x, h, hidden, cell, unit) {
     const gate = (index) => x(index) + h(index);

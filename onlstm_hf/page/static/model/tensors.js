@@ -1,7 +1,7 @@
-// Matrices: how they are read from a checkpoint's file, and the products that a recurrent network needs.
+// Reading of matrices from a checkpoint's file, and products for recurrent networks.
 
-// The tensors of a file by name. `descriptions` says of each its shape, and how it is stored: "float32"; or "integer", one
-// float32 for each row, the scale of its integers, then the low bytes of all integers, then their high bytes.
+// Returns the tensors of a file by name. `descriptions` has the shape and storage of each: "float32", or "integer": a
+// float32 scale per row, then the low bytes of all integers, then their high bytes.
 export function readTensors(buffer, descriptions) {
   const tensors = {};
   let offset = 0;
@@ -34,8 +34,8 @@ function expand(scales, low, high, columns) {
   return values;
 }
 
-// W x + b for each of `count` vectors that stand one after the other in `inputs`. Eight vectors share one pass over the
-// weights. Their numbers stand side by side, in double precision, in which scripts compute.
+// W x + b for each of the `count` consecutive vectors in `inputs`. Eight vectors share one pass over the weights. Their
+// numbers are interleaved, in JavaScript's double precision.
 export function affine(inputs, count, { data, rows, columns }, bias = null) {
   const outputs = new Float32Array(count * rows);
   const block = new Float64Array(8 * columns),
@@ -71,7 +71,7 @@ function multiplyRow(data, start, columns, block, sums) {
   sums.set([a, b, c, d, e, f, g, h]);
 }
 
-// W x + b for one vector: four rows share one pass over it.
+// W x + b for one vector; four rows share one pass over it.
 export function affineStep(input, { data, rows, columns }, bias = null) {
   const outputs = new Float32Array(rows);
   const dot = (row) => {
@@ -108,7 +108,7 @@ export function affineStep(input, { data, rows, columns }, bias = null) {
 
 export const rowOf = ({ data, columns }, row) => data.subarray(row * columns, (row + 1) * columns);
 
-// The embeddings of tokens, one after the other.
+// Returns the concatenated embeddings of tokens.
 export function lookUp(embeddings, ids) {
   const vectors = new Float32Array(ids.length * embeddings.columns);
   ids.forEach((id, index) => vectors.set(rowOf(embeddings, id), index * embeddings.columns));

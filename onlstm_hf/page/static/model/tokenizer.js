@@ -1,6 +1,5 @@
-// Runs a `tokenizer.json` of the library `tokenizers`: the components that the tokenizers of this package are made of.
-// Each character of the normalised text remembers where in the typed text it comes from, so that words are shown as
-// they were typed.
+// Runs a `tokenizer.json` of the library `tokenizers`, with the components that the tokenizers of this package use.
+// Each character of the normalised text keeps its position in the typed text, so that words are shown as typed.
 
 export class Tokenizer {
   constructor(description) {
@@ -15,7 +14,7 @@ export class Tokenizer {
     for (const [word, id] of [...Object.entries(model.vocab), ...this.added]) this.words[id] = word;
   }
 
-  // The tokens of a text: { id, start, end }, with their places in the text.
+  // Returns the tokens of a text with their positions: { id, start, end }.
   encode(text) {
     const tokens = [];
     const encodePlain = (from, to) => {
@@ -31,8 +30,8 @@ export class Tokenizer {
     return tokens;
   }
 
-  // The words of a sentence as they were typed, with their places, and its token ids: { words, places, ids,
-  // wordOfToken, isUnknown }. The tokenizer's rule says what is a word; what it leaves out is none.
+  // Returns the words of a sentence as typed, their positions and token ids: { words, places, ids, wordOfToken,
+  // isUnknown }. Words are the pieces of the pre-tokenizer; text that it drops belongs to no word.
   read(text) {
     const places = wordPlaces(text, this.split(this.normalize(aligned(text, 0, text.length))));
     const tokens = places.length ? this.encode(text) : [];
@@ -57,7 +56,8 @@ export class Tokenizer {
   }
 }
 
-// Where words stand. A number for which the normaliser wrote N has the place of its last character, so it is looked for.
+// Positions of words. A number that the normaliser replaced with N has only the position of its last character, so its
+// start is searched for.
 const NUMBER = /\.?\p{Nd}+(?:(?:\\?\/|[-–.,:])\p{Nd}+)*\.?$/u;
 
 function wordPlaces(text, pieces) {
@@ -71,7 +71,7 @@ function wordPlaces(text, pieces) {
   });
 }
 
-// A text with the place of each of its UTF-16 units in the typed text.
+// A text with the position of each UTF-16 unit in the typed text.
 function aligned(text, from, to) {
   const places = [];
   for (let index = from; index < to; index++) places.push([index, index + 1]);
@@ -105,7 +105,7 @@ function normalizerOf(description) {
   throw new Error(`this page does not know the normalizer ${type}`);
 }
 
-// Writes each character (with its combining marks where `withMarks` says so) anew; what comes of it has its place.
+// Rewrites each character (with `withMarks`, including its combining marks); the result keeps its position.
 function mapCharacters({ text, places }, write, withMarks = false) {
   const result = { text: "", places: [] };
   for (const { 0: character, index } of text.matchAll(withMarks ? /\P{M}?\p{M}*/gsu : /./gsu)) {
@@ -120,7 +120,7 @@ function mapCharacters({ text, places }, write, withMarks = false) {
   return result;
 }
 
-// What replaces a match has the place of the match's last character, as in the library.
+// A replacement gets the position of the last character of its match, as in the library.
 function replace({ text, places }, pattern, content) {
   const result = { text: "", places: [] };
   let from = 0;
@@ -153,7 +153,7 @@ function splitterOf(description) {
   throw new Error(`this page does not know the pre-tokenizer ${type}`);
 }
 
-// Splits a piece at the matches of a pattern, or with `invert` at what stands between them.
+// Splits a piece at the matches of a pattern or, with `invert`, at the text between them.
 function splitAt(piece, pattern, behavior, invert = false) {
   const pieces = [];
   let from = 0;
@@ -186,7 +186,7 @@ function modelOf({ type, vocab, unk_token: unknown, merges, continuing_subword_p
   throw new Error(`this page does not know the tokenizer model ${type}`);
 }
 
-// Byte-pair encoding over characters: of all neighbours those with the earliest merge become one, again and again.
+// Byte-pair encoding over characters: repeatedly merges the neighbours with the earliest merge rule.
 function encodePairs(piece, ids, unknown, ranks, prefix) {
   const parts = [];
   for (const { 0: character, index } of piece.text.matchAll(/./gsu)) {
@@ -216,13 +216,13 @@ function encodePairs(piece, ids, unknown, ranks, prefix) {
 
 const escapePattern = (text) => text.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
 
-// A regular expression of the library as one of JavaScript: there classes such as \d and the borders of words are
-// those of Unicode.
+// Converts a regular expression of the library to JavaScript. In the library, classes such as \d and word boundaries
+// follow Unicode.
 const SPACE = String.raw`\t-\r \u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000`;
 const WORD = String.raw`[\p{L}\p{M}\p{N}\p{Pc}]`;
 const SPACES = new RegExp(`[${SPACE}]+`, "gu"),
   VISIBLE = new RegExp(`[^${SPACE}]+`, "gu");
-// What a reader takes for one character: with its marks, and emoji that are joined.
+// Matches a user-perceived character, including combining marks and joined emoji.
 const CLUSTER = String.raw`(?:\p{RI}\p{RI}|\P{M}(?:\p{M}|\p{EMod}|\u200d\p{ExtPict})*|\p{M}+)`;
 const BORDER = `(?:(?<=${WORD})(?!${WORD})|(?<!${WORD})(?=${WORD}))`;
 

@@ -1,4 +1,4 @@
-// Computes with the models, away from the page, which stays quick meanwhile. Messages are { id, name, ids }; the first
+// Web worker that runs the models, so that the page stays responsive. Messages are { id, name, ids }; the first message
 // for a model loads it.
 
 import { LanguageModel } from "./language_model.js";

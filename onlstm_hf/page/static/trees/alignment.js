@@ -1,5 +1,5 @@
-// The words of two sentences side by side: pairs of indices, null where one sentence has no word there. Words that both
-// have are in the same column; what stands between them is paired from the left.
+// Aligns the words of two sentences: pairs of indices, with null for a missing word. Shared words are aligned; the words
+// between them are paired from the left.
 
 export function align(first, second) {
   const lengths = Array.from({ length: first.length + 1 }, () => new Array(second.length + 1).fill(0));

@@ -1,9 +1,9 @@
-// Gold trees in brackets, round or square, with labels or without them.
+// Gold trees in round or square brackets, with or without labels.
 
 import { sortSpans } from "./spans.js";
 
 const CLOSING = { "(": ")", "[": "]" };
-// Tags whose leaves are no words, as in the papers' protocol: punctuation, currency signs, empty elements.
+// Tags of leaves that are not words in the papers' protocol: punctuation, currency signs, empty elements.
 const MARK_TAGS = new Set([",", ".", ":", "``", "''", "-LRB-", "-RRB-", "HYPH", "NFP"]);
 const DROPPED_TAGS = new Set([...MARK_TAGS, "$", "#", "C$", "A$", "-NONE-"]);
 const ROOTS = new Set(["TOP", "ROOT", "S1", "VROOT"]);
@@ -21,7 +21,7 @@ const TAGS = new Set(
 );
 const FORM = /^\.?[A-Za-z][A-Za-z0-9]*\$?['’]*([-_=|+][A-Za-z0-9]+)*$|^-[A-Z]+-$|^[.,:$#]$|^(``|'')$/;
 
-// Whether a part of a text is meant as a tree: all of it stands between brackets that belong together.
+// Returns whether a part of a text is a tree, that is, enclosed in a matching pair of brackets.
 export function looksLikeTree(text) {
   text = withoutTree(text);
   const closing = CLOSING[text[0]];
@@ -35,9 +35,9 @@ export function looksLikeTree(text) {
   return true;
 }
 
-// Reads a tree: { words, spans, labels, named, marks }. `labels` has the labels of a constituent, by its span; `named` are
-// all labels in the order in which they stand in the text; `marks` has the tagged marks before each word and after the
-// last one, which are no words. Spans are the constituents of two words or more.
+// Reads a tree: { words, spans, labels, named, marks }. `labels` has the labels of each constituent by span; `named` are
+// all labels in text order; `marks` has the tagged marks, which are not words, before each word and after the last one.
+// `spans` are the constituents of two words or more.
 export function readTree(text) {
   text = withoutTree(text);
   const root = parse(text),
@@ -88,7 +88,7 @@ const isText = (part) => typeof part === "string";
 
 const cleaned = (label) => label.replace(/^\./, "").replace(/(?<=.)[-=].*$/, "");
 
-// Trees for LaTeX's qtree begin with \Tree, their labels with a dot, and their words may stand in braces.
+// Trees for LaTeX's qtree begin with \Tree. Their labels begin with a dot, and their words may be in braces.
 const withoutTree = (text) => text.replace(/^\\Tree\s*/, "");
 
 const fromLatex = (word) =>
@@ -100,7 +100,7 @@ const fromLatex = (word) =>
     )
     .replace(/\\([&%$#_{}])/g, "$1");
 
-// As in the Penn Treebank, where a word's brackets and slashes are escaped.
+// Unescapes brackets and slashes in words, as in the Penn Treebank.
 const fromBrackets = (word) =>
   word
     .replace(/-([LR])([RSC])B-/g, (_, side, kind) => ({ R: "()", S: "[]", C: "{}" })[kind][side === "L" ? 0 : 1])
@@ -125,12 +125,12 @@ function parse(text) {
     }
   }
   if (open.length > 1) throw new SyntaxError(`a “${opening}” is never closed`);
-  const [root, ...others] = open[0].parts;
-  if (others.length) throw new SyntaxError(`there are ${1 + others.length} trees; write one a line`);
+  const [root, ...otherTrees] = open[0].parts;
+  if (otherTrees.length) throw new SyntaxError(`there are ${1 + otherTrees.length} trees; write one per line`);
   return root;
 }
 
-// Labels are what stands first in a bracket that holds more than it, if that can be a label in every such bracket.
+// A tree has labels if the first item of every bracket with several items can be a label.
 function hasLabels(root) {
   const first = [];
   let numTagged = 0,
@@ -139,7 +139,7 @@ function hasLabels(root) {
     const texts = parts.filter(isText);
     const isTagged = parts.length === 2 && texts.length === 2;
     if (isText(parts[0]) && parts.length > 1) first.push(MARK_TAGS.has(parts[0]) && !isTagged ? "?" : parts[0]);
-    else if (texts.length > 1) first.push("?"); // words beside each other with a bracket before them
+    else if (texts.length > 1) first.push("?"); // several words after a bracket
     if (isTagged) numTagged++;
     else numBare += Math.max(texts.length - 1, 0);
     parts.filter((part) => !isText(part)).forEach(visit);
@@ -147,13 +147,13 @@ function hasLabels(root) {
   visit(root);
   if (!first.length) return false;
   if (numBare === 0 && numTagged > 1 && hasOnlyTags(root)) return true;
-  const known = first.filter(isKnownLabel).length;
+  const numKnown = first.filter(isKnownLabel).length;
   return (
-    first.every((text) => FORM.test(text) && (isKnownLabel(text) || /[A-Z]/.test(text))) && 2 * known >= first.length
+    first.every((text) => FORM.test(text) && (isKnownLabel(text) || /[A-Z]/.test(text))) && 2 * numKnown >= first.length
   );
 }
 
-// Whether each word has a bracket of its own with a tag in it, and each other bracket a label, as in a treebank.
+// Returns whether each word has its own bracket with a tag, and each other bracket a label, as in a treebank.
 function hasOnlyTags(root) {
   const isTagged = ({ parts }) => parts.length === 2 && parts.every(isText);
   const check = (node, isRoot) => {

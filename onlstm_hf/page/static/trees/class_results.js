@@ -1,4 +1,4 @@
-// The trees that the students of a class have drawn: files of one student each, and how far they agree.
+// Trees drawn by the students of a class: one file per student, and the agreement between them.
 
 import { hasInner, score } from "./scores.js";
 import { crosses, key, treeOf } from "./spans.js";
@@ -14,7 +14,7 @@ export function writeAnswers(name, trees) {
   return `${JSON.stringify({ format: FORMAT, version: VERSION, name, answers }, null, 1)}\n`;
 }
 
-// The student's name and trees in a file. It comes from somebody else, so all of it is checked.
+// Reads a student's name and trees from a file. The file is untrusted, so everything is checked.
 export function readAnswers(text) {
   const refuse = (what) => {
     throw new Error(`this is no file of a student's answers: ${what}`);
@@ -54,8 +54,8 @@ export function readAnswers(text) {
   return { name: name.trim() || "somebody", trees };
 }
 
-// For each sentence the mean F1 between the students, and with each of some further trees: { words, students, between,
-// others }. `references` has lists of trees by name; sentences are told apart by their words.
+// Returns for each sentence the mean F1 between students and with reference trees: { words, students, between, others }.
+// `references` has lists of trees by name. Sentences are identified by their words.
 export function agreement(students, references) {
   const sentences = new Map();
   for (const { name, trees } of students) {
@@ -93,7 +93,7 @@ const mutual = (one, other) => score(one, other).f1;
 
 const mean = (values) => values.reduce((a, b) => a + b, 0) / values.length;
 
-// How many students drew each constituent, the most frequent first.
+// Counts the students who drew each constituent, in descending order.
 function votes(drawn) {
   const counts = new Map();
   for (const { tree } of drawn) {

@@ -1,15 +1,15 @@
-// From the distances of words to the tree over them, and the order of its splits.
+// Trees from the distances of words, and the order of their splits.
 //
-// A tree is { words, spans }: `spans` are its constituents as [start, end) over the words, those of two words or more,
-// the whole sentence included, sorted by start, the longer of two first.
+// A tree is { words, spans }: `spans` are its constituents of two words or more, including the whole sentence, as
+// [start, end) over the words. They are sorted by start, then longest first.
 
 import { sortSpans } from "./spans.js";
 
-// Splits a sentence at its largest distance, and each part in the same way. Of equal distances the first one counts
-// as the largest, with "ranges" the last one.
+// Recursively splits a sentence at its largest distance. Ties are broken in favour of the first distance, with "ranges"
+// the last one.
 //   "right"   the papers' rule: [words before i, [word i, words after i]]
 //   "none"    unbiased: [words before i, words from i]; the distance of the first word is not used
-//   "ranges"  that of the gates of a PRPN at infinite temperature
+//   "ranges"  the rule of a PRPN's gates at infinite temperature
 export const RULE_NAMES = { right: "papers' rule", none: "unbiased rule", ranges: "ranges of a PRPN's gates" };
 
 export function treeFromDistances(distances, words, rule) {
@@ -33,11 +33,11 @@ function constituents(distances, rule) {
   return spans;
 }
 
-// For each index the widest range [start, end) around it in which its value is the first maximum.
+// Returns for each index the widest range [start, end) around it in which its value is the first maximum.
 function rangesOfMaxima(values) {
   const starts = values.map(() => 0),
     ends = values.map(() => values.length);
-  const stillMaxima = []; // of ranges that reach the present index; their values never increase
+  const stillMaxima = []; // indices whose ranges reach the current index; their values never increase
   values.forEach((value, index) => {
     while (stillMaxima.length && values[stillMaxima.at(-1)] < value) ends[stillMaxima.pop()] = index;
     if (stillMaxima.length) starts[index] = stillMaxima.at(-1) + 1;
@@ -46,9 +46,9 @@ function rangesOfMaxima(values) {
   return starts.map((start, index) => [start, ends[index]]);
 }
 
-// The splits of a tree in the order of their distances, the largest first: { word, distance, span, parts, made }.
-// `span` is what is split, `parts` are the stretches of words that it falls into (two, or by the papers' rule up to
-// three), and `made` the constituents that appear with this split.
+// Returns the splits of a tree in descending order of distance: { word, distance, span, parts, made }. `span` is the span
+// to split, `parts` are the resulting spans (two, or up to three with the papers' rule), and `made` are the constituents
+// that this split adds.
 export function splitsOf({ words, distances }, rule) {
   const waiting = [[0, words.length]],
     splits = [];

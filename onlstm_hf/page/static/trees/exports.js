@@ -1,4 +1,4 @@
-// Trees and numbers as other programs read them.
+// Trees and numbers in formats of other programs.
 
 import { nest } from "./spans.js";
 
@@ -9,7 +9,7 @@ function fold(tree, leaf, node) {
   return visit(nest(tree), true);
 }
 
-// As `InducedTree.to_bracket` writes a word, so that `from_bracket` reads it back.
+// Escapes a word like `InducedTree.to_bracket`, so that `from_bracket` reads it back.
 const bracketed = (word) =>
   word
     .replace(/\\|-(?=[LR]RB[-()])/g, "\\$&")
@@ -21,7 +21,7 @@ export const toBrackets = (tree) => inBrackets(tree, bracketed, "(", ")");
 
 export const toSquareBrackets = (tree) => inBrackets(tree, squared, "[", "]");
 
-// The first word gets brackets of its own where it would look like a label: ((a) (b c) (d e)).
+// The first word gets its own brackets if it would look like a label: ((a) (b c) (d e)).
 function inBrackets(tree, write, opening, closing) {
   const isBinary = tree.spans.length === tree.words.length - 1;
   const isApart = !isBinary && looksLabelled(nest(tree));
@@ -32,7 +32,7 @@ function inBrackets(tree, write, opening, closing) {
 
 const isWord = ({ children }) => !children.length;
 
-// Whether each constituent could be a label with one word or with constituents.
+// Returns whether each constituent could be read as a label with one word or with constituents.
 function looksLabelled({ children: [first, ...others] }) {
   const isTagged = others.length === 1 && isWord(others[0]);
   const isLabelled = others.every((other) => !isWord(other) && looksLabelled(other));
@@ -51,8 +51,8 @@ export const toForest = (tree) =>
     (parts) => `[${parts.join(" ")}]`,
   )}\n\\end{forest}`;
 
-// A table as tab-separated values, quoted as Python's `csv` does it. A cell that a spreadsheet would take for a formula
-// gets an apostrophe before it.
+// Writes tab-separated values, quoted like Python's `csv`. Cells that a spreadsheet would read as formulas get an
+// apostrophe in front.
 export function toTsv(rows) {
   const cell = (value) => {
     let text = value === null || value === undefined ? "" : typeof value === "number" ? shown(value) : String(value);
@@ -64,7 +64,7 @@ export function toTsv(rows) {
 
 export const shown = (value) => String(Number(value.toPrecision(4)));
 
-// A file name for a sentence: its ASCII letters and digits, and hyphens for all else.
+// Returns a file name for a sentence: its ASCII letters and digits, with hyphens for other characters.
 export function fileStem(title) {
   const stem = title
     .toLowerCase()

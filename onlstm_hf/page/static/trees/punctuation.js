@@ -1,12 +1,12 @@
-// Punctuation between the words of a sentence: as leaves of a tree, and as a cue to its constituents. The rules are
-// those of `onlstm_hf/trees/punctuation.py`, and of `mark_offsets` in `onlstm_hf/text/word_alignment.py`.
+// Punctuation between words, as leaves of a tree or as a cue to constituents. The rules are the same as in
+// `onlstm_hf/trees/punctuation.py` and `mark_offsets` of `onlstm_hf/text/word_alignment.py`.
 
 import { key, treeOf } from "./spans.js";
 
 // Standard deviations that a mark adds to the distance of the word after it.
 const CUE_STRENGTH = 4;
 
-// Opening marks, each with the marks that can close it. `` counts as “, and '' as ”.
+// Opening marks with the marks that can close them. `` counts as “, and '' as ”.
 const CLOSING_MARKS = {
   ...{ "(": ")", "[": "]", "{": "}", "（": "）", "［": "］", "｛": "｝" },
   ...{ "〈": "〉", "《": "》", "「": "」", "『": "』", "【": "】" },
@@ -17,8 +17,8 @@ const QUOTES = { "``": "“", "''": "”" };
 const INVISIBLE = /[\u00ad\u200b\u2060\ufeff]/u;
 const SPACE = /[\t-\r\u001c-\u0020\u0085\u00a0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]/u;
 
-// The places [start, end) of the marks before each word of a text, and of those after the last one. Repeated marks count
-// as one, and so do neighbouring symbols; brackets and directed quotation marks stand alone.
+// Returns the positions [start, end) of the marks before each word of a text and after the last one. Repeated marks and
+// neighbouring symbols count as one mark; brackets and directed quotation marks are separate.
 export function marksOf(text, places) {
   return [...places, [text.length]].map(([to], gap) => {
     const marks = [],
@@ -42,7 +42,7 @@ function runOf(character, start) {
   return /\p{P}/u.test(character) ? character : "symbols";
 }
 
-// Raises the distance of each word that a mark stands before, except that of the first.
+// Raises the distance of each word after a mark, except the first word.
 export function raiseAtMarks(distances, marks) {
   const mean = distances.reduce((a, b) => a + b, 0) / distances.length;
   const variance = distances.reduce((sum, distance) => sum + (distance - mean) ** 2, 0) / distances.length;
@@ -50,26 +50,26 @@ export function raiseAtMarks(distances, marks) {
   return distances.map((distance, word) => distance + (word && marks[word].length ? step : 0));
 }
 
-// Hangs marks on a tree of words, as treebanks do: { words, spans, labels, wordAt }, where `wordAt` has for each word its
-// leaf. An opening mark and the one that closes it hang on the smallest constituent that has all words between them. A
-// single opening mark begins the largest constituent that begins after it; every other one hangs as high as it can.
+// Attaches marks to a tree of words, as treebanks do: { words, spans, labels, wordAt }, where `wordAt` maps words to
+// leaves. A pair of opening and closing marks is attached to the smallest constituent with all words between them. A
+// single opening mark begins the largest constituent after it; all other marks are attached as high as possible.
 export function attachMarks(tree, text, places, marks) {
   const leaves = [],
     wordAt = [],
-    found = [];
+    allMarks = [];
   marks.forEach((between, gap) => {
     for (const place of between) {
-      found.push(markOf(text, place, places[gap - 1], places[gap], gap, leaves.length));
+      allMarks.push(markOf(text, place, places[gap - 1], places[gap], gap, leaves.length));
       leaves.push(place);
     }
     if (gap < places.length) wordAt.push(leaves.push(places[gap]) - 1);
   });
-  const held = constituentsWithMarks(tree.spans, found, wordAt);
+  const attached = constituentsWithMarks(tree.spans, allMarks, wordAt);
   const spanOnLeaves = ([start, end]) => {
     if (end - start === places.length) return [0, leaves.length];
-    const inside = held.filter(({ gap, holder }) => (gap === start || gap === end) && has([start, end], holder));
-    const own = [wordAt[start], wordAt[end - 1], ...inside.map(({ leaf }) => leaf)];
-    return [Math.min(...own), Math.max(...own) + 1];
+    const inside = attached.filter(({ gap, holder }) => (gap === start || gap === end) && has([start, end], holder));
+    const covered = [wordAt[start], wordAt[end - 1], ...inside.map(({ leaf }) => leaf)];
+    return [Math.min(...covered), Math.max(...covered) + 1];
   };
   const onLeaves = new Map(tree.spans.map((span) => [key(span), spanOnLeaves(span)]));
   const labels = [...(tree.labels ?? [])].map(([span, names]) => [key(onLeaves.get(span)), names]);
@@ -77,7 +77,7 @@ export function attachMarks(tree, text, places, marks) {
   return { ...treeOf(words, [...onLeaves.values()]), labels: new Map(labels), wordAt };
 }
 
-// Whether a mark can open and close is read off the text: a quotation mark looks the same at both ends.
+// Spaces around a mark decide whether it can open or close, because some quotation marks look the same at both ends.
 function markOf(text, [start, end], before, after, gap, leaf) {
   const mark = text.slice(start, end),
     kind = QUOTES[mark] ?? String.fromCodePoint(mark.codePointAt(0));
@@ -94,7 +94,7 @@ function markOf(text, [start, end], before, after, gap, leaf) {
   };
 }
 
-// Pairs each mark that can close with the last open one of its kind. Marks left open between them stay single.
+// Pairs each closing mark with the last open mark of its kind. Open marks between them stay single.
 function pairsOf(marks) {
   const pairs = [],
     opened = [];
@@ -106,7 +106,7 @@ function pairsOf(marks) {
   return pairs;
 }
 
-// The marks at the ends of constituents, each with the constituent that it hangs on.
+// Returns the marks at the ends of constituents, with the constituents to which they are attached.
 function constituentsWithMarks(spans, marks, wordAt) {
   const holders = new Map(),
     closing = new Set();
@@ -115,7 +115,7 @@ function constituentsWithMarks(spans, marks, wordAt) {
     const holder = smallestWith(spans, [first.gap, last.gap]);
     if (holder) [first, last].forEach(({ leaf }) => holders.set(leaf, holder));
   }
-  const largest = new Map([...spans].reverse().map((span) => [span[0], span])); // of those that begin with a word
+  const largest = new Map([...spans].reverse().map((span) => [span[0], span])); // the largest span by first word
   const following = [...wordAt];
   for (const { leaf, gap, canOpen } of [...marks].reverse()) {
     if (!largest.has(gap) || leaf !== following[gap] - 1 || !canOpen || closing.has(leaf)) continue;
@@ -127,7 +127,7 @@ function constituentsWithMarks(spans, marks, wordAt) {
     .map(({ leaf, gap }) => ({ leaf, gap, holder: holders.get(leaf) }));
 }
 
-// The smallest constituent with these words; none where there are no words, or another constituent crosses them.
+// Returns the smallest constituent with these words, or null without words or if a constituent crosses them.
 function smallestWith(spans, words) {
   const [start, end] = words;
   let smallest = null;

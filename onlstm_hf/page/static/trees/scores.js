@@ -1,11 +1,11 @@
-// How well a tree agrees with another one of the same sentence.
+// Scores of a tree against another tree of the same sentence.
 
 import { keysOf } from "./spans.js";
 
 const EPSILON = 1e-8;
 
-// Precision, recall and F1 by the rule of the authors' code: the whole sentence never counts, and a sentence without
-// another gold constituent has recall 1.
+// Precision, recall and F1 as in the authors' code: the whole sentence never counts, and recall is 1 if there is no other
+// gold constituent.
 export function score(tree, gold) {
   const [predicted, expected] = [tree, gold].map(inner);
   const overlap = [...predicted].filter((span) => expected.has(span)).length;

@@ -1,4 +1,4 @@
-// What is typed or pasted: sentences and trees in brackets.
+// Parses the input text: sentences and trees in brackets.
 
 import { looksLikeTree } from "./brackets.js";
 
@@ -6,8 +6,8 @@ const ABBREVIATION =
   /(^|\s|\()(mr|mrs|ms|dr|prof|sen|rep|gov|gen|st|jr|sr|inc|corp|co|ltd|vs|etc|jan|feb|aug|sept|oct|nov|dec|([a-z]\.)*[a-z])\.\s*$/i;
 const NUMBER_FOLLOWS = /(^|\s|\()nos?\.\s*$/i; // “no. 5”, unlike “He said no. They left.”
 
-// The parts of a text: { text, isTree }. A tree in brackets may go over several lines; other lines are sentences, and
-// a line with several sentences is split. `split` says of how many lines that was done.
+// Returns the parts of a text: { text, isTree }. A tree in brackets may span several lines. Other lines are sentences; a
+// line with several sentences is split. `split` counts such lines.
 export function partsOf(text, language = "en") {
   const parts = [];
   let unclosed = "",

@@ -8,7 +8,7 @@ export const keysOf = (spans) => new Set(spans.map(key));
 
 export const crosses = ([a, b], [c, d]) => (a < c && c < b && b < d) || (c < a && a < d && d < b);
 
-// The trees that need no model. Each word of a right-branching tree is the first part of what follows it.
+// Baseline trees. In a right-branching tree, each word and everything after it form a constituent.
 export function rightBranching(words) {
   return { words, spans: words.slice(1).map((_, start) => [start, words.length]) };
 }
@@ -17,14 +17,14 @@ export function leftBranching(words) {
   return { words, spans: words.slice(1).map((_, index) => [0, words.length - index]) };
 }
 
-// The tree with these constituents and the whole sentence: each once, in order.
+// Returns the tree with these constituents and the whole sentence, sorted and without duplicates.
 export function treeOf(words, spans) {
   const whole = words.length > 1 ? [[0, words.length]] : [];
   const unique = new Map([...whole, ...spans].map((span) => [key(span), span]));
   return { words, spans: sortSpans([...unique.values()]) };
 }
 
-// A tree as a nest of nodes { span, children }, where a word is a node without children.
+// Converts a tree to nested nodes { span, children }; a word is a node without children.
 export function nest({ words, spans }) {
   const root = { span: [0, words.length], children: [] };
   const open = [root];

@@ -1,4 +1,4 @@
-// An exercise for a class: every student brackets the same sentences, and the teacher compares their files.
+// Class exercise: students draw brackets for the same sentences, and the teacher compares their files.
 
 import { addressOf, goTo } from "../address.js";
 import { button, element, message, save, table } from "../dom.js";
@@ -32,9 +32,9 @@ export async function classView(site, fields) {
     element(
       "p",
       {},
-      "Students draw brackets, save a file each, and send it to the teacher. The teacher drops all files below " +
-        "and sees how far the class agrees with itself, with the gold trees and with the models. " +
-        "Nothing is sent by this page.",
+      "Each student draws brackets, saves a file and sends it to the teacher. The teacher drops all files below " +
+        "and sees how well the students agree with each other, with the gold trees and with the models. " +
+        "This page does not send anything.",
     ),
     element(
       "details",
@@ -43,7 +43,7 @@ export async function classView(site, fields) {
       element(
         "label",
         { for: "sentences" },
-        "A sentence a line; a tree in brackets is a sentence with its gold tree, which students do not see",
+        "One sentence per line. A tree in brackets is a sentence with its gold tree, which students do not see.",
       ),
       area,
       element(
@@ -105,14 +105,14 @@ function exercise(parts) {
   return section;
 }
 
-// What was drawn stays in this tab when the page is loaded again, for the sentences of one exercise.
+// Drawn trees are kept in this tab for one exercise, so that they survive a reload.
 const DRAWN = "onlstm_hf class";
 
 function remember(trees) {
   try {
     sessionStorage.setItem(DRAWN, writeAnswers("", trees));
   } catch {
-    // A browser may forbid it; the student can still save a file.
+    // The browser may forbid storage; the student can still save a file.
   }
 }
 
@@ -137,7 +137,7 @@ function comparison(parts, own) {
       try {
         if (file.size > 1_000_000) throw new Error("it is too large");
         const answers = readAnswers(await file.text());
-        students.set(`${file.name} ${answers.name}`, answers); // names in other scripts all give one file name
+        students.set(`${file.name} ${answers.name}`, answers); // names in other scripts have the same file name
       } catch (error) {
         problems.push(`${file.name}: ${error.message}`);
       }

@@ -1,4 +1,4 @@
-// The reader's own tree of a sentence, with what it makes of the scores of the learners.
+// The user's own tree of a sentence, and the learners' scores against it.
 
 import { button, element, table } from "../dom.js";
 import { goTo } from "../address.js";
@@ -44,7 +44,7 @@ export function correctTab(sentence) {
     element(
       "p",
       { class: "help" },
-      "Move the brackets until you agree. What you have drawn is then the gold tree, and the scores follow.",
+      "Change the brackets until you agree with them. The scores use your tree as the gold tree.",
     ),
     bracketEditor(words, begin.spans, width, update),
     result,
@@ -54,7 +54,7 @@ export function correctTab(sentence) {
   );
 }
 
-// The tree as a text for the field. Where marks count, they stay in it.
+// Writes the tree as text for the input field, with marks unless they are dropped.
 function asText({ analysis, punctuation }, tree) {
   const marked = punctuation === "drop" ? "drop" : "attach";
   return toSquareBrackets(onLeaves({ analysis, tree, punctuation: marked }).tree);

@@ -1,11 +1,11 @@
-// Brackets that a reader draws: from a first to a last word. One that crosses others takes their place.
+// Editor for brackets from a first to a last word. A new bracket replaces those that it crosses.
 
 import { button, element } from "../dom.js";
 import { toBrackets } from "../trees/exports.js";
 import { crosses, key, treeOf } from "../trees/spans.js";
 import { columnsOf, Picture } from "./figure.js";
 
-// Shows the words and lets the reader bracket them. `changed` is told each new tree.
+// Shows the words for bracketing. `changed` is called with each new tree.
 export function bracketEditor(words, spans, width, changed) {
   let tree = treeOf(words, spans),
     first = null,

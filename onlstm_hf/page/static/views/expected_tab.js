@@ -1,4 +1,4 @@
-// What the model expected at each place: the five likeliest next words, beside the word that came.
+// The model's predictions at each place: the five most probable next words, and the actual word.
 
 import { element, shape } from "../dom.js";
 import { END } from "../model/analysis.js";
@@ -46,7 +46,7 @@ export function expectedTab({ analysis, title }) {
     element(
       "p",
       { class: "help" },
-      "At each place: what came before, the five words that the model holds likeliest, and what came. “<unk>” stands for all words that it does not know.",
+      "Each row shows the words before, the five most probable next words, and the actual word. “<unk>” stands for all unknown words.",
     ),
     element(
       "div",
@@ -54,7 +54,7 @@ export function expectedTab({ analysis, title }) {
       element(
         "table",
         { class: "expected" },
-        element("caption", { class: "hidden" }, "The likeliest next words at each place"),
+        element("caption", { class: "hidden" }, "The most probable next words at each place"),
         element(
           "thead",
           {},

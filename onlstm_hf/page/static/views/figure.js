@@ -1,4 +1,4 @@
-// The figure of a sentence: trees over its words, and below them what was measured, in the same columns.
+// The figure of a sentence: trees over its words, and measured values below, in the same columns.
 
 import { shape, visible } from "../dom.js";
 import { key, keysOf, nest } from "../trees/spans.js";
@@ -15,8 +15,8 @@ export function textWidth(text, size, weight = "normal") {
   return canvas.measureText(text).width;
 }
 
-// The columns of words, for letters that are as large as the width allows: { size, gap, edges, centers, width }. Edge i
-// is the middle of the gap before word i.
+// Lays out the columns of words with the largest font that fits: { size, gap, edges, centers, width }. Edge i is the
+// middle of the gap before word i.
 export function columnsOf(words, width, { spacing = 1, left = 0 } = {}) {
   const shown = words.map(visible);
   const natural = (size) =>
@@ -53,7 +53,7 @@ export function isRightToLeft(words) {
   return count(/[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufeff]/g) > count(/\p{L}/gu) / 2;
 }
 
-// A picture that is filled from the top down. `bottom` is where the next thing begins.
+// A picture that is filled from the top down; `bottom` is the current end.
 export class Picture {
   constructor(columns, label) {
     this.columns = columns;
@@ -77,8 +77,8 @@ export class Picture {
     this.bottom += 10;
   }
 
-  // A tree whose lowest lines end above the place of its words. Constituents that another tree has, too, look
-  // different from those that it has not; `kindOf` says of a span which kind it is.
+  // Draws a tree whose lowest lines end above its words. `kindOf` returns the kind of a span, which distinguishes
+  // constituents that are also in another tree.
   tree(tree, { kindOf = () => "plain", labels = new Map(), panel = 0 } = {}) {
     const { size, centers } = this.columns;
     const { nodes, height } = layOut(tree, centers);
@@ -143,7 +143,7 @@ export class Picture {
     this.bottom = baseline + size * 0.6;
   }
 
-  // Numbers of words on a scale that begins at 0: pins in the gaps before words, or bars under them.
+  // Draws one number per word on a scale that begins at 0: pins in the gaps before words, or bars below them.
   measure({ name, values, kind = "pins", unit = "", unused = -1 }) {
     const { centers, edges, axis, right, left } = this.columns;
     this.caption(name);
@@ -175,7 +175,7 @@ export class Picture {
     this.bottom = base + 14;
   }
 
-  // Bars up and down from 0, with those that matter marked.
+  // Draws bars up and down from 0, and highlights those at the critical place.
   difference(name, values, matter) {
     const { centers, axis, right, left } = this.columns;
     this.caption(name);
@@ -245,7 +245,7 @@ export const KINDS = {
   unknown: "unknown to the model",
 };
 
-// How the constituents of a tree compare with those of another one.
+// Returns a function for the kind of a span, compared with another tree.
 export function kindsAgainst(other, mine = "one") {
   if (!other) return () => "plain";
   const spans = keysOf(other.spans),
@@ -253,7 +253,7 @@ export function kindsAgainst(other, mine = "one") {
   return (span) => (key(span) === whole ? "plain" : spans.has(key(span)) ? "both" : mine);
 }
 
-// The constituents with their places: { span, level, x, parts }, the innermost last.
+// Returns the constituents with their positions: { span, level, x, parts }, innermost last.
 function layOut(tree, centers) {
   const nodes = [];
   const visit = ({ span, children }) => {
@@ -273,7 +273,7 @@ function layOut(tree, centers) {
   return { nodes: nodes.reverse(), height: nodes[0]?.level ?? 0 };
 }
 
-// A line over the parts of a constituent with rounded corners, and one down to each of them.
+// Returns the path of a line with rounded corners over the parts of a constituent, and down to each of them.
 function bracketPath(y, places, radius) {
   const [left, ...middle] = [...places].sort((a, b) => a.x - b.x),
     right = middle.pop();

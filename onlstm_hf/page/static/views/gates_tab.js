@@ -1,4 +1,4 @@
-// The master forget gate of an ON-LSTM as a heat map, words across and levels of memory down; the memories of a PRPN.
+// Heat map of an ON-LSTM's master forget gates (words by memory levels), or of a PRPN's memory gates.
 
 import { choice, element, shape, table } from "../dom.js";
 import { columnsOf, Picture } from "./figure.js";
@@ -17,7 +17,7 @@ export function gatesTab(sentence) {
   const isOrdered = checkpoint.about.config.model_type === "onlstm";
   let layer = Math.min(sentence.layer, gates.length - 1);
   const box = element("div", {}),
-    say = element("output", { class: "said" }, "Point at a column, or walk with the arrow keys.");
+    say = element("output", { class: "said" }, "Point at a column, or use the arrow keys.");
   const rows = element("div", {});
   const draw = () => {
     const summaries = gates[layer].map((gate) => summarize(gate, isOrdered));
@@ -38,11 +38,11 @@ export function gatesTab(sentence) {
       "p",
       { class: "help" },
       isOrdered
-        ? "Each column is what happens to the memory before a word is read. Light levels are erased, dark ones " +
-            "are kept. The lower a level, the longer it keeps what it has. A tall light column means that a large " +
-            "constituent has just ended: that is the distance."
+        ? "Each column shows the memory before a word is read. Light levels are erased, dark ones are kept. Lower " +
+            "levels keep their content longer. A tall light column means that a large constituent has just ended: " +
+            "the distance is large."
         : "Each column shows which of the last memories are open when a word is read, the newest at the top. " +
-            "Dark is open: a memory closes once a word after it has a larger distance.",
+            "Dark means open: a memory closes when a later word has a larger distance.",
     ),
     gates.length > 1 &&
       choice(

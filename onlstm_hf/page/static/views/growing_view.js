@@ -1,4 +1,4 @@
-// How the tree of one sentence comes about while a model is trained: a slider over the snapshots of a training run.
+// The tree of one sentence during training, with a slider over the snapshots of a training run.
 
 import { button, choice, element, shape } from "../dom.js";
 import { loadGrowth } from "../model/checkpoints.js";
@@ -139,7 +139,7 @@ const goldOf = ({ words, gold }) =>
     gold.map(([, from, to]) => [from, to]),
   );
 
-// The sentence whose last tree is the best, and of several the longest.
+// Returns the sentence with the best final tree; the longest one if several tie.
 function bestLearned({ sentences, snapshots }) {
   const f1 = sentences.map(
     (sentence, index) =>
@@ -148,7 +148,7 @@ function bestLearned({ sentences, snapshots }) {
   return f1.lastIndexOf(Math.max(...f1));
 }
 
-// F1 of the held-out sentences and perplexity over the updates, with a mark where we are.
+// Plots F1 of the held-out sentences and perplexity over the updates, with a mark at the current snapshot.
 function course(snapshots, step, width) {
   const height = 200,
     left = 44,

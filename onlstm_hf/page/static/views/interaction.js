@@ -1,16 +1,16 @@
-// What a reader can do with a figure by pointer, tap and keyboard, and the outline that says the same in words.
+// Interaction with a figure by pointer, tap and keyboard, and an equivalent outline in words.
 
 import { element, visible } from "../dom.js";
 import { nest } from "../trees/spans.js";
 import { isRightToLeft } from "./figure.js";
 
-// The key of an event in a figure of words. Where these run from right to left, the arrow to the left leads onwards.
+// Returns the key of an event in a figure; left and right are swapped for right-to-left text.
 export function keyIn(words, { key }) {
   const mirrored = { ArrowLeft: "ArrowRight", ArrowRight: "ArrowLeft" }[key];
   return (isRightToLeft(words) && mirrored) || key;
 }
 
-// A figure that answers: to a pointer, a tap and the arrow keys with the constituent or word that is there, in words.
+// Makes a figure interactive: pointer, tap and arrow keys describe the selected constituent or word.
 export function interactive(svg, words, say) {
   const group = element(
     "div",
@@ -34,7 +34,7 @@ export function interactive(svg, words, say) {
     word.classList.add("chosen");
     say({ word: Number(word.dataset.index ?? word.dataset.word) });
   };
-  // The innermost constituent around the pointer, as its lines are too thin to be pointed at.
+  // Selects the innermost constituent around the pointer, because its lines are too thin to point at.
   const at = ({ clientX: x, clientY: y, target }) => {
     const word = target.closest(".word[data-index], .pin");
     if (word) return chooseWord(word);
@@ -58,7 +58,7 @@ export function interactive(svg, words, say) {
   return group;
 }
 
-// Up to what a constituent is part of, down to its parts, left and right to others.
+// Moves up to the parent of a constituent, down to its parts, left and right to its neighbours.
 function neighbour(nodes, current, arrow, numbers) {
   const [start, end] = numbers(current);
   const others = nodes.filter((node) => node !== current && node.dataset.panel === current.dataset.panel);
@@ -79,7 +79,7 @@ function neighbour(nodes, current, arrow, numbers) {
   return others.filter((node) => node.dataset.start >= end).sort(byPlace)[0];
 }
 
-// The tree as nested lists, a word a line.
+// Renders the tree as nested lists with one word per line.
 export function outline(tree, describe = (word) => visible(tree.words[word])) {
   const item = ({ span: [start], children }) =>
     children.length ? element("li", {}, element("ul", {}, children.map(item))) : element("li", {}, describe(start));

@@ -1,4 +1,4 @@
-// Trees of one sentence by several learners in one view, and how far they agree.
+// Trees of one sentence by several learners, and their agreement.
 
 import { element, message, table } from "../dom.js";
 import { analyze, encodePart, treeOfLayer } from "../model/analysis.js";
@@ -80,7 +80,7 @@ async function learnersOf({ checkpoint: own, tree, part, analysis, rule, punctua
     if (!other.hasTrees) throw new Error(`${name} induces no trees.`);
     const found = await analyze(encodePart(part, other.tokenizer), other, punctuation);
     if (found.words.join(" ") !== analysis.words.join(" ")) {
-      throw new Error(`${name} divides this sentence into other words: ${found.words.join(" ")}`);
+      throw new Error(`${name} splits this sentence into other words: ${found.words.join(" ")}`);
     }
     learners.push([name, treeOfLayer(found, other.about.parse_layer, rule)]);
   }
@@ -99,7 +99,7 @@ function shown({ analysis: { words }, width }, learners) {
     picture.tree(tree, { kindOf: index ? kindsAgainst(reference) : () => "plain", labels: tree.labels, panel: index });
     picture.words();
   });
-  const say = element("output", { class: "said" }, "Point at a constituent, or walk with the arrow keys.");
+  const say = element("output", { class: "said" }, "Point at a constituent, or use the arrow keys.");
   const svg = picture.finish();
   return [
     say,
@@ -116,5 +116,5 @@ function shown({ analysis: { words }, width }, learners) {
   ];
 }
 
-// Of the tree against the reference; it differs from that of the reference against the tree only where one is flat.
+// F1 of the tree against the reference; swapping them changes it only if one of them is flat.
 const f1 = (tree, reference) => (100 * score(tree, reference).f1).toFixed(1);

@@ -1,4 +1,4 @@
-// Minimal pairs: which of two sentences the models find more probable, as a whole and at the place that matters.
+// Minimal pairs: which of two sentences the models prefer, in total and at the critical place.
 
 import { addressOf, goTo } from "../address.js";
 import { button, element, message, table, visible } from "../dom.js";
@@ -8,7 +8,7 @@ import { checkpoint, describe } from "../model/checkpoints.js";
 import { align } from "../trees/alignment.js";
 import { columnsOf, Picture } from "./figure.js";
 
-const LEAST_BITS = 0.005; // less is rounding
+const LEAST_BITS = 0.005; // smaller differences are rounding errors
 
 export async function pairsView(site, fields, isCurrent) {
   const own = await checkpoint(site.models.includes(fields.model) ? fields.model : site.models[0]);
@@ -39,8 +39,8 @@ export async function pairsView(site, fields, isCurrent) {
     element(
       "p",
       {},
-      "Two sentences that differ in one thing; the first one is the grammatical one. A model that has learned the " +
-        "rule is less surprised by it. The place that matters counts: the total also has what rare words cost.",
+      "Enter two sentences that differ in one point; the first is grammatical. A model that has learned the rule is " +
+        "less surprised by it. Look at the place that matters, because the total also depends on rare words.",
     ),
     element(
       "form",
@@ -96,7 +96,7 @@ export async function pairsView(site, fields, isCurrent) {
   return { view, show, title: `${pair.first} / ${pair.second}` };
 }
 
-// The models that were trained on the language of this one, itself first.
+// Returns the models for the language of this model, itself first.
 async function ofOneLanguage(own, site) {
   const others = site.models.filter((name) => name !== own.name);
   const described = await Promise.all(others.map(describe));
@@ -126,7 +126,7 @@ function unit({ words, surprisals, endSurprisal, isUnknown }, index) {
     : { word: words[index], surprisal: surprisals[index], isUnknown: isUnknown[index] };
 }
 
-// The columns that matter: those of the word that was chosen, or those in which the sentences differ.
+// Returns the critical columns: those of the chosen word, or those in which the sentences differ.
 function critical(columns, at) {
   const chosen = columns.filter(({ first, second }) => at && first?.word === at && second?.word === at);
   return chosen.length ? chosen : columns.filter(({ differs, isEnd }) => differs && !isEnd);
@@ -142,7 +142,7 @@ function shown(readings, pair, fields, width) {
       preferred(place),
       bits(difference),
       preferred(difference),
-      unknown ? "a word in which they differ is unknown" : "",
+      unknown ? "a differing word is unknown" : "",
     ];
   });
   const [own] = readings;

@@ -1,4 +1,4 @@
-// How distances become a tree, step by step: the largest distance lights up, the gap opens, the bracket drops.
+// Step-by-step animation from distances to a tree: the largest distance lights up, the gap opens, the bracket drops.
 
 import { button, element, shape } from "../dom.js";
 import { shown, toBrackets } from "../trees/exports.js";
@@ -87,7 +87,7 @@ export function playTab(sentence) {
     element(
       "p",
       { class: "help" },
-      "A distance says how much ends before a word. The largest one splits the sentence first.",
+      "A large distance means that a large constituent ends before the word. The largest one splits the sentence first.",
     ),
     rules,
     element(
@@ -132,7 +132,7 @@ function paint(svg, splits, step, words, say, rule) {
     pin.classList.toggle("winner", word === latest?.word);
     pin.classList.toggle("used", used.has(word) && word !== latest?.word);
   }
-  // A card lies under each stretch of words that is not split yet, or not any more.
+  // Draws a card under each span of words that is not split further.
   const borders = new Set([0, words.length, ...done.flatMap(({ parts }) => parts.flat())]);
   const edges = [...borders].sort((a, b) => a - b);
   const cards = svg.querySelector(".cards"),

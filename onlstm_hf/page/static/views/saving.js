@@ -1,4 +1,4 @@
-// Figures as files.
+// Export of figures as files.
 
 import { shape } from "../dom.js";
 
@@ -14,7 +14,7 @@ const STYLES = [
   "opacity",
 ];
 
-// The figure as a document of its own, in the colours of paper.
+// Writes the figure as a standalone document with print colours.
 export function svgDocument(svg) {
   svg.closest(".figure-box").classList.add("on-paper");
   const copy = svg.cloneNode(true);

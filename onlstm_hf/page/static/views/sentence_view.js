@@ -1,4 +1,4 @@
-// Sentences in, trees out: the field, the choices, and a section with its tabs for each sentence.
+// The sentence view: the input field, the options, and a section with tabs for each sentence.
 
 import { addressOf, goTo } from "../address.js";
 import { announce, button, choice, element, message } from "../dom.js";
@@ -26,7 +26,7 @@ const TABS = {
 const PUNCTUATION_NAMES = { drop: "leave out", attach: "attach", cue: "cue" };
 const PUNCTUATION_HELP = {
   attach:
-    "Marks are leaves of the tree, in its picture and its brackets. Scores and the other tabs use the words alone.",
+    "Marks are leaves of the tree, in its picture and its brackets. Scores and the other tabs use only the words.",
   cue: "A mark raises the distance of the word after it. This is not the papers' protocol, which has no punctuation.",
 };
 const MAX_SENTENCES = 20,
@@ -82,7 +82,7 @@ function form(site, own, fields, { model, layer, rule, punctuation }, examples) 
     lang: own.about.language,
   });
   area.value = fields.text;
-  const typed = () => area.value || " "; // without a text the address stands for the example
+  const typed = () => area.value || " "; // in the URL no text means the example
   const submit = () => goTo({ ...fields, text: typed() });
   area.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
@@ -160,7 +160,7 @@ function form(site, own, fields, { model, layer, rule, punctuation }, examples) 
     element(
       "p",
       { class: "help" },
-      "Enter parses, Shift+Enter begins a new line. What you type stays in your browser.",
+      "Enter parses; Shift+Enter begins a new line. Your text stays in your browser.",
     ),
     aboutModel(own),
     gallery,

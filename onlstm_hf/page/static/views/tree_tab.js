@@ -1,5 +1,4 @@
-// The tree of a sentence over its words, or over words and marks, with the distances that made it right below, and
-// everything to take away.
+// The tree of a sentence over its words (and marks), with its distances below, and exports.
 
 import { announce, button, element, save, table } from "../dom.js";
 import { END, onLeaves, total } from "../model/analysis.js";
@@ -10,7 +9,7 @@ import { columnsOf, kindsAgainst, Picture } from "./figure.js";
 import { interactive, outline } from "./interaction.js";
 import { pngOf, svgDocument } from "./saving.js";
 
-const LONG = 25; // words, from which on the outline is shown beside the figure
+const LONG = 25; // sentences with more words show the outline beside the figure
 
 export function treeTab(given) {
   const sentence = { ...given, leaves: onLeaves(given) };
@@ -20,7 +19,7 @@ export function treeTab(given) {
     "output",
     { class: "said" },
     tree
-      ? "Point at a constituent, tap it, or walk with the arrow keys."
+      ? "Point at a constituent, tap it, or use the arrow keys."
       : "This model induces no trees; the bars are the surprisals of the words.",
   );
   let allLayers = false;
@@ -98,7 +97,7 @@ function drawSentence(
   const kinds = tree && gold ? ["both", "one", "gold"] : [];
   picture.legend(isUnknown.some(Boolean) ? [...kinds, "unknown"] : kinds);
   const shownLayers = allLayers ? distances.map((_, index) => index) : distances.length ? [layer] : [];
-  shownLayers.sort((a, b) => (b === layer) - (a === layer) || a - b); // the one that makes the tree is next to it
+  shownLayers.sort((a, b) => (b === layer) - (a === layer) || a - b); // the layer of the tree is next to it
   for (const index of shownLayers) {
     const of = distances.length > 1 ? ` of ${checkpoint.about.layers[index]}` : "";
     const makes = index === layer ? ", which make the tree" : "";
@@ -133,7 +132,7 @@ const agreement = (inTree, inGold) =>
 function classOf({ analysis: { gold }, leaves: { tree, wordsIn, isUnknown } }, leaf) {
   if (isUnknown[leaf]) return "unknown";
   if (!gold || !tree) return null;
-  // A leaf is coloured where a constituent begins with it that only one of the trees has.
+  // A leaf is coloured if a constituent that begins with it is in only one of the trees.
   const starting = tree.spans.filter(([start]) => start === leaf).map((span) => key(wordsIn(span)));
   const other = keysOf(gold.spans);
   return starting.every((span) => other.has(span)) ? "agrees" : "differs";
@@ -243,7 +242,7 @@ async function copy(text, target) {
     announce("Copied.");
     target.textContent = "Copied";
   } catch {
-    // without HTTPS a page may only select
+    // without HTTPS, a page can only select the text
     const shownText = target.parentElement.querySelector("pre, table") ?? target.previousElementSibling;
     if (shownText) getSelection().selectAllChildren(shownText);
   }
